@@ -116,7 +116,7 @@ def test_each_dataset_says_an_answer_that_there_is() -> None:
 def test_what_packs_is_a_pack() -> None:
     packs = [name for name, kind in TRANSFORMS.all().items() if isinstance(kind, type) and issubclass(kind, Pack)]
     assert {"PackImage", "PackMask", "PackBoxes", "PackPoints", "PackSpikes", "PackVideo", "PackGrid"} <= set(packs)
-    assert all(isinstance(TRANSFORMS.get(name).of, str) for name in packs)
+    assert all(isinstance(TRANSFORMS.get(name).input_name, str) for name in packs)
 
 
 def test_a_mixer_among_the_transforms_is_refused_when_a_config_is_read() -> None:

@@ -83,7 +83,9 @@ def build_dataset(args: argparse.Namespace) -> Dataset:
         raise DataError(
             f"--data-root: expected the folder of {name}, got none. tools/make_sample.py generates a small one"
         )
-    dataset = DATASETS.create(dict(type=name, split=args.split, data_root=args.data_root, transforms=kind.shown))
+    dataset = DATASETS.create(
+        dict(type=name, split=args.split, data_root=args.data_root, transforms=kind.preview_transforms)
+    )
     if len(dataset) == 0:
         raise DataError(f"{name} has no {args.split} samples under {args.data_root}")
     return dataset

@@ -12,7 +12,7 @@ from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs.check import MAX_BAD, check_split
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign import one_line
+from ndformer.framework.foreign import single_line
 from ndformer.framework.system import processes
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         stopped = f"; stopped after {MAX_BAD} bad ones" if len(wrong) == MAX_BAD else ""
         print(f"{split}: {count} samples, {len(wrong)} bad{stopped}")
         for error in wrong[: args.show]:
-            print(f"  {one_line(error)}")
+            print(f"  {single_line(error)}")
         if len(wrong) > args.show:
             print(f"  and {len(wrong) - args.show} more: --show {len(wrong)} prints all")
     if total:

@@ -56,7 +56,9 @@ def parts_from_module(module: Any, data_root: str, class_options: dict[str, Any]
     raw = data[0]
     if "inputs" not in raw:
         kinds = registered(TRANSFORMS) + list(TRANSFORMS.all().items())  # the module's first
-        packs = [name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.of in raw]
+        packs = [
+            name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Pack) and kind.input_name in raw
+        ]
         data.transforms = [create(TRANSFORMS, name) for name in packs[:1]]
     names = list(data[0].get("inputs", {}))
     adapters = {modality: create(MODALITIES, n, dim=DIM) for modality, (n, _) in zip(names, registered(MODALITIES))}

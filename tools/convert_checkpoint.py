@@ -18,7 +18,7 @@ from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
 from ndformer.framework.system import atomic
@@ -39,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     atomic.make_parent(args.output)
     source = SOURCES[args.origin]
     extra_options = dict(fov=args.fov) if args.origin == "lookhere" else {}
-    imported = source.convert(tensors_of(args.input, source.INSIDE), args.head_dim or source.HEAD_DIM, **extra_options)
+    imported = source.convert(
+        load_tensors(args.input, source.INSIDE), args.head_dim or source.HEAD_DIM, **extra_options
+    )
     weights = {}
     dim = 0
     for name, part in imported.parts.items():

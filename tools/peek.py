@@ -21,7 +21,7 @@ from typing import Any
 from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign import one_line, printable
+from ndformer.framework.foreign import printable, single_line
 
 
 def as_json(description: Any) -> str:
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(
                 as_json(dict(file=str(path), error=str(error)))
                 if args.json
-                else f"{printable(path)}\n  {one_line(error)}"
+                else f"{printable(path)}\n  {single_line(error)}"
             )
             continue
         print(as_json(dict(file=str(path)) | description) if args.json else as_text(path, description))

@@ -29,7 +29,7 @@ from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign import one_line, printable
+from ndformer.framework.foreign import printable, single_line
 from ndformer.framework.heads.head import Head
 from ndformer.framework.registry import ANSWERS
 
@@ -67,7 +67,7 @@ def main() -> None:
         except DataError as error:
             unread.append(str(error))
             if len(samples) > 1:
-                print(f"predict: {one_line(error)}", file=sys.stderr, flush=True)
+                print(f"predict: {single_line(error)}", file=sys.stderr, flush=True)
             continue
         answers += model.val_step(batch)
         read.append(files)

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if bad:
         args.out.mkdir(parents=True, exist_ok=True)
         atomic.write(report, "".join(f"{line}\n" for line in bad))
-        print(f"{len(bad)} scenes could not be read ({report}):", *map(foreign.one_line, bad[:20]), sep="\n  ")
+        print(f"{len(bad)} scenes could not be read ({report}):", *map(foreign.single_line, bad[:20]), sep="\n  ")
     missing = [split for split in SPLITS if split not in scenes_by_split]
     if missing:
         print(f"no list of {', '.join(missing)}: skipped")

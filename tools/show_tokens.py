@@ -27,8 +27,8 @@ from ndformer.framework.engine.training.first_batch import few_tokens, token_cou
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.pictures.attention import save_gif
-from ndformer.framework.pictures.canvas import Scene, axis_names, distinct_colors
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.canvas import Canvas, axis_names, distinct_colors
+from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
@@ -56,7 +56,7 @@ def token_positions(adapter: Adapter, where: Where) -> np.ndarray:
     return where.positions[0].cpu()[valid].double().numpy()
 
 
-def draw_tokens(canvas: Scene) -> list[np.ndarray]:
+def draw_tokens(canvas: Canvas) -> list[np.ndarray]:
     """Draw each token in its own color, one picture per moment."""
     colors = distinct_colors(len(canvas.coordinates))
     colors[:, 3] = 1
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("\n".join(describe(where, adapter.axes)))
     if few := few_tokens(name, adapter, token_counts(adapter, tokens)):
         warnings.warn(few, stacklevel=2)
-    pack = pack_of(name, prepared.steps[name])
+    pack = find_pack(name, prepared.steps[name])
     pictures = adapter.pictures(sample, pack) or draw_tokens(
         adapter.canvas(sample, pack, token_positions(adapter, where))
     )

@@ -23,7 +23,7 @@ from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.engine.training.loading import all_bad, print_bad
 from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import NothingLeftError
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.pictures.samples import DatasetSource
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
             write_table(args.out, result.answers, data.classes)
         print(args.out)
     if args.show_dir is not None:
-        source = OfDataset(data, loader.bad)
+        source = DatasetSource(data, loader.bad)
         gallery.show(args.show_dir, result.answers, data.classes, source, args.show_count, args.show_score)
         print(args.show_dir)
         if hint := show_dir.threshold_warning(result.answers, args.show_score, content.get("metrics", {})):

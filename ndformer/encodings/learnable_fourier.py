@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Dims, Positive, Width
 from ndformer.framework.tokens import Where
@@ -90,7 +90,7 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
 
 def _load_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint under the names of `expected`, after one common prefix."""
-    tensors = tensors_of(path)
+    tensors = load_tensors(path)
     prefixes = [name.removesuffix("frequencies") for name in tensors if name.rpartition(".")[2] == "frequencies"]
     prefixes = [prefix for prefix in prefixes if all(prefix + name in tensors for name in expected)]
     if len(prefixes) != 1:

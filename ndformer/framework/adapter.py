@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.canvas import Dots, Scene
+from ndformer.framework.pictures.canvas import Canvas, Dots
 from ndformer.framework.tokens import TokenSet, Where
 
 # centre: the mean position of a sample's tokens; auto: chosen by the encoding
@@ -70,7 +70,7 @@ class Adapter(nn.Module):
         """
         return []
 
-    def canvas(self, sample: Sample, pack: Any, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Any, places: np.ndarray) -> Canvas:
         """Return a canvas of the sample on which values of its tokens are drawn.
 
         `places` (N, P) are the positions from forward(), without the tokens of add_tokens(). `pack` is None if the
@@ -78,7 +78,7 @@ class Adapter(nn.Module):
         """
         return Dots(places, self.axes)
 
-    def joint_canvas(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Scene:
+    def joint_canvas(self, sample: Sample, pack: Any, places: Mapping[str, np.ndarray]) -> Canvas:
         """Return a canvas for all tokens of a model that joins modalities, with positions by modality in join order.
 
         It is called on the adapter of the first modality that the sample has.

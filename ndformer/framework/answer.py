@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.cards import card, fitted
+from ndformer.framework.pictures.cards import card, resize_to_fit
 from ndformer.framework.system import atomic
 
 
@@ -102,7 +102,7 @@ class Answer:
 
     def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         """Return a PIL image of prediction and ground truth on `pixels`, the result of `below`."""
-        return fitted(pixels, self.tile, 2 * self.tile)
+        return resize_to_fit(pixels, self.tile, 2 * self.tile)
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         """Return a PIL image with verdict and path as captions."""
@@ -124,7 +124,7 @@ class Answer:
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
         """Return a PIL image of a sample with its ground truth, scaled to fit into (height, width)."""
-        return fitted(pixels, *size)
+        return resize_to_fit(pixels, *size)
 
 
 UNFIT = r"[^\w.-]+"  # characters not used in file names

@@ -31,7 +31,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.framework.evaluation.metric import main_metric, quantity_of
+from ndformer.framework.evaluation.metric import find_quantity, main_metric
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
@@ -101,7 +101,7 @@ class Outcome:
     def quantity(self, name: str) -> Quantity:
         """Return the quantity of a value: as the run measured it, else as its config declares it."""
         measured = (self.results or {}).get("quantities", {})
-        return Quantity.parse(measured[name]) if name in measured else quantity_of(self.run.cfg.metrics, name)
+        return Quantity.parse(measured[name]) if name in measured else find_quantity(self.run.cfg.metrics, name)
 
 
 def plan(

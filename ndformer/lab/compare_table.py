@@ -10,7 +10,7 @@ from typing import Any
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.training.evaluate import metric_value
 from ndformer.framework.engine.training.progress import clock
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import grid, markdown
@@ -231,7 +231,7 @@ def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Qua
 
 
 def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) -> Any:
-    with canvas(7, 0.38 * len(rows) + 1.3, title) as figure:
+    with new_figure(7, 0.38 * len(rows) + 1.3, title) as figure:
         axis = figure.subplots()
         for i, row in enumerate(rows):
             assert row.summary is not None
@@ -250,7 +250,7 @@ def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) ->
 
 def _curves(title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> Any:
     names = list(dict.fromkeys(row.encoding for row in rows))
-    with canvas(10, 4, title) as figure:
+    with new_figure(10, 4, title) as figure:
         for panel, axis in enumerate(figure.subplots(1, 2)):
             for i, name in enumerate(names):
                 points = [(r.per_class, r.gain if panel else r.summary) for r in rows if r.encoding == name]

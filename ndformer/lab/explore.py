@@ -23,11 +23,11 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.canvas import axis_names
 from ndformer.framework.pictures.explorer import layers
-from ndformer.framework.pictures.explorer.arrays import text_of
-from ndformer.framework.pictures.explorer.forms import Room
+from ndformer.framework.pictures.explorer.arrays import encode_array
+from ndformer.framework.pictures.explorer.forms import Budget
 from ndformer.framework.pictures.explorer.page import page
 from ndformer.framework.pictures.explorer.view import View
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -99,21 +99,21 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
     wrong = [one for one in chosen if not 1 <= one <= len(maps)]
     if wrong:
         raise DataError(f"layers of {side.name} are 1 to {len(maps)}, got {wrong[0]}")
-    room, found = Room(), []
+    room, found = Budget(), []
     numbers = list(chosen) or list(range(1, len(maps) + 1))
     for number in numbers:
-        layer, text = layers.told(maps[number - 1], visible, room)
+        layer, text = layers.layer_data(maps[number - 1], visible, room)
         found.append((dict(number=number) | layer, text))
     content = dict(
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
-        scene=view.told(),
+        scene=view.data(),
         prefix=prefix,
         count=len(visible),
         dims=where.positions.shape[2],
         axes=axes,
-        positions=text_of(where.positions[0][visible].cpu().numpy(), "<f4"),
+        positions=encode_array(where.positions[0][visible].cpu().numpy(), "<f4"),
         layers=[layer for layer, _ in found],
     )
     return content, [text for _, text in found]
@@ -142,7 +142,7 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tupl
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.prefix_names)
     places = tokens.where.positions[0][visible][len(prefix) :].cpu()
-    scene = adapter.canvas(sample, pack_of(name, side.prepared.steps[name]), places.double().numpy())
+    scene = adapter.canvas(sample, find_pack(name, side.prepared.steps[name]), places.double().numpy())
     view = scene.view()
     if len(view) + len(prefix) != len(visible):
         raise DataError(

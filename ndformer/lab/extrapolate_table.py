@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import markdown
@@ -117,7 +117,7 @@ def _curves(
     names, kinds = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
     at = numbers if len(numbers) == len(sizes) else range(len(sizes))
-    with canvas(7, 4, f"test {metric} at other sizes") as figure:
+    with new_figure(7, 4, f"test {metric} at other sizes") as figure:
         axis = figure.subplots()
         for (i, name), scaling in itertools.product(enumerate(names), kinds):
             found = [rows[name, size, scaling] for size in sizes if (name, size, scaling) in rows]
@@ -158,7 +158,7 @@ def _maps(
     low, high = np.nanmin(values), np.nanmax(values)
     high = max(high, low + (1 if quantity.is_share else 1e-3 * abs(low)))
     inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(kinds), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)
-    with canvas(max(5, inches[0]), inches[1], f"test {quantity.label(metric)} by height and width") as figure:
+    with new_figure(max(5, inches[0]), inches[1], f"test {quantity.label(metric)} by height and width") as figure:
         axes = figure.subplots(len(names), len(kinds), squeeze=False)
         for (n, w), axis in np.ndenumerate(axes):
             axis.grid(False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ndformer.framework.pictures.studies import rows_of_dots
+from ndformer.framework.pictures.studies import dot_plots
 from ndformer.framework.system import atomic
 from ndformer.lab import results as files
 from ndformer.lab.experiment import Experiment, ScaleName
@@ -51,7 +51,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
             summaries = {
                 c: {r: Summary.from_values(results.column(r, c)) for r in results.values} for c in experiment.columns
             }
-            rows_of_dots(unfinished, experiment.title, experiment.columns, summaries)
+            dot_plots(unfinished, experiment.title, experiment.columns, summaries)
     return text
 
 

@@ -23,7 +23,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint, same_data
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.probe import FOLDS, PENALTY, Probe, Reading, Readings, samples
 from ndformer.framework.system import atomic
 from ndformer.framework.system.hooks import forward_hooks
@@ -226,7 +226,7 @@ def draw(path: Path, probed: Probed) -> None:
     """Draw R² over layers: a color for each axis, dashed before training."""
     names = [layer.name for layer in probed.layers]
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
-    with canvas(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
+    with new_figure(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
         for plot, (kind, says) in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS.items()):
             for axis in axes:
                 for style, side in (("o-", "learned"), ("s--", "initial")):

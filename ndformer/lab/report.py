@@ -24,12 +24,12 @@ from ndformer.framework.pictures.page import (
     columns,
     element,
     folded,
-    joined,
+    join_markup,
     page,
     picture,
+    png_width,
     section,
     table,
-    width_of,
 )
 from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.quantity import Quantity
@@ -125,7 +125,7 @@ def _figures(runs: Sequence[RunFolder]) -> Markup:
         note = f"Validation was the test set itself (val_is_test), which flatters. {note}"
     if any(run.results.get("sample") for run in runs):
         note = f"On the generated stand-in: these figures say nothing about the data set of that name. {note}"
-    return joined([table(head, rows), element("p", note, class_="note")])
+    return join_markup([table(head, rows), element("p", note, class_="note")])
 
 
 def in_words(name: str, runs: Sequence[RunFolder]) -> str:
@@ -182,7 +182,7 @@ def _run_details(run: RunFolder) -> list[Markup]:
         name: section(CALLED.get(name, name), picture(png, CALLED.get(name, name)))
         for name, png in run.pictures.items()
     }
-    wide = [one for name, one in drawn.items() if width_of(run.pictures[name]) > NARROW]
+    wide = [one for name, one in drawn.items() if png_width(run.pictures[name]) > NARROW]
     parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
     for kind, says in KINDS.items():
         found = _rendered(run, kind)

@@ -15,7 +15,7 @@ from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.attention import Painting
-from ndformer.framework.pictures.canvas import GridScene
+from ndformer.framework.pictures.canvas import GridCanvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.tokens import Where
 from ndformer.studies.small import Control
@@ -91,7 +91,7 @@ def draw_maps(path: Path, title: str, layer_map: AttentionMaps, images: Tensor, 
     """Draw maps of the first image for its brightest patch: blocks of (heads, N) values for N patches."""
     assert layer_map.where.grid is not None
     query, _ = brightest(images, layer_map.where)
-    scene = GridScene(as_picture(images[0])[None], layer_map.where.grid)
+    scene = GridCanvas(as_picture(images[0])[None], layer_map.where.grid)
     heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
     patch = query - layer_map.where.positions.shape[1] + len(scene.coordinates)
     path.parent.mkdir(parents=True, exist_ok=True)

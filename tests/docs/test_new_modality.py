@@ -102,7 +102,9 @@ def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
     shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
     assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]
     (missing,) = (one["says"] for one in shown if not one["file"])
-    assert missing.startswith("Not drawn: nothing draws samples of sound: give the transform that packs them `of`")
+    assert missing.startswith(
+        "Not drawn: nothing draws samples of sound: give the transform that packs them `input_name`"
+    )
 
 
 BEST = "work_dirs/chirps_config/best.pth"
@@ -221,9 +223,9 @@ def test_packed_by_a_transform_it_is_drawn_and_the_same():
     raw = DATASETS.create(dict(type="Chirps", data_root="made_up"))
     torch.testing.assert_close(packed[5]["inputs"]["sound"], sound)
     assert packed[5]["data_sample"] == dict(label=packed.labels[5], index=5)
-    drawn = samples.OfDataset(packed).picture(5)
+    drawn = samples.DatasetSource(packed).picture(5)
     assert (drawn.shape, drawn.dtype, drawn.max()) == ((33, 16, 3), np.uint8, 255)
-    np.testing.assert_array_equal(drawn, samples.OfDataset(raw).picture(5))
+    np.testing.assert_array_equal(drawn, samples.DatasetSource(raw).picture(5))
 
 
 def test_its_files_are_predicted(tmp_path):

@@ -168,7 +168,10 @@ def test_the_slices_of_a_video_are_grids_to_the_factorised_transformer() -> None
     "build, message",
     [
         (lambda: transformer(dict(type="CPE", voxels=True), dims=4), "voxels have up to 3 dimensions, got 4"),
-        (lambda: PTv3(4, 0.2, dict(type="CPE")), r"CPE needs tokens on a full grid: points want CPE\(voxels=True\)"),
+        (
+            lambda: PTv3(4, 0.2, dict(type="CPE")),
+            r"CPE needs tokens on a full grid. For points, use CPE\(voxels=True\)",
+        ),
         (
             lambda: transformer(dict(type="CPE"))(TokenSet(torch.zeros(1, 5, DIM), Where(torch.zeros(1, 5, 2)))),
             r"free positions use CPE\(voxels=True\)",

@@ -213,9 +213,9 @@ def test_evaluation_sees_every_sample_once() -> None:
 
 
 def test_weights_name_the_parts() -> None:
-    with pytest.raises(ValueError, match=r"weights are for a, b, got a, c"):
+    with pytest.raises(ValueError, match=r"weights expects a weight for each of a, b, got a, c"):
         mixture(weights=dict(a=1.0, c=1.0))
-    with pytest.raises(ValueError, match=r"weights are above 0.*only=\[...\] leaves parts out"):
+    with pytest.raises(ValueError, match=r"weights expects numbers above 0.*only=\[...\] to leave parts out"):
         mixture(weights=dict(a=1.0, b=0.0))
 
 
@@ -225,7 +225,7 @@ def test_only_is_as_if_there_were_no_other_parts() -> None:
     assert list(TurnBatches(one, 4, shuffle=True)) == list(TurnBatches(alone, 4, shuffle=True))
     assert one.classes == alone.classes
     assert len(one) == 33
-    with pytest.raises(ValueError, match=r"only names some of a, b, got c"):
+    with pytest.raises(ValueError, match=r"only expects names among a, b, got c"):
         mixture(only=["b", "c"])
 
 

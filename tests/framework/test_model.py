@@ -142,7 +142,7 @@ def test_a_head_that_says_nothing_as_tensors_is_a_sentence() -> None:
 
     HEADS.register_module(module=Mute)
     try:
-        with pytest.raises(TypeError, match=r"Mute has no forward\(tokens\), what it says as tensors: ask for mode"):
+        with pytest.raises(TypeError, match=r"Mute has no forward\(tokens\), so it has no raw output. Use mode"):
             model(dict(image=IMAGE), dict(type="Mute"))(torch.randn(1, 3, 8, 8))
     finally:
         HEADS.module_dict.pop("Mute")

@@ -6,7 +6,7 @@ import pytest
 
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.evaluation.accuracy import Accuracy
-from ndformer.framework.evaluation.metric import Metric, main_metric, quantity_of, shipped_quantity
+from ndformer.framework.evaluation.metric import Metric, find_quantity, main_metric, shipped_quantity
 from ndformer.framework.quantity import Quantity
 
 SHARE, PIXELS, ENERGY = (
@@ -67,10 +67,10 @@ def test_what_a_file_says_of_a_quantity_is_checked(value):
 def test_a_value_has_the_quantity_of_the_metric_that_declares_it():
     both = [dict(type="CocoMetric"), dict(type="NuScenes")]
     assert main_metric(both) == ("mAP", SHARE)
-    assert quantity_of(both, "mATE") == Quantity("lower", "m", 3)
-    assert quantity_of(both, "NDS") == SHARE
-    assert quantity_of(both, "F1_threshold").unit == ""
-    assert quantity_of([dict(type="PerTask", metric=dict(type="Accuracy"))], "one/top5") == SHARE
+    assert find_quantity(both, "mATE") == Quantity("lower", "m", 3)
+    assert find_quantity(both, "NDS") == SHARE
+    assert find_quantity(both, "F1_threshold").unit == ""
+    assert find_quantity([dict(type="PerTask", metric=dict(type="Accuracy"))], "one/top5") == SHARE
     assert main_metric([dict(type="PerTask", metric=dict(type="MeanIoU"))]) == ("mIoU", SHARE)
     assert shipped_quantity("one/accuracy") == SHARE
     assert shipped_quantity("error").unit == ""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map_only
 
-from ndformer.framework.backbones.unitr.places import OWN, Flat
+from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat
 from ndformer.framework.model import TokenModel
 from tests.modalities.driving.test_network import batch, model
 from tools.benchmarks import driving as benchmark_driving
@@ -42,10 +42,10 @@ def test_the_gpu_finds_what_the_cpu_does(encoding: str) -> None:
 def test_sets_and_their_order_are_the_same() -> None:
     net: Any = model("points", "images")
     tokens = net.tokens(batch())
-    body, flats = net.backbone, [Flat.of(tokens), Flat.of(tokens.to(DEVICE))]
-    body.at_once = True  # in one call, as on a GPU
+    body, flats = net.backbone, [Flat.from_tokens(tokens), Flat.from_tokens(tokens.to(DEVICE))]
+    body.needs_all_sets = True  # in one call, as on a GPU
     for kind in set(body.kinds):
-        for name in OWN if kind == "own" else (kind,):
+        for name in SENSOR_PLANES if kind == "own" else (kind,):
             for moved in (False, True):
                 here, away = (body.rows(name, flat, moved, 1)[0] for flat in flats)
                 assert torch.equal(here.index, away.index.cpu())

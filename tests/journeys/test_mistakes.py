@@ -97,11 +97,11 @@ MISTAKES = {
     ),
     "images for an event config": (
         ["train", "custom_events", *MINE, "--work-dir", "x", *SMALL],
-        "mine is laid out as ImageFolder has it: take a config whose datasets are of this type",
+        "mine has the layout of ImageFolder. Use a config with datasets of this type",
     ),
     "boxes in another layout": (
         ["train", "custom_detection", "--data-root", "boxes", "--work-dir", "x"],
-        "boxes is laid out as YoloFolder has it: give the datasets this type; --cfg-options dataset.type=YoloFolder",
+        "boxes has the layout of YoloFolder. Set type of the datasets to it; --cfg-options dataset.type=YoloFolder",
     ),
     "scenes without names of classes": (
         ["train", "custom_scenes", "--data-root", "rooms", "--work-dir", "x"],

@@ -30,7 +30,7 @@ def scene_of(home):
         prepared = Preparation(cfg, model)
         sample = prepared.sample((home / file,))
         ((name, adapter),) = model.modalities.items()
-        (pack,) = (one for one in packs(prepared.steps[name]) if one.of == name)
+        (pack,) = (one for one in packs(prepared.steps[name]) if one.input_name == name)
         with torch.no_grad():
             places = model.tokens(collate([sample])["inputs"]).where.positions[0]
         places = places[len(adapter.prefix_names) :].double().numpy()  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -22,7 +22,7 @@ import numpy as np
 from ndformer.framework.data.describe import describe
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.modalities.video.formats.files import VideoFile
 from tests.modalities.events.conftest import WRITERS, random_events
 from tests.soak import driven, fuzz, fuzz_video
@@ -104,7 +104,7 @@ def of_weights(folder: Path, outside: Path) -> Iterator[Case]:
         for told, call in driven.given_weights(content, path, root, home):
             yield Case("weights", told, call)
         yield Case("weights", f"load {name}", lambda path=path: checkpoint.load(path))
-        yield Case("weights", f"anyone's {name}", lambda path=path: tensors_of(path))
+        yield Case("weights", f"anyone's {name}", lambda path=path: load_tensors(path))
 
 
 def of_folders(folder: Path, outside: Path, wanted: Callable[[str], bool]) -> Iterator[Case]:

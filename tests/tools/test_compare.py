@@ -110,7 +110,7 @@ def test_learning_rates_are_short_for_a_grid():
         (["--encodings", "PaPE2"], "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
         (["--encodings", "PaPE", "--baseline", "Pape"], "--baseline Pape is not in --encodings, did you mean 'PaPE'?"),
         (["--encodings", "PaPE", "--data-root", "nowhere"], "nowhere/train is missing"),
-        (["--encodings", "PaPE", "--per-class", "2", "9"], "per_class asks for 9 samples of each class"),
+        (["--encodings", "PaPE", "--per-class", "2", "9"], "per_class needs 9 samples of each class"),
         (["--encodings", "PaPE", "--sample"], "has no `sample`"),
         (
             ["--learning-rates", "1e-3", "--cfg-options", "optimizer.lr=1"],

@@ -15,7 +15,7 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.importers import pointcept
 from ndformer.framework.model import TokenModel
@@ -166,7 +166,7 @@ def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
     fails({n: v[:10] if v.shape == (16,) else v for n, v in whole.items()}, "heads of 16")
     (tmp_path / "in.pth").write_bytes(b"half")
     with pytest.raises(DataError, match="cannot|not a checkpoint"):
-        tensors_of(tmp_path / "in.pth")
+        load_tensors(tmp_path / "in.pth")
 
 
 def test_as_a_program(tmp_path: Path) -> None:

@@ -147,6 +147,6 @@ def test_tokens_are_shown_in_the_order_of_time_though_their_times_are_ages(home,
 
 
 def test_the_reader_s_boxes_are_corners_when_looked_at(home):
-    shown = DATASETS.get("GEN1").shown
+    shown = DATASETS.get("GEN1").preview_transforms
     sample = DATASETS.create(dict(type="GEN1", data_root=home / "data", split="test", transforms=shown))[0]
     assert sample["data_sample"]["boxes"].tolist() == [CORNERS]

@@ -50,9 +50,7 @@ def test_an_empty_folder_is_used(dots, tmp_path):
 
 def test_a_folder_with_something_in_it_is_left_alone(dots, tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(
-        SystemExit, match=f"make_sample: {tmp_path} is not empty: name another folder, or take it away$"
-    ):
+    with pytest.raises(SystemExit, match=f"make_sample: {tmp_path} is not empty: name another folder, or remove it$"):
         run_as_script(monkeypatch, "dots", "--out", tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.backbones.unitr.network import UniTR
-from ndformer.framework.backbones.unitr.places import OWN, Flat
+from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
@@ -72,7 +72,7 @@ def cut(net: UniTR, flat: Flat) -> None:
     """All windows and sets, and nothing else."""
     for k, kind in enumerate(net.kinds):
         for moved in (False, True):
-            for name in OWN if kind == "own" else (kind,):
+            for name in SENSOR_PLANES if kind == "own" else (kind,):
                 net.rows(name, flat, moved, 1 - k % 2)
 
 
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     mib = (peak(device) - before) / 2**20
     print(f"placing: {mib:.0f} MiB at most")
     tokens: TokenSet = join(kept["pillars"], kept["patches"])
-    flat = Flat.of(tokens)
+    flat = Flat.from_tokens(tokens)
     for name in args.encodings:
         encoding = None if name == "none" else parse_encoding(name)
         build_encoding(
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for _ in range(args.repeats):
         for name, one in work.items():
             times[name].append(seconds(one, device))
-    sizes = dict(pillars=flat.pillars, patches=len(flat.kept) - flat.pillars)
+    sizes = dict(pillars=flat.pillars, patches=len(flat.index) - flat.pillars)
     found = {name: statistics.median(taken) for name, taken in times.items()}
     print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
     for name, middle in found.items():

@@ -1,1 +1,1 @@
-"""What heads say, one file for each kind of answer."""
+"""Answers: the predictions of heads for one sample, one file per kind."""

@@ -1,5 +1,4 @@
-"""Boxes with a class: detection. Drawn are those that are there, and those that were found, from a score on: on the
-photo itself, labels in the colours of classes."""
+"""2-D boxes with a class and a score, and how they are drawn next to the true boxes."""
 
 from __future__ import annotations
 
@@ -14,39 +13,41 @@ from ndformer.framework.answer import Source
 from ndformer.framework.answers.objects import Objects
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
-from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colours, fitted, font
+from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colours, font, resize_to_fit
 from ndformer.framework.registry import ANSWERS
 
-SIDE, IOU = 640, 0.5  # of a picture; from which overlap on an object counts as found
-MISSED, THERE = (60, 110, 220), (235, 235, 235)
-MEANING = {"right": RIGHT, "wrong": WRONG, "missed": MISSED, "found, as it is": THERE}
+SIDE, IOU = 640, 0.5  # height of a picture in pixels; IoU threshold of a match
+MISSED, MATCHED = (60, 110, 220), (235, 235, 235)
+LEGEND = {"right": RIGHT, "wrong": WRONG, "missed": MISSED, "true box": MATCHED}
 
-STILL = (1.0, 1.0, 0.0, 0.0)  # scales and offsets of what was not moved
+IDENTITY_FRAME = (1.0, 1.0, 0.0, 0.0)  # scales and offsets of an image that was not transformed
 Colour = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Box:
+    """A box to draw."""
+
     corners: Sequence[float]  # x1 y1 x2 y2
     colour: Colour
-    text: str = ""  # what is written at it
-    tag: Colour = INK  # what it is written on
+    text: str = ""
+    tag: Colour = INK  # background color of the text
 
 
 @ANSWERS.register_module()
 @dataclass(kw_only=True, eq=False, repr=False)
 class Boxes(Objects):
-    """Best first, in pixels of the image on disk."""
+    """Detected boxes of one image, best first, in pixels of the image on disk."""
 
     metric = "CocoMetric"
     columns = ("path", "class", "score", "x1", "y1", "x2", "y2")
 
     digits = 2  # boxes (D, 4) are x1 y1 x2 y2
 
-    times: Any = None  # (D,) microseconds, of a recording that was looked at more than once
+    times: Any = None  # (D,) microseconds, if the sample is a recording with boxes at several times
 
     @property
-    def found(self) -> dict[str, np.ndarray]:
+    def predictions(self) -> dict[str, np.ndarray]:
         parts = dict(boxes=self.boxes, labels=self.labels, scores=self.scores, times=self.times)
         return {name: np.asarray(part) for name, part in parts.items() if part is not None}
 
@@ -57,22 +58,23 @@ class Boxes(Objects):
     def where(self, box: Sequence[float]) -> str:
         return ", ".join(f"{side:.0f}" for side in box)
 
-    def mistakes(self, least: float) -> float:
-        return Verdict.of(self, least).mistakes
+    def mistakes(self, min_score: float) -> float:
+        return Verdict.from_answer(self, min_score).mistakes
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        return str(Verdict.of(self, least))
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        return str(Verdict.from_answer(self, min_score))
 
     def below(self, source: Source, i: int) -> np.ndarray:
-        """What boxes are of: the photo, where its `frame` says that the model was given another."""
-        moved = not np.array_equal(self.sample.get("frame", STILL), STILL)
+        """Return the image to draw on: the image on disk if the input was transformed, otherwise the input."""
+        moved = not np.array_equal(self.sample.get("frame", IDENTITY_FRAME), IDENTITY_FRAME)
         return source.original(i) if moved else source.picture(i)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        verdict = Verdict.of(self, least)
-        colour = INK if verdict.there is None else WRONG if verdict.mistakes else RIGHT
-        drawn = draw(pixels, list(boxes_of(self, verdict, classes)), SIDE, 2 * SIDE)
-        return card(drawn if verdict.there is None else explained(drawn), str(verdict), self.path, colour)
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        verdict = Verdict.from_answer(self, min_score)
+        colour = INK if verdict.object_count is None else WRONG if verdict.mistakes else RIGHT
+        picture = draw(pixels, list(outlines(self, verdict, classes)), SIDE, 2 * SIDE)
+        picture = picture if verdict.object_count is None else with_legend(picture)
+        return card(picture, str(verdict), self.path, colour)
 
     @classmethod
     def annotated(
@@ -90,90 +92,94 @@ def in_colours(classes: Sequence[str]) -> list[Colour]:
 
 
 def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> Any:
-    """A PIL image as large as fits, with boxes given in the pixels of the small one."""
+    """Return a PIL image as large as fits into (height, width), with boxes given in pixels of `pixels`."""
     from PIL import ImageDraw
 
-    sheet = fitted(pixels, height, width)
+    sheet = resize_to_fit(pixels, height, width)
     pen, scale = ImageDraw.Draw(sheet), sheet.height / len(pixels)
     thick = 2 if sheet.height < 480 else 3
     for box in boxes:
         x1, y1, x2, y2 = (scale * side for side in box.corners)
-        x2, y2 = max(x1, x2 - 1), max(y1, y2 - 1)  # the last pixel that is inside
+        x2, y2 = max(x1, x2 - 1), max(y1, y2 - 1)  # Pillow includes the last pixel
         pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=thick + 1)
         pen.rectangle((x1, y1, x2, y2), outline=box.colour, width=thick)
-    for box in boxes:  # above all outlines
+    for box in boxes:  # text on top of all outlines
         if text := foreign.printable(box.text):
             x, y = scale * box.corners[0] + 2, max(0.0, scale * box.corners[1] - 14)
             left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
-            x -= max(0, right + 2 - sheet.width)  # as much as fits
+            x -= max(0, right + 2 - sheet.width)  # move text left into the image
             left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
             pen.rectangle((left - 2, top - 1, right + 2, bottom + 1), fill=box.tag)
             pen.text((x, y), text, fill="white" if sum(box.tag) < 400 else "black", font=font(11))
     return sheet
 
 
-def explained(drawn: Any) -> Any:
-    """A picture, and below it what the colours of outlines mean."""
+def with_legend(picture: Any) -> Any:
+    """Return the picture with a legend of outline colors below it."""
     from PIL import Image, ImageDraw
 
-    sheet = Image.new("RGB", (drawn.width, drawn.height + LINE), "white")
-    sheet.paste(drawn, (0, 0))
+    sheet = Image.new("RGB", (picture.width, picture.height + LINE), "white")
+    sheet.paste(picture, (0, 0))
     pen, left = ImageDraw.Draw(sheet), 0
-    for word, colour in MEANING.items():
-        pen.rectangle((left, drawn.height + 5, left + 10, drawn.height + 15), fill=colour, outline=(120, 120, 120))
-        pen.text((left + 14, drawn.height + 3), word, fill=INK, font=font(11))
+    for word, colour in LEGEND.items():
+        pen.rectangle((left, picture.height + 5, left + 10, picture.height + 15), fill=colour, outline=(120, 120, 120))
+        pen.text((left + 14, picture.height + 3), word, fill=INK, font=font(11))
         left += 26 + round(font(11).getlength(word))
     return sheet
 
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Of what was found with a score of `least` or more."""
+    """The match between true boxes and predictions with a score of at least `min_score`."""
 
-    shown: np.ndarray  # (S,) numbers of these, best first
-    right: np.ndarray  # (S,) bool: takes an object of its class
-    missed: np.ndarray  # numbers of objects that nothing takes
-    there: int | None  # objects that are asked for; None where nobody knows
+    indices: np.ndarray  # (S,) indices of these predictions, best first
+    right: np.ndarray  # (S,) bool: matched to an object of its class
+    missed: np.ndarray  # indices of objects without a matching prediction
+    object_count: int | None  # objects that count (no crowds); None if the truth is unknown
 
     @classmethod
-    def of(cls, one: Boxes, least: float) -> Verdict:
-        seen = one.found
-        keep = np.flatnonzero(seen["scores"] >= least)
-        if one.truth is None:
+    def from_answer(cls, answer: Boxes, min_score: float) -> Verdict:
+        predictions = answer.predictions
+        keep = np.flatnonzero(predictions["scores"] >= min_score)
+        if answer.truth is None:
             return cls(keep, np.zeros(len(keep), bool), keep[:0], None)
-        there = {k: np.asarray(v) for k, v in one.truth.items()}
-        _, truth, found = gather([(0, there, seen)])
+        objects = {k: np.asarray(v) for k, v in answer.truth.items()}
+        _, truth, found = gather([(0, objects, predictions)])
         found = found[keep]
         order, _ = best_first(found.label, found.score, len(keep))
         pairs = overlapping(found.label[order], found.box[order], truth.label, truth, IOU)
-        taken = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
-        missed = np.setdiff1d(np.flatnonzero(~truth.out), taken)
+        matched = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
+        missed = np.setdiff1d(np.flatnonzero(~truth.out), matched)
         right = np.zeros(len(keep), bool)
-        right[order] = taken >= 0
+        right[order] = matched >= 0
         return cls(keep, right, missed, int((~truth.out).sum()))
 
     @property
     def mistakes(self) -> int:
-        return 0 if self.there is None else len(self.missed) + int((~self.right).sum())
+        return 0 if self.object_count is None else len(self.missed) + int((~self.right).sum())
 
     def __str__(self) -> str:
-        if self.there is None:
-            return f"{len(self.shown)} found"
+        if self.object_count is None:
+            return f"{len(self.indices)} found"
         wrong = int((~self.right).sum())
-        return f"{self.there - len(self.missed)} of {self.there} found" + (f", {wrong} wrong" if wrong else "")
+        return f"{self.object_count - len(self.missed)} of {self.object_count} found" + (
+            f", {wrong} wrong" if wrong else ""
+        )
 
 
-def boxes_of(one: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
-    """First what is there, then what was found, with its class and score. Outlines say whether that is right, where it
-    is known, and else the class."""
+def outlines(answer: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:
+    """Yield the true boxes, then the predicted ones with their class and score.
+
+    Outlines are colored by right or wrong if the truth is known, otherwise by class.
+    """
     colours = in_colours(classes)
-    if one.truth is not None:
-        truth, labels = np.asarray(one.truth["boxes"]).tolist(), np.asarray(one.truth["labels"]).tolist()
+    if answer.truth is not None:
+        truth, labels = np.asarray(answer.truth["boxes"]).tolist(), np.asarray(answer.truth["labels"]).tolist()
         for i, (box, label) in enumerate(zip(truth, map(int, labels))):
             missed = i in verdict.missed
-            yield Box(box, MISSED if missed else THERE, classes[label] if missed else "", colours[label])
-    labels, scores, found = one.labels.tolist(), one.scores.tolist(), np.asarray(one.boxes).tolist()
-    for i, right in zip(verdict.shown[::-1].tolist(), verdict.right[::-1]):  # the surest on top
-        own = colours[int(labels[i])]
-        outline = own if verdict.there is None else RIGHT if right else WRONG
-        yield Box(found[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", own)
+            yield Box(box, MISSED if missed else MATCHED, classes[label] if missed else "", colours[label])
+    labels, scores, boxes = answer.labels.tolist(), answer.scores.tolist(), np.asarray(answer.boxes).tolist()
+    for i, right in zip(verdict.indices[::-1].tolist(), verdict.right[::-1]):  # best on top
+        class_colour = colours[int(labels[i])]
+        outline = class_colour if verdict.object_count is None else RIGHT if right else WRONG
+        yield Box(boxes[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", class_colour)

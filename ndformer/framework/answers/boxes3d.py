@@ -1,4 +1,4 @@
-"""Boxes in space with a class, a score and a velocity: 3-D detection. Drawn from above and in each camera."""
+"""3-D boxes with a class, a score and a velocity, drawn from above and in each camera."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.answers.objects import Objects
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, fitted
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, resize_to_fit
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
-NEAR = 2.0  # metres between centres, below which an object counts as found
-MISSED, THERE = (60, 110, 220), (160, 160, 160)
+MAX_DISTANCE_M = 2.0  # between the centers of a prediction and the object it matches
+MISSED, MATCHED = (60, 110, 220), (160, 160, 160)
 
 
 @ANSWERS.register_module()
 @dataclass(kw_only=True, eq=False, repr=False)
 class Boxes3D(Objects):
-    """In the frame of the cloud that the model was given, the surest first.
+    """Detected 3-D boxes, best first, in the coordinate frame of the model's input.
 
-    A box is x, y, z of its centre, width, length, height, yaw, vx, vy. Of its sample it reads `boxes` and `classes`,
-    what is true, and `views` and `windows`, where space is in its picture.
+    A box is x, y, z of its center, width, length, height, yaw, vx, vy. The sample has the true `boxes` and `classes`,
+    and `views` and `windows`, the projections from space into its picture.
     """
 
     metric = "NuScenes"
@@ -32,55 +32,57 @@ class Boxes3D(Objects):
 
     digits = 3
 
-    attributes: Any = None  # (D,) of nuScenes; None: as their speed says
+    attributes: Any = None  # (D,) nuScenes attributes; None: derived from speed
 
     def where(self, box: Sequence[float]) -> str:
         return f"{box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m"
 
-    def mistakes(self, least: float) -> float:
-        found = self.compared(least)
-        return 0.0 if found is None else float((~found[0]).sum() + (~found[1]).sum())
+    def mistakes(self, min_score: float) -> float:
+        match = self.compared(min_score)
+        return 0.0 if match is None else float((~match[0]).sum() + (~match[1]).sum())
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
-        found, shown = self.compared(least), int((np.asarray(self.scores) >= least).sum())
-        if found is None:
-            return f"{shown} found"
-        right, seen = found
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        match, count = self.compared(min_score), int((np.asarray(self.scores) >= min_score).sum())
+        if match is None:
+            return f"{count} found"
+        right, matched = match
         wrong = int((~right).sum())
-        return f"{int(seen.sum())} of {len(seen)} found" + (f", {wrong} wrong" if wrong else "")
+        return f"{int(matched.sum())} of {len(matched)} found" + (f", {wrong} wrong" if wrong else "")
 
-    def compared(self, least: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Which of the predictions with such a score are right, and which objects were found; the surest choose first,
-        each the nearest that is free, of its class. None where nobody knows what is there."""
+    def compared(self, min_score: float) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return which predictions above the score are right and which objects are matched, or None without truth.
+
+        Predictions, best first, match the nearest unmatched object of their class within MAX_DISTANCE_M.
+        """
         if "boxes" not in self.sample:
             return None
-        shown = np.flatnonzero(np.asarray(self.scores) >= least)
-        centres, labels = np.asarray(self.boxes)[shown, :2], np.asarray(self.labels)[shown]
-        there, classes = np.asarray(self.sample["boxes"])[:, :2], np.asarray(self.sample["classes"])
-        right, seen = np.zeros(len(shown), bool), np.zeros(len(there), bool)
-        for i in range(len(shown)):
-            free = np.flatnonzero(~seen & (classes == labels[i]))
-            distance = np.linalg.norm(there[free] - centres[i], axis=1)
-            if len(free) and distance.min() < NEAR:
-                right[i] = seen[free[distance.argmin()]] = True
-        return right, seen
+        chosen = np.flatnonzero(np.asarray(self.scores) >= min_score)
+        centers, labels = np.asarray(self.boxes)[chosen, :2], np.asarray(self.labels)[chosen]
+        objects, classes = np.asarray(self.sample["boxes"])[:, :2], np.asarray(self.sample["classes"])
+        right, matched = np.zeros(len(chosen), bool), np.zeros(len(objects), bool)
+        for i in range(len(chosen)):
+            free = np.flatnonzero(~matched & (classes == labels[i]))
+            distance = np.linalg.norm(objects[free] - centers[i], axis=1)
+            if len(free) and distance.min() < MAX_DISTANCE_M:
+                right[i] = matched[free[distance.argmin()]] = True
+        return right, matched
 
-    def draw(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        return draw(pixels, list(self._solids(least)), self.sample)
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        return draw(pixels, list(self._solids(min_score)), self.sample)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
-        known = self.compared(least) is not None
-        colour = (WRONG if self.mistakes(least) else RIGHT) if known else INK
-        return card(self.draw(pixels, classes, least), self.verdict(classes, least), self.path, colour)
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        has_truth = self.compared(min_score) is not None
+        colour = (WRONG if self.mistakes(min_score) else RIGHT) if has_truth else INK
+        return card(self.draw(pixels, classes, min_score), self.verdict(classes, min_score), self.path, colour)
 
-    def _solids(self, least: float) -> Iterator[Solid]:
-        """What is there, then what was found: outlines say whether that is right, where it is known."""
-        found = self.compared(least)
-        if found is not None:
-            for box, seen in zip(np.asarray(self.sample["boxes"]), found[1]):
-                yield Solid(box, THERE if seen else MISSED)
-        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= least]):
-            yield Solid(box, INK if found is None else RIGHT if found[0][i] else WRONG)
+    def _solids(self, min_score: float) -> Iterator[Solid]:
+        """Yield the true boxes, then the predicted ones, colored by right or wrong if the truth is known."""
+        match = self.compared(min_score)
+        if match is not None:
+            for box, matched in zip(np.asarray(self.sample["boxes"]), match[1]):
+                yield Solid(box, MATCHED if matched else MISSED)
+        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= min_score]):
+            yield Solid(box, INK if match is None else RIGHT if match[0][i] else WRONG)
 
     @classmethod
     def annotated(
@@ -88,4 +90,4 @@ class Boxes3D(Objects):
     ) -> Any:
         colours, labels = class_colours(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
         solids = [Solid(box, tuple(colours[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
-        return fitted(np.asarray(draw(pixels, solids, truth)), *size)
+        return resize_to_fit(np.asarray(draw(pixels, solids, truth)), *size)

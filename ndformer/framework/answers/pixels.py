@@ -1,4 +1,4 @@
-"""A class for every pixel: semantic segmentation. Drawn are the picture, what is there, what was predicted."""
+"""The answer of semantic segmentation: a class for every pixel, drawn next to the image and the true mask."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,36 +9,38 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.pictures.cards import EDGE, INK, LINE, class_colours, fitted, font, shortened
+from ndformer.framework.pictures.cards import EDGE, INK, LINE, class_colours, font, resize_to_fit, shortened
 from ndformer.framework.registry import ANSWERS
 
-SIDE = 320  # of each picture
+SIDE = 320  # pixels of each picture
 
 
 @ANSWERS.register_module()
 @dataclass(kw_only=True, eq=False, repr=False)
 class Pixels(Answer):
+    """The predicted class of every pixel of one image."""
+
     metric = "MeanIoU"
 
-    # tensor or array (H, W) of classes, of the image on disk where the sample has a `frame` that leads to it
+    # tensor or array (H, W) of classes; at the size of the image on disk if the sample has a `frame`
     predicted: Any
     classes: int
 
     @property
     def truth(self) -> Any:
-        """In the shape of `predicted`, negative where nobody knows; None where nothing is known."""
+        """Return the true classes in the shape of `predicted`, negative where unknown; None without truth."""
         return self.sample.get("truth")
 
     @property
     def right(self) -> float:
-        """The share of those that somebody knows."""
+        """Return the share of correct pixels among those with a known class."""
         if self.truth is None:
             return 0.0
         truth, predicted = np.asarray(self.truth), np.asarray(self.predicted)
         return float((truth == predicted)[truth >= 0].mean()) if (truth >= 0).any() else 1.0
 
     def _shares(self, classes: Sequence[str]) -> Tensor:
-        """(classes,) how large a part each class has."""
+        """Return (classes,): the share of pixels predicted as each class."""
         labels = torch.as_tensor(self.predicted).flatten().long()
         return labels.bincount(minlength=len(classes)) / max(1, len(labels))
 
@@ -50,54 +52,54 @@ class Pixels(Answer):
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
         return ["path", *classes]
 
-    def words(self, classes: Sequence[str], top: int, least: float) -> str:
+    def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         names = self.names(classes)
         share, which = self._shares(names).topk(min(top, len(names)))
         return "  ".join(f"{names[i]} {100 * p:.0f} %" for p, i in zip(share.tolist(), which.tolist()) if p > 0)
 
-    def mistakes(self, least: float) -> float:
+    def mistakes(self, min_score: float) -> float:
         return -self.right
 
-    def verdict(self, classes: Sequence[str], least: float) -> str:
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
         return "predicted" if self.truth is None else f"{100 * self.right:.0f} % right"
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], least: float) -> Any:
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         masks = [np.asarray(mask) for mask in (self.truth, self.predicted) if mask is not None]
-        return card(pixels, masks, classes, f"{self.verdict(classes, least)}   {self.path}")
+        return card(pixels, masks, classes, f"{self.verdict(classes, min_score)}   {self.path}")
 
     @classmethod
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
-        return fitted(over(pixels, np.asarray(truth["mask"]), len(classes)), *size)
+        return resize_to_fit(over(pixels, np.asarray(truth["mask"]), len(classes)), *size)
 
 
 def colours(count: int) -> np.ndarray:
-    """(count + 1, 3) uint8; the last is grey, for what nobody knows."""
+    """Return (count + 1, 3) uint8 colors; the last one is gray, for unknown classes."""
     return np.concatenate([class_colours(count), np.full((1, 3), 102, np.uint8)])
 
 
 def painted(labels: np.ndarray, count: int) -> np.ndarray:
-    """(H, W, 3) uint8 of (H, W) classes; what is no class is grey."""
+    """Return (H, W, 3) uint8 colors of (H, W) classes; labels outside 0..count-1 are gray."""
     return colours(count)[np.where((labels >= 0) & (labels < count), labels, count)]
 
 
 def over(pixels: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
-    """A picture with its classes shining through; what nobody knows stays as it is."""
+    """Overlay class colors on a picture; pixels with unknown class stay unchanged."""
     mixed = (0.45 * pixels + 0.55 * painted(labels, count)).astype(np.uint8)
     return np.where(((labels >= 0) & (labels < count))[..., None], mixed, pixels)
 
 
 def card(pixels: np.ndarray, masks: list[np.ndarray], classes: Sequence[str], title: str) -> Any:
-    """What the model was given, the truth where it is known, the prediction; below them the colours' names."""
+    """Return a PIL image: the input, the masks (truth and prediction), and a legend of class colors."""
     from PIL import Image, ImageDraw
 
     count = len(classes)
-    parts = [fitted(part, SIDE, SIDE) for part in (pixels, *(painted(mask, count) for mask in masks))]
-    there = [k for k in range(count) if any((mask == k).any() for mask in masks)][:24]
+    parts = [resize_to_fit(part, SIDE, SIDE) for part in (pixels, *(painted(mask, count) for mask in masks))]
+    present = [k for k in range(count) if any((mask == k).any() for mask in masks)][:24]
     wide = sum(part.width for part in parts) + (len(parts) + 1) * EDGE
     across = max(1, (wide - EDGE) // 130)
-    rows = -(-len(there) // across)
+    rows = -(-len(present) // across)
     high = max(part.height for part in parts)
     sheet = Image.new("RGB", (wide, high + (rows + 2) * LINE + 3 * EDGE), "white")
     pen, left = ImageDraw.Draw(sheet), EDGE
@@ -105,7 +107,7 @@ def card(pixels: np.ndarray, masks: list[np.ndarray], classes: Sequence[str], ti
     for part in parts:
         sheet.paste(part, (left, EDGE + LINE))
         left += part.width + EDGE
-    for place, k in enumerate(there):
+    for place, k in enumerate(present):
         x, y = EDGE + place % across * 130, high + 2 * EDGE + LINE + place // across * LINE
         pen.rectangle((x, y + 2, x + 12, y + 14), fill=tuple(colours(count)[k].tolist()))
         pen.text((x + 18, y), shortened(classes[k], 104, 11), fill=INK, font=font(11))

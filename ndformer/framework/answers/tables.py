@@ -1,4 +1,4 @@
-"""A table of predictions, as .csv or .json."""
+"""Write predictions as a .csv or .json table."""
 
 import csv
 import json
@@ -11,8 +11,10 @@ from ndformer.framework.system import atomic
 
 
 def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], kind: type[Answer] = Answer) -> None:
-    """What was said of each sample: the score of every class, its share of pixels, or a row for each object. Where
-    there is no answer at all, `kind` says the columns."""
+    """Write the rows of all answers: scores per class, shares of pixels, or one row per object.
+
+    If there are no answers, `kind` gives the columns.
+    """
     rows = [row for answer in answers for row in answer.rows(classes)]
     if path.suffix == ".json":
         atomic.write(path, json.dumps(rows, indent=1) + "\n")
@@ -25,4 +27,4 @@ def write_table(path: Path, answers: Sequence[Answer], classes: Sequence[str], k
             writer.writerow({name: cell(name) for name in names})
             writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     else:
-        raise ValueError(f"predictions are written as .csv or .json, got {path}")
+        raise ValueError(f"{path}: predictions are written as .csv or .json. Change the ending.")

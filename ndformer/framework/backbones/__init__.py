@@ -1,4 +1,4 @@
-"""Transformers by name: what stands between tokens and heads."""
+"""Backbones: the transformers between tokens and heads."""
 
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.transformer import Transformer

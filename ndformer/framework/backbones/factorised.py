@@ -1,4 +1,4 @@
-"""The factorised encoder of ViViT (Arnab 2021, model 2): space first, then time."""
+"""The factorized encoder of ViViT (Arnab 2021, model 2): attention in space, then in time."""
 
 import math
 from collections.abc import Sequence
@@ -17,11 +17,13 @@ from ndformer.framework.transformer import Transformer
 
 @BACKBONES.register_module()
 class FactorisedTransformer(RowCutter):
-    """Tokens that share the first coordinate attend to each other at the other ones; what a summary token then knows of
-    each such group attends to the other groups' at the first. For N = T S tokens T S^2 + T^2 pairs and not (T S)^2.
+    """A transformer over the tokens of each time, then a transformer over one summary token per time.
 
-    `depth` blocks in space and `time_depth` in time, each with weights of the encoding of its own. Tokens without a
-    place take part in time alone. Out come those, then a token for each group. Groups are of any number and size.
+    The first coordinate is time, the others are space. For N = T S tokens this needs T S^2 + T^2 pairs, not (T S)^2.
+
+    There are `depth` blocks in space and `time_depth` in time, each with its own encoding. Tokens without a position
+    attend in time only. The output has those tokens, then one token per time. Times may have different numbers of
+    tokens.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class FactorisedTransformer(RowCutter):
         super().__init__()
         if position_dims < 2:
             raise ValueError(
-                f"a factorised encoder has time and space, 2 position dimensions or more, got {position_dims}"
+                f"FactorisedTransformer expects 2 or more position dimensions (time and space), got {position_dims}"
             )
         common: dict[str, Any] = dict(
             encoding=encoding, mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend
@@ -54,12 +56,12 @@ class FactorisedTransformer(RowCutter):
         self.on_grids = self.space.encoding.needs_grid
 
     def layer_index(self, name: str) -> int:
-        part, _, rest = name.partition(".")
+        part, _, suffix = name.partition(".")
         if part == "summary":
             return 0
         if part == "space":
-            return min(self.space.layer_index(rest), self.space.depth)  # its norm is not the last
-        return self.space.depth + self.time.layer_index(rest)
+            return min(self.space.layer_index(suffix), self.space.depth)  # its final norm is not the model's last layer
+        return self.space.depth + self.time.layer_index(suffix)
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where
@@ -71,35 +73,35 @@ class FactorisedTransformer(RowCutter):
         rows, sample, moment = _groups(positions[..., 0], real)
         x = rows.gather(tokens.features.flatten(0, 1))  # (G, K, dim)
         x = torch.cat([self.summary.to(x.dtype).expand(x.shape[0], 1, -1), x], dim=1)
-        at = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
+        space = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
         placed = torch.arange(x.shape[1], device=x.device)[None] > 0
         valid = F.pad(rows.valid, (1, 0), value=True)
         objects = None
         if where.objects is not None:
             objects = F.pad(rows.gather(where.objects.expand(B, -1).flatten()), (1, 0))
-        groups = Where(at, valid=valid, placed=placed, objects=objects)
-        if self.on_grids and where.grid is not None:  # its slices, unless other tokens stand among them
+        groups = Where(space, valid=valid, placed=placed, objects=objects)
+        if self.on_grids and where.grid is not None:  # slices of the grid, unless there are other tokens
             groups = _full(groups, where.grid[1:])
-        known = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
-        moments = _in_time(tokens.features, unplaced, known, sample, moment)
+        summaries = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
+        moments = _in_time(tokens.features, unplaced, summaries, sample, moment)
         if self.on_grids and where.grid is not None:
             moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
         return self.time(moments)
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
-        """A moment is everywhere in its time; a summary, which has no place, is anywhere."""
+        """Return positions (R, K, P): tokens of the time transformer have only a time, summary tokens no position."""
         where: Where = args[0].where
-        at = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
+        positions = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
         if maps.layer in set(self.time.modules()):
-            return F.pad(at, (0, where.positions.shape[2] - 1), value=math.nan)
+            return F.pad(positions, (0, where.positions.shape[2] - 1), value=math.nan)
         real = where.real
         times = where.positions[..., 0] if real is None else where.positions[..., 0].masked_fill(~real, math.nan)
-        moments = torch.cat([one[~one.isnan()].unique() for one in times.expand(where.batch, -1)])  # (R,)
-        return torch.cat([moments[:, None, None].expand(-1, at.shape[1], 1), at], dim=2)
+        moments = torch.cat([row[~row.isnan()].unique() for row in times.expand(where.batch, -1)])  # (R,)
+        return torch.cat([moments[:, None, None].expand(-1, positions.shape[1], 1), positions], dim=2)
 
 
 def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
-    """Of (B, N): the tokens of each sample and time as a row, in order; the rows' samples and times (G,)."""
+    """Return one row of tokens per sample and time, from times (B, N), and the samples and times (G,) of the rows."""
     B, N = time.shape
     index = real.flatten().nonzero().squeeze(1)  # (T,)
     key = torch.stack([(index // N).to(time.dtype), time.flatten()[index]], dim=1)
@@ -113,14 +115,14 @@ def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
 
 
 def _full(where: Where, grid: tuple[int, ...]) -> Where:
-    """Rows without padding, as those of a grid; others as they are."""
+    """Mark rows without padding as grids; return other rows unchanged."""
     if where.valid is None or not bool(where.valid.all()) or where.positions.shape[1] < math.prod(grid):
         return where
     return Where(where.positions, placed=where.placed, grid=grid, objects=where.objects)
 
 
-def _in_time(x: Tensor, unplaced: Tensor, known: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:
-    """(B, ...): each sample's tokens without a place, then one for each of its moments, then padding."""
+def _in_time(x: Tensor, unplaced: Tensor, summaries: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:
+    """Return one row per sample: its tokens without a position, then a summary token for each time, then padding."""
     B = x.shape[0]
     before, count = unplaced.sum(1), torch.bincount(sample, minlength=B)
     width = max(1, int((before + count).max()))
@@ -128,9 +130,9 @@ def _in_time(x: Tensor, unplaced: Tensor, known: Tensor, sample: Tensor, moment:
     first = F.pad(count.cumsum(0), (1, 0))[:-1]
     place = before[sample] + torch.arange(len(sample), device=x.device) - first[sample]  # (G,)
     features = x.new_zeros(B, width, x.shape[2])
-    own = slot < before[:, None]
-    features[own] = x[unplaced]
-    features[sample, place] = known.to(x.dtype)
+    prefix = slot < before[:, None]
+    features[prefix] = x[unplaced]
+    features[sample, place] = summaries.to(x.dtype)
     positions = moment.new_zeros(B, width, 1)
     positions[sample, place, 0] = moment
-    return TokenSet(features, Where(positions, valid=slot < (before + count)[:, None], placed=~own))
+    return TokenSet(features, Where(positions, valid=slot < (before + count)[:, None], placed=~prefix))

@@ -1,11 +1,10 @@
-"""What every position encoding promises, one function per promise.
+"""The contract of position encodings, one test function per promise.
 
 for result in check(lambda **place: build_encoding(dict(type='PaPE', m=8), **place)):
     print(result)
 
-Each promise is tried in 1 to 4 position dimensions, with small random weights and tokens (trial.py).
-tools/check_encoding.py runs this from the command line; docs/how-to/new-encoding.md says what the promises ask of an
-encoding.
+Each promise is tested in 1 to 4 position dimensions, with small random weights and tokens (trial.py).
+tools/check_encoding.py runs this from the command line; docs/how-to/new-encoding.md explains the promises.
 """
 
 from collections.abc import Iterator
@@ -41,12 +40,15 @@ PROMISES: list[Promise] = [
 
 
 def check(make: Make) -> Iterator[Result]:
-    """One result per promise; one alone where the encoding does not even run. `make` is called as build_encoding is."""
+    """Yield one result per promise, or only the first if the encoding does not run.
+
+    `make` takes the arguments of build_encoding() except the config.
+    """
     yield from results(PROMISES, trials(make))
 
 
 def trials(make: Make) -> list[Trial]:
-    """One for each of 1 to 4 dimensions that the encoding takes; its own refusal where it takes none."""
+    """Return a trial for each of 1 to 4 dimensions that the encoding supports; raise its ValueError if it has none."""
     tried: list[Trial] = []
     refusals: list[ValueError] = []
     for dims in (1, 2, 3, 4):

@@ -1,4 +1,4 @@
-"""Gradients, and numbers of 16 bits."""
+"""Promises about gradients and half precision."""
 
 import contextlib
 import copy
@@ -10,19 +10,19 @@ from torch import Tensor
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.contract.places import FAR
-from ndformer.framework.contract.promise import Broken, Worst, name_of, promise
+from ndformer.framework.contract.promise import Broken, Worst, dtype_name, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.tokens import Where
 
-HALF = 3.0  # allowed error in 16 bit, in errors of the same attention without positions, as sharp
+HALF = 3.0  # allowed error in 16 bits, relative to that of attention without positions with logits of the same size
 
 
 @promise("gradients")
 def derivatives(tried: Sequence[Trial]) -> str:
-    worst, size, count = Worst(), 1e-6, 0  # small beside the kinks of rectifiers
+    worst, size, count = Worst(), 1e-6, 0  # a step small enough not to cross kinks of ReLU
     for trial in (copy.deepcopy(t).using("dense") for t in tried):
-        at = f"{trial.dims}-D"
+        case = f"{trial.dims}-D"
         x, where = trial.first() if trial.encoding.needs_grid else trial.padded()
         x = (x + torch.randn_like(x)).requires_grad_()
         leaves = {"the tokens": x, **trial.weights()}
@@ -30,13 +30,13 @@ def derivatives(tried: Sequence[Trial]) -> str:
         for (name, leaf), slope in zip(leaves.items(), trial.gradients(x, where)):
             if slope is None:
                 raise Broken(
-                    f"{name} gets no gradient ({at}): never used, or cut off by .detach(), .data, torch.no_grad() or "
+                    f"{name} gets no gradient ({case}): never used, or cut off by .detach(), .data, torch.no_grad() or "
                     "a table that __init__ makes once"
                 )
             if not slope.isfinite().all():
                 raise Broken(
-                    f"the gradient of {name} is NaN or infinite ({at}): a root or a division at 0, as between a token "
-                    "and itself, or in a row of nothing but padding"
+                    f"the gradient of {name} is NaN or infinite ({case}): a root or a division at 0, as between a "
+                    "token and itself, or in a row of nothing but padding"
                 )
             random = torch.randn_like(slope)
             direction = random / random.norm() + slope / slope.norm().clamp(min=1e-12)
@@ -47,11 +47,11 @@ def derivatives(tried: Sequence[Trial]) -> str:
                     sums.append(trial.sum(x, where))
                 leaf.copy_(start)
             error = (sums[0] - sums[1]) / (2 * size) - (slope * direction).sum()
-            worst.see((error.abs() / slope.norm().clamp(min=0.1)).item(), f"{name}, {at}")
+            worst.update((error.abs() / slope.norm().clamp(min=0.1)).item(), f"{name}, {case}")
     if worst.error > 0.01:
         raise Broken(
-            f"a gradient is off by {worst.error:.0%} of its size, says a finite difference ({worst.at}): part of it is "
-            "cut off by .detach() or torch.no_grad(), or a backward of one's own is wrong"
+            f"a gradient is off by {worst.error:.0%} of its size, says a finite difference ({worst.case}): part of it "
+            "is cut off by .detach() or torch.no_grad(), or a backward of one's own is wrong"
         )
     return f"of the tokens{f' and all {count} weights' if count else ''}, as finite differences say"
 
@@ -64,37 +64,39 @@ def halves(tried: Sequence[Trial]) -> str:
         "float16": (torch.float16, contextlib.nullcontext()),
         "bfloat16 autocast": (torch.float32, torch.autocast("cpu", torch.bfloat16)),
     }
-    for name, (dtype, context) in cases.items():
+    for name, (dtype, autocast) in cases.items():
         for trial in (t.cast(dtype) for t in tried):
-            at = f"{name}, {trial.dims}-D"
+            case = f"{name}, {trial.dims}-D"
             x, where = trial.first() if trial.encoding.needs_grid else trial.padded(shift=FAR)
-            with torch.no_grad(), context:
+            with torch.no_grad(), autocast:
                 if trial.encoding.embed(x, trial.encoding.prepare(where)).dtype != x.dtype:
-                    raise Broken(f"embed() does not return the {name_of(x.dtype)} it got ({at}): add table.to(x.dtype)")
+                    raise Broken(
+                        f"embed() does not return the {dtype_name(x.dtype)} it got ({case}): add table.to(x.dtype)"
+                    )
                 for q, k, v, bias in trial.each_layer(x, where):
                     if not q.dtype == k.dtype == v.dtype:
                         raise Broken(
-                            f"qk() does not return the {name_of(v.dtype)} it got ({at}): end with .to(q.dtype)"
+                            f"qk() does not return the {dtype_name(v.dtype)} it got ({case}): end with .to(q.dtype)"
                         )
                     if bias is not None:
-                        _at_least_float32(bias, x.shape[1], at)
+                        _check_precision(bias, x.shape[1], case)
                 plain = _without_positions(trial, x, where)
                 outputs = trial(x, where), plain(x, where)
             exact = [model.cast(torch.float64)(x.double(), where) for model in (trial, plain)]
             error, floor = ((y.double() - e).norm() / e.norm() for y, e in zip(outputs, exact))
-            worst.see((error / floor).item(), at)
+            worst.update((error / floor).item(), case)
     cure = "make tables, angles and biases in the positions' dtype, and cast what is finished"
     if worst.error == torch.inf:
-        raise Broken(f"outputs near {FAR:g} are NaN or infinite ({worst.at}), as where a square overflows: {cure}")
+        raise Broken(f"outputs near {FAR:g} are NaN or infinite ({worst.case}), as where a square overflows: {cure}")
     if worst.error > HALF:
         raise Broken(
             f"outputs near {FAR:g} are {worst.error:.1f} times as wrong as those without positions, {HALF:g} times are "
-            f"allowed ({worst.at}): {cure}"
+            f"allowed ({worst.case}): {cure}"
         )
     return f"the bias is float32; errors are at most {worst.error:.1f} times those without positions"
 
 
-def _at_least_float32(bias: Bias, N: int, at: str) -> None:
+def _check_precision(bias: Bias, N: int, case: str) -> None:
     zero = torch.zeros((), dtype=torch.int64)
     for name, part in bias.parts().items():
         values: list[Tensor] = [part.rows(0, N)]
@@ -103,13 +105,13 @@ def _at_least_float32(bias: Bias, N: int, at: str) -> None:
         for value in values:
             if value.dtype not in (torch.float32, torch.float64):
                 raise Broken(
-                    f"the bias ('{name}') is {name_of(value.dtype)} ({at}): bring weights and x to float32 first, as "
-                    "weight.to(positions.dtype), and leave autocast off, as it is in bias()"
+                    f"the bias ('{name}') is {dtype_name(value.dtype)} ({case}): bring weights and x to float32 first, "
+                    "as weight.to(positions.dtype), and leave autocast off, as it is in bias()"
                 )
 
 
 class _AsSharp(LayerEncoding):
-    """q times a factor: logits as large as an encoding's that makes queries and keys longer, as cosine attention is."""
+    """An encoding that multiplies q by a factor, for logits as large as those of the tested encoding."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -125,6 +127,6 @@ def _without_positions(trial: Trial, x: Tensor, where: Where) -> Trial:
     for layer in plain.layers:
         layer.encoding = LayerEncoding()
     spreads = [[(q @ k.mT).float().std().item() for q, k, *_ in t.each_layer(x, where)] for t in (trial, plain)]
-    for layer, own, without in zip(plain.layers, *spreads):
-        layer.encoding = _AsSharp(max(1.0, own / without))
+    for layer, with_positions, without in zip(plain.layers, *spreads):
+        layer.encoding = _AsSharp(max(1.0, with_positions / without))
     return plain

@@ -1,4 +1,4 @@
-"""The encoding as a module: built, owned, seeded, shared and compiled like any other."""
+"""Promises about the encoding as a module: construction, ownership, seeds, shared state and torch.compile."""
 
 from collections.abc import Sequence
 
@@ -50,15 +50,15 @@ def ownership(tried: Sequence[Trial]) -> str:
 @promise("same seed, same numbers")
 def seeded(tried: Sequence[Trial]) -> str:
     for trial in tried:
-        one, other = (Trial(trial.make, trial.dims) for _ in range(2))
-        again = other.state_dict()
-        for name, value in one.state_dict().items():
-            if not torch.equal(value, again[name]):
+        first, second = (Trial(trial.make, trial.dims) for _ in range(2))
+        second_state = second.state_dict()
+        for name, value in first.state_dict().items():
+            if not torch.equal(value, second_state[name]):
                 raise Broken(
                     f"'{name}' differs between two encodings built after one torch.manual_seed: draw it with torch, "
                     "not with numpy or random"
                 )
-        if difference(one(*one.first()), other(*other.first())) > 0:
+        if difference(first(*first.first()), second(*second.first())) > 0:
             raise Broken("two encodings built after one torch.manual_seed answer differently: what else is drawn?")
     return "torch.manual_seed decides every number"
 
@@ -85,15 +85,15 @@ def shared(tried: Sequence[Trial]) -> str:
 def compiles(tried: Sequence[Trial]) -> str:
     trial = min(tried, key=lambda t: abs(t.dims - 2)).cast(torch.float32)
     x, where = trial.first() if trial.encoding.needs_grid else trial.padded()
-    whole = trial.encoding.fullgraph
+    full = trial.encoding.fullgraph
     torch._dynamo.reset()
     try:
-        y = torch.compile(trial, fullgraph=whole, backend="eager")(x.requires_grad_(), where)
+        y = torch.compile(trial, fullgraph=full, backend="eager")(x.requires_grad_(), where)
         y.sum().backward()
     except Exception as error:
-        said = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
+        reason = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
         raise Broken(
-            f"it does not fit in one graph ({said[:200]}): no .item(), .tolist(), print, numpy or Python branch on "
+            f"it does not fit in one graph ({reason[:200]}): no .item(), .tolist(), print, numpy or Python branch on "
             "the values of tensors"
         ) from error
     finally:
@@ -101,4 +101,4 @@ def compiles(tried: Sequence[Trial]) -> str:
     error = difference(y, trial(x, where))
     if error > CLOSE_FLOAT32:
         raise Broken(f"compiled outputs differ by {error:.1e}: is a tensor changed in place, or kept in self?")
-    return "one graph, forward and backward" if whole else "in pieces, as declared (fullgraph = False)"
+    return "one graph, forward and backward" if full else "in pieces, as declared (fullgraph = False)"

@@ -1,4 +1,4 @@
-"""One value, whatever way it is computed."""
+"""Promises about equal results: padded or packed batches, different kernels, and different forms of a bias."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, name_of, promise
+from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, dtype_name, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.flex import untraced
 
-# Flex is tried once per number of dimensions, each dtype padded and packed; tracing takes a while, so it is traced,
-# as it is on a GPU, in two dimensions or in what is nearest.
+# FlexAttention is tested once per number of dimensions, each dtype padded and packed. Tracing is slow, so it is traced
+# as on a GPU only in two dimensions or the nearest supported number.
 FLEX = {
     1: (torch.float64, "padded"),
     2: (torch.float32, "packed"),
@@ -50,11 +50,11 @@ def backends(tried: Sequence[Trial]) -> str:
         for trial in (t.cast(dtype) for t in tried):
             calling = nullcontext if trial.dims == traced else untraced
             for layout, (x, where) in trial.layouts().items():
-                at = f"{name_of(dtype)}, {layout}, {trial.dims}-D"
+                case = f"{dtype_name(dtype)}, {layout}, {trial.dims}-D"
                 slopes = [trial.using(backend).gradients(x, where) for backend in ("dense", "sdpa")]
                 for a, b in zip(*slopes):
-                    if a is not None and b is not None and a.isfinite().all():  # if not, that is said elsewhere
-                        worst.see(difference(b, a) / close, f"gradients of sdpa, {at}")
+                    if a is not None and b is not None and a.isfinite().all():
+                        worst.update(difference(b, a) / close, f"gradients of sdpa, {case}")
                 with torch.no_grad(), calling():
                     for i, (q, k, v, bias) in enumerate(trial.each_layer(x, where)):
                         pointwise = bias is None or bias.pointwise
@@ -62,11 +62,11 @@ def backends(tried: Sequence[Trial]) -> str:
                         expected = attend(q, k, v, where, bias, backend="dense")
                         for backend in ("sdpa", "flex") if flex else ("sdpa",):
                             value = attend(q, k, v, where, bias, backend=backend)
-                            worst.see(difference(value, expected) / close, f"{backend}, {at}")
+                            worst.update(difference(value, expected) / close, f"{backend}, {case}")
     if worst.error > 1:
         raise Broken(
-            f"backends disagree, {worst.error:.1e} times more than rounding explains ({worst.at}): flex reads pair(), "
-            "dense reads rows(), sdpa features() where `separable` is set; do they say the same?"
+            f"backends disagree, {worst.error:.1e} times more than rounding explains ({worst.case}): flex reads "
+            "pair(), dense reads rows(), sdpa features() where `separable` is set; do they say the same?"
         )
     note = "" if pointwise else "; not on flex: the bias exists only as whole rows"
     return f"forward in float32 and float64, gradients of dense and sdpa{note}"
@@ -84,18 +84,20 @@ def forms(tried: Sequence[Trial]) -> str:
                 index = torch.meshgrid(*(torch.arange(n) for n in (B, H, N, N)), indexing="ij")
                 total = torch.zeros(B, H, N, N, dtype=q.dtype)
                 for name, part in {"": bias, **bias.parts()}.items():
-                    at = f"{type(part).__name__}, {layout}, {trial.dims}-D"
+                    case = f"{type(part).__name__}, {layout}, {trial.dims}-D"
                     rows = part.rows(0, N)
-                    written = bool(name) and type(part).rows is not Bias.rows  # and not made from pair()
+                    written = (
+                        bool(name) and type(part).rows is not Bias.rows
+                    )  # rows() is implemented, not derived from pair()
                     if not _fits(rows, (B, H, N, N)) or (written and rows.dim() != 4):
                         raise Broken(
-                            f"rows(0, {N}) has shape {tuple(rows.shape)}, not {(B, H, N, N)} or 1 for B and H ({at}): "
-                            "write rows() for all pairs of queries and keys, or only pair()"
+                            f"rows(0, {N}) has shape {tuple(rows.shape)}, not {(B, H, N, N)} or 1 for B and H "
+                            f"({case}): write rows() for all pairs of queries and keys, or only pair()"
                         )
                     rows = rows.expand(B, H, N, N)
-                    worst.compare(part.rows(1, 3).expand(B, H, -1, N), rows[:, :, 1:3], f"rows(1, 3) of {at}")
+                    worst.compare(part.rows(1, 3).expand(B, H, -1, N), rows[:, :, 1:3], f"rows(1, 3) of {case}")
                     if part.pointwise:
-                        worst.compare(part.pair(*index), rows, f"pair of {at}")
+                        worst.compare(part.pair(*index), rows, f"pair of {case}")
                     total = total + rows if name else total
                     kinds.add(type(part).__name__)
                 worst.compare(total, bias.rows(0, N).expand(B, H, N, N), f"sum of parts(), {layout}, {trial.dims}-D")
@@ -140,7 +142,7 @@ def captures(tried: Sequence[Trial]) -> str:
 
 
 class Lookups(TorchFunctionMode):
-    """Notes which tensors are indexed, and how often."""
+    """Record which tensors are indexed, and how often."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,5 +152,5 @@ class Lookups(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__getitem__:
             self.times[id(args[0])] += 1
-            self.tensors[id(args[0])] = args[0]  # kept alive, so that no other gets its id
+            self.tensors[id(args[0])] = args[0]  # a reference, so that the id is not reused
         return func(*args, **(kwargs or {}))

@@ -1,7 +1,7 @@
-"""What a dataset, a pack, an adapter and a head must keep, so that all programs work with them.
+"""The contract of datasets, packs, adapters and heads, which all programs rely on.
 
-tools/check_modality.py runs it on a stranger's; docs/how-to/new-modality.md and docs/how-to/new-task.md say how they
-are written.
+tools/check_modality.py runs it on user-defined classes; docs/how-to/new-modality.md and docs/how-to/new-task.md explain
+how to write them.
 """
 
 import json
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotLookedAt, Result, difference, promise
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Result, difference, promise
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.evaluation.metric import Metric
@@ -28,32 +28,32 @@ from ndformer.framework.tokens import TokenSet, Where
 
 @dataclass
 class Parts:
-    """What is tried: a dataset, and what takes its samples."""
+    """The classes under test: a dataset, its adapters and maybe a head."""
 
     data: Dataset
     dim: int  # width of the adapters' tokens
-    adapters: dict[str, Adapter]  # by their names in inputs
+    adapters: dict[str, Adapter]  # by input name
     head: Head | None = None
-    features: Callable[[dict[str, Any]], TokenSet] | None = None  # of a batch's inputs, for the head: a whole model's
+    features: Callable[[dict[str, Any]], TokenSet] | None = None  # a model's tokens of a batch's inputs, for the head
 
     def packed(self, i: int) -> dict[str, Any]:
         return self.data[i % len(self.data)]
 
     def batch(self) -> dict[str, Any]:
-        """Of two samples."""
+        """Return a batch of two samples."""
         return collate([self.packed(0), self.packed(1)])
 
-    def made_by(self, name: str, batch: dict[str, Any]) -> TokenSet:
-        """The tokens of one adapter."""
+    def adapter_tokens(self, name: str, batch: dict[str, Any]) -> TokenSet:
+        """Return the tokens of one adapter."""
         adapter, inputs = self.adapters[name], batch["inputs"]
         return adapter(inputs[name], **{told: inputs[told] for told in adapter.extra_inputs if told in inputs})
 
     def tokens(self, batch: dict[str, Any]) -> TokenSet:
-        """What the head gets; made up, in a plane, where there is no adapter."""
+        """Return the input of the head; random tokens in a plane if there is no adapter."""
         if self.features is not None:
             return self.features(batch["inputs"])
         if self.adapters:
-            return self.made_by(next(iter(self.adapters)), batch)
+            return self.adapter_tokens(next(iter(self.adapters)), batch)
         axis, rows = torch.arange(4.0), len(batch["data_samples"])
         return TokenSet(torch.randn(rows, 16, self.dim), Where(torch.cartesian_prod(axis, axis)[None], grid=(4, 4)))
 
@@ -76,9 +76,9 @@ def samples(parts: Parts) -> str:
 @promise("same seed, same samples")
 def repeatable(parts: Parts) -> str:
     for i in (0, len(parts.data) - 1):
-        one, other = parts.packed(i), parts.packed(i)
-        for name, value in one["inputs"].items():
-            if not torch.equal(value, other["inputs"][name]):
+        first, second = parts.packed(i), parts.packed(i)
+        for name, value in first["inputs"].items():
+            if not torch.equal(value, second["inputs"][name]):
                 raise Broken(f"sample {i} has another {name} when it is read again: draw from the `rng` that is given")
     return "a sample is the same when it is read again"
 
@@ -99,7 +99,7 @@ def pictures(parts: Parts) -> str:
             raise Broken(f"{_name(pack)}.picture() gave {found.dtype} {found.shape}: (H, W, 3) uint8 is drawn")
         drawn.append(_name(pack))
     if not drawn:
-        raise NotLookedAt("no Pack among its transforms")
+        raise NotApplicable("no Pack among its transforms")
     return f"drawn by {', '.join(drawn)}"
 
 
@@ -108,7 +108,7 @@ def tokens(parts: Parts) -> str:
     said = []
     batch = parts.batch()
     for name, adapter in parts.adapters.items():
-        found = parts.made_by(name, batch)
+        found = parts.adapter_tokens(name, batch)
         if not isinstance(found, TokenSet):
             raise Broken(f"{_name(adapter)} gave {type(found).__name__}: return TokenSet(features, Where(positions))")
         B, N, C = found.features.shape
@@ -123,11 +123,11 @@ def tokens(parts: Parts) -> str:
                 f"{place.shape[2]} dimensions. Name {place.shape[2]}."
             )
         with torch.autocast("cpu", torch.bfloat16):
-            if not torch.equal(parts.made_by(name, batch).where.positions, place):
+            if not torch.equal(parts.adapter_tokens(name, batch).where.positions, place):
                 raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")
         said.append(f"{name}: {N} in {place.shape[2]} dimensions")
     if not said:
-        raise NotLookedAt("no adapter")
+        raise NotApplicable("no adapter")
     return "; ".join(said)
 
 
@@ -135,23 +135,23 @@ def tokens(parts: Parts) -> str:
 def alone(parts: Parts) -> str:
     batch, first = parts.batch(), collate([parts.packed(0)])
     for name, adapter in parts.adapters.items():
-        adapter.eval()  # a batch norm may learn from all
-        both, one = parts.made_by(name, batch), parts.made_by(name, first)
-        real = one.where.real
-        n = one.features.shape[1]
-        kept = torch.ones(n, dtype=torch.bool) if real is None else real[0]
-        error = difference(both.features[0, :n][kept], one.features[0][kept])
+        adapter.eval()  # batch norm in training would depend on all samples
+        both, single = parts.adapter_tokens(name, batch), parts.adapter_tokens(name, first)
+        real = single.where.real
+        n = single.features.shape[1]
+        mask = torch.ones(n, dtype=torch.bool) if real is None else real[0]
+        error = difference(both.features[0, :n][mask], single.features[0][mask])
         if error > CLOSE_FLOAT32:
             raise Broken(f"{_name(adapter)}: a sample's tokens differ by {error:.0e} where another is in the batch")
     if not parts.adapters:
-        raise NotLookedAt("no adapter")
+        raise NotApplicable("no adapter")
     return "the other samples of a batch change nothing"
 
 
 @promise("learns")
 def learns(parts: Parts) -> str:
     if parts.head is None:
-        raise NotLookedAt("no head")
+        raise NotApplicable("no head")
     batch = parts.batch()
     losses = parts.head.loss(parts.tokens(batch), parts.head.targets(batch["data_samples"], torch.device("cpu")))
     if not isinstance(losses.get("loss"), Tensor) or losses["loss"].dim() or not losses["loss"].isfinite():
@@ -166,7 +166,7 @@ def learns(parts: Parts) -> str:
 @promise("answers")
 def answers(parts: Parts) -> str:
     if parts.head is None:
-        raise NotLookedAt("no head")
+        raise NotApplicable("no head")
     batch = parts.batch()
     with torch.no_grad():
         found = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
@@ -196,9 +196,9 @@ PROMISES = [samples, repeatable, travels, pictures, tokens, alone, learns, answe
 
 
 def check_parts(parts: Parts) -> Iterator[Result]:
-    """One result per promise, up to the first that is not kept: what is wrong there is wrong in those behind it too."""
-    for one in PROMISES:
-        result = one(parts)
+    """Yield one result per promise, up to the first failure, which later promises would repeat."""
+    for promised in PROMISES:
+        result = promised(parts)
         yield result
         if result.passed is False:
             return

@@ -1,4 +1,4 @@
-"""What a place is: not the number of a token, nothing for a token without one, and exact however far away."""
+"""Promises about positions: independence of token order, unplaced tokens, invariances, and precision far from 0."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,8 +11,8 @@ from ndformer.framework.contract.trial import Sample, Trial
 from ndformer.framework.kernels.masks import bias_rows
 from ndformer.framework.tokens import Where
 
-SMALL, FAR = 0.125, 512.0  # a move that 16 bits do not see, and where they do not
-SEEN = 1e-9  # a change of outputs, in float64
+SMALL, FAR = 0.125, 512.0  # a step that 16 bits do not resolve at the distance FAR
+MIN_EFFECT = 1e-9  # smallest change of outputs in float64 that counts
 
 
 @promise("unplaced tokens")
@@ -20,15 +20,15 @@ def unplaced(tried: Sequence[Trial]) -> str:
     added, turned, biased, stored = Worst(), Worst(), Worst(), Worst()
     handled = False
     for trial in tried:
-        at = f"{trial.dims}-D"
+        case = f"{trial.dims}-D"
         x, where = trial.first()
         assert where.placed is not None
         here = ~where.placed[0]
         nowhere = Where(where.positions, placed=torch.zeros_like(where.placed), grid=where.grid)
         state = trial.encoding.prepare(where)
-        added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], at)
+        added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], case)
         for passed in range(len(trial.layers) + 1):
-            added.compare(trial.encoding.block_update(x, state, passed)[:, here], x[:, here], at)
+            added.compare(trial.encoding.block_update(x, state, passed)[:, here], x[:, here], case)
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)
@@ -36,7 +36,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
                 *before, _ = layer.encoding(*before, x, trial.encoding.prepare(nowhere))
             for a, b in zip(before, after):  # more channels may come, empty for these tokens
                 wider = F.pad(a, (0, b.shape[-1] - a.shape[-1]))
-                turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {at}")
+                turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {case}")
             if bias is not None and bias.handles_unplaced:
                 handled = True
                 if bias.placed is None:
@@ -45,9 +45,9 @@ def unplaced(tried: Sequence[Trial]) -> str:
                 for name, part in bias.parts().items():
                     rows = bias_rows(part, where, 0, x.shape[1])
                     for values in (rows[:, :, here], rows[..., here]):
-                        biased.compare(values, torch.zeros_like(values), f"'{name}' of layer {i}, {at}")
+                        biased.compare(values, torch.zeros_like(values), f"'{name}' of layer {i}, {case}")
         elsewhere = trial.samples[0].r.masked_fill(here[:, None], 1000.0)
-        stored.compare(trial(*trial.first(elsewhere)), trial(x, where), at)
+        stored.compare(trial(*trial.first(elsewhere)), trial(x, where), case)
     which = "where.real says which tokens have one"
     if added.error > CLOSE and not tried[0].encoding.embeds_unplaced:
         raise Broken(f"the embedding adds {added} to a token that has no place: {which}")
@@ -108,7 +108,7 @@ def rotation(tried: Sequence[Trial]) -> str:
 
 
 def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor]) -> str:
-    """Between placed pairs, before the softmax."""
+    """Test the invariance of logits between placed tokens."""
     worst: dict[bool, Worst] = {}
     for trial in tried:
         sample = trial.samples[0]
@@ -141,30 +141,30 @@ def precision(tried: Sequence[Trial]) -> str:
     for trial in tried:
         x = trial.samples[1].x
         r = (trial.samples[1].r > 3).double()  # neighbours, so that they feel each other
-        near, far, unit = (_effect(trial, x, *at) for at in ((r, step), (r + FAR, step), (r, 1.0)))
+        near, far, unit = (_effect(trial, x, *move) for move in ((r, step), (r + FAR, step), (r, 1.0)))
         small, large = max(small, near.max().item()), max(large, unit.max().item())
-        lost = (near > SEEN) & ~(far > 1e-3 * near)
+        lost = (near > MIN_EFFECT) & ~(far > 1e-3 * near)
         if lost.any():
-            at = int((near * lost).argmax())
+            i = int((near * lost).argmax())
             raise Broken(
-                f"a move of {step:g} changes outputs by {near[at]:.1e} near 0 but by {far[at]:.1e} near {FAR:g} "
+                f"a move of {step:g} changes outputs by {near[i]:.1e} near 0 but by {far[i]:.1e} near {FAR:g} "
                 f"({trial.dims}-D): positions are rounded on the way, as by .to(x.dtype) or .bfloat16(); keep their "
                 "dtype, and take differences before products"
             )
-    if small < SEEN < large:
+    if small < MIN_EFFECT < large:
         raise Broken(
             f"a move of 1 changes outputs but none of {step:g} does: positions are rounded to whole steps; say "
             "float_positions = False, or do not round"
         )
     return (
         f"a move of {step:g} is seen near {FAR:g} as it is near 0"
-        if large > SEEN
+        if large > MIN_EFFECT
         else "positions change nothing: a set"
     )
 
 
 def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
-    """(n P) how much a move of one token along one axis changes outputs, for each token and axis."""
+    """Return (n P): how much a step of one token along one axis changes outputs, for each token and axis."""
     n, P = base.shape
     moves = step * torch.eye(n * P, dtype=base.dtype).view(n * P, n, P)
     x = x.expand(n * P, -1, -1)

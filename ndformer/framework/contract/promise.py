@@ -1,4 +1,4 @@
-"""How a promise is written down, and how far two results are apart."""
+"""Promises, their results, and the comparison of tensors."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -9,18 +9,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Largest differences let pass, relative to max(1, largest magnitude). In float64 they leave room for an encoding that
-# computes its tables in float32.
+# Allowed differences, relative to max(1, largest magnitude). The one for float64 allows tables computed in float32.
 CLOSE = 1e-5
 CLOSE_FLOAT32 = 1e-4
 
 
 @dataclass(frozen=True)
 class Result:
+    """The result of a promise."""
+
     name: str
-    passed: bool | None  # None: it was not looked at
+    passed: bool | None  # None: not applicable
     sentence: str
-    error: Exception | None = field(default=None, repr=False)  # what the encoding raised, where it broke down
+    error: Exception | None = field(default=None, repr=False)  # an unexpected exception of the tested class
 
     def __str__(self) -> str:
         return (
@@ -31,16 +32,16 @@ class Result:
 Promise = Callable[[Any], Result]
 
 
-class NotLookedAt(Exception):
-    """There is nothing of which the promise speaks; the message says what is not there."""
+class NotApplicable(Exception):
+    """A promise does not apply; the message says why."""
 
 
 class Broken(Exception):
-    """A promise that is not kept; the message is the sentence to print."""
+    """A promise is broken; the message is printed."""
 
 
 def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
-    """Makes a promise of a function that returns a sentence on what it saw, or raises Broken with one."""
+    """Decorate a test function that returns a sentence about its result or raises Broken, and name it."""
 
     def named(function: Callable[[Any], str]) -> Promise:
         @wraps(function)
@@ -50,11 +51,11 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
                 warnings.simplefilter("ignore")  # the answer is one line
                 try:
                     return Result(name, True, function(tried))
-                except NotLookedAt as nothing:
+                except NotApplicable as nothing:
                     return Result(name, None, str(nothing))
                 except Broken as broken:
                     return Result(name, False, str(broken))
-                except Exception as error:  # whatever a stranger's code may raise
+                except Exception as error:  # user-defined classes may raise anything
                     return Result(name, False, f"it stops with {type(error).__name__}: {first_line(error)}", error)
 
         return run
@@ -63,11 +64,11 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
 
 
 def results(promises: Sequence[Promise], tried: Any) -> Iterator[Result]:
-    """One per promise; one alone where the first is not kept."""
-    for one in promises:
-        result = one(tried)
+    """Yield one result per promise, or only the first if it fails."""
+    for promised in promises:
+        result = promised(tried)
         yield result
-        if one is promises[0] and not result.passed:
+        if promised is promises[0] and not result.passed:
             return
 
 
@@ -76,28 +77,28 @@ def first_line(error: Exception) -> str:
 
 
 class Worst:
-    """The largest error met, and where."""
+    """The largest error of several comparisons, and where it occurred."""
 
     def __init__(self) -> None:
-        self.error, self.at = 0.0, ""
+        self.error, self.case = 0.0, ""
 
-    def compare(self, value: Tensor, reference: Tensor, at: str) -> None:
-        self.see(difference(value, reference), at)
+    def compare(self, value: Tensor, reference: Tensor, case: str) -> None:
+        self.update(difference(value, reference), case)
 
-    def see(self, error: float, at: str) -> None:
+    def update(self, error: float, case: str) -> None:
         if not error <= self.error:
-            self.error, self.at = (error if error == error else torch.inf), at
+            self.error, self.case = (error if error == error else torch.inf), case
 
     @property
     def about(self) -> str:
         return f"to {self.error:.0e}" if self.error else "exactly"
 
     def __str__(self) -> str:
-        return f"{self.error:.1e} ({self.at})" if self.error < torch.inf else f"infinity or NaN ({self.at})"
+        return f"{self.error:.1e} ({self.case})" if self.error < torch.inf else f"infinity or NaN ({self.case})"
 
 
 def difference(value: Tensor, reference: Tensor) -> float:
-    """The largest one, relative to max(1, largest magnitude). NaN, and infinities not in both, are infinitely wrong."""
+    """Return the largest difference, relative to max(1, largest magnitude); infinity if NaN or infinities differ."""
     value, reference = value.detach().double(), reference.detach().double()
     finite = reference.isfinite()
     if not torch.equal(finite, value.isfinite()) or not torch.equal(value[~finite], reference[~finite]):
@@ -108,5 +109,5 @@ def difference(value: Tensor, reference: Tensor) -> float:
     return ((value - reference).abs().max() / reference.abs().max().clamp(min=1)).item()
 
 
-def name_of(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""What promises are tried on: a small model with the encoding, and samples to show it."""
+"""Trials: a small model with the tested encoding, and samples for it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
 
-Make = Callable[..., PositionEncoding]  # of dim, heads, position_dims, depth
+Make = Callable[..., PositionEncoding]  # takes dim, heads, position_dims, depth
 Layout = tuple[Tensor, Where]  # features (B, N, dim) and where they are
 
 GRIDS = {1: (5,), 2: (2, 3), 3: (2, 2, 2), 4: (1, 2, 2, 2)}
 
 
 class Sample(NamedTuple):
+    """The tokens of a sample."""
+
     x: Tensor  # (n, dim)
-    r: Tensor  # (n, P) in the encoding's own unit: position_scale is divided out where it becomes a Where
+    r: Tensor  # (n, P) in the encoding's unit; where() divides by position_scale
     placed: Tensor  # (n,)
 
 
 class Trial(nn.Module):
-    """Two attention layers with the encoding in `dims` dimensions, in float64 until it is cast."""
+    """Two attention layers with the encoding in `dims` dimensions, in float64 unless cast."""
 
     def __init__(self, make: Make, dims: int) -> None:
         super().__init__()
@@ -41,7 +43,7 @@ class Trial(nn.Module):
                 nn.ModuleList(Attention(self.dim, self.heads, self.encoding.layer(i, 2)) for i in (0, 1)),
             )
             with torch.no_grad():
-                for weight in self.parameters():  # what starts at 0 would not show what it does
+                for weight in self.parameters():  # parameters initialized to 0 would have no effect
                     weight.add_(0.1 * torch.randn_like(weight))
         self.dtype = torch.float64
         self.double().eval()
@@ -61,7 +63,7 @@ class Trial(nn.Module):
         return self
 
     def weights(self) -> dict[str, nn.Parameter]:
-        """Of the encoding, by readable names."""
+        """Return the trainable weights of the encoding by readable names."""
         named = {f"'{name}' of the encoding": weight for name, weight in self.encoding.named_parameters()}
         for i, layer in enumerate(self.layers):
             named |= {f"'{name}' of layer {i}": weight for name, weight in layer.encoding.named_parameters()}
@@ -71,53 +73,53 @@ class Trial(nn.Module):
         return self.with_state(x, where, self.encoding.prepare(where))
 
     def with_state(self, x: Tensor, where: Where, state: Any) -> Tensor:
-        """(B, N, dim) -> the same; 0 for padding."""
+        """(Return, outputs, B) -> N dim; 0 for padding."""
         x = self.encoding.block_update(self.encoding.embed(x, state), state, 0)
         for i, layer in enumerate(self.layers):
             x = self.encoding.block_update(x + layer(x, where, state), state, i + 1)
         return x if where.valid is None else x.masked_fill(~where.valid[..., None], 0)
 
     def logits(self, x: Tensor, where: Where) -> Tensor:
-        """(2 B, H, N, N): both layers, shown the same tokens but for what the encoding does to them."""
+        """Return the logits of both layers (2 B, H, N, N); layers get the same tokens, changed by the encoding only."""
         state = self.encoding.prepare(where)
-        return torch.cat([layer.logits(tokens, where, state) for layer, tokens in self.shown(x, state)])
+        return torch.cat([layer.logits(tokens, where, state) for layer, tokens in self.layer_inputs(x, state)])
 
     def each_layer(self, x: Tensor, where: Where) -> Iterator[tuple[Tensor, Tensor, Tensor, Bias | None]]:
-        """q, k, v and the bias of each layer, shown the same tokens but for what the encoding does to them."""
+        """Yield q, k, v and the bias of each layer; layers get the same tokens, changed by the encoding only."""
         state = self.encoding.prepare(where)
-        for layer, tokens in self.shown(x, state):
+        for layer, tokens in self.layer_inputs(x, state):
             yield layer._project(tokens, where, state, None)
 
-    def shown(self, x: Tensor, state: Any) -> Iterator[tuple[Attention, Tensor]]:
+    def layer_inputs(self, x: Tensor, state: Any) -> Iterator[tuple[Attention, Tensor]]:
         x = self.encoding.embed(x, state)
         for i, layer in enumerate(self.layers):
             x = self.encoding.block_update(x, state, i)
             yield layer, x
 
     def sum(self, x: Tensor, where: Where) -> Tensor:
-        """Of the outputs, each times some number."""
+        """Return a weighted sum of the outputs, so that one backward pass reaches every output."""
         y = self(x, where)
         return (y * torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(y)).sum()
 
     def gradients(self, x: Tensor, where: Where) -> list[Tensor | None]:
-        """Of this sum, by the features and by the encoding's weights."""
+        """Return the gradients of sum() with respect to the features and the encoding's weights."""
         x = x.detach().requires_grad_()
         return list(torch.autograd.grad(self.sum(x, where), [x, *self.weights().values()], allow_unused=True))
 
     # Layouts of the samples
 
     def alone(self, sample: Sample) -> Layout:
-        """(1, n, dim)."""
+        """Return a sample as a batch of one."""
         placed = None if sample.placed.all() else sample.placed[None]
         grid = GRIDS[self.dims] if self.encoding.needs_grid else None
         return sample.x[None].to(self.dtype), self.where(sample.r[None], None, placed, grid=grid)
 
     def first(self, r: Tensor | None = None) -> Layout:
-        """The first sample, alone; at other places where `r` is given."""
+        """Return the first sample as a batch of one, at positions `r` if given."""
         return self.alone(self.samples[0] if r is None else self.samples[0]._replace(r=r))
 
     def padded(self, filling: float = 0.0, shift: float = 0.0) -> Layout:
-        """One row per sample, and one of nothing but padding."""
+        """Return one padded row per sample and one row of padding only."""
         B, N = len(self.samples) + 1, max(len(sample.x) for sample in self.samples)
         x = torch.full((B, N, self.dim), filling, dtype=self.dtype)
         r = torch.full((B, N, self.dims), filling, dtype=torch.float64)
@@ -129,7 +131,7 @@ class Trial(nn.Module):
         return x, self.where(r, valid, placed)
 
     def packed(self, filling: float = 0.0) -> Layout:
-        """All samples in one row, and two slots of padding."""
+        """Return all samples packed in one row, with two slots of padding."""
         padding = Sample(torch.full((2, self.dim), filling), torch.full((2, self.dims), filling), torch.zeros(2).bool())
         x, r, placed = (torch.cat(parts)[None] for parts in zip(*self.samples, padding))
         numbers = [torch.full((len(sample.x),), i) for i, sample in enumerate(self.samples)]
@@ -146,20 +148,22 @@ class Trial(nn.Module):
         return Where(positions.to(torch.promote_types(self.dtype, torch.float32)), *masks, grid=grid)
 
     def _samples(self) -> list[Sample]:
-        """Two on a grid, or three anywhere: within 6 units, on whole numbers if need be. The first begins with an
-        unplaced token."""
-        made = torch.Generator().manual_seed(self.dims)
+        """Return two samples on a grid, or three with random positions within 6 units, integers if required.
+
+        The first sample starts with an unplaced token.
+        """
+        generator = torch.Generator().manual_seed(self.dims)
         if self.encoding.needs_grid:
             axes = torch.meshgrid(*(torch.arange(n).double() for n in GRIDS[self.dims]), indexing="ij")
             places = [torch.stack(axes, dim=-1).flatten(0, -2)] * 2
         else:
-            places = [6 * torch.rand(n, self.dims, generator=made, dtype=torch.float64) for n in (6, 4, 1)]
+            places = [6 * torch.rand(n, self.dims, generator=generator, dtype=torch.float64) for n in (6, 4, 1)]
             if not self.encoding.float_positions:
                 places = [r.round() for r in places]
         places[0] = torch.cat([torch.zeros_like(places[0][:1]), places[0]])
         samples = []
         for i, r in enumerate(places):
-            x = torch.randn(len(r), self.dim, generator=made, dtype=torch.float64)
+            x = torch.randn(len(r), self.dim, generator=generator, dtype=torch.float64)
             placed = torch.arange(len(r)) >= (i == 0)
             samples.append(Sample(x, r, placed))
         return samples

@@ -1,4 +1,4 @@
-"""Samples on disk to batches: datasets, transforms, samplers, class folders, mixtures, stand-ins."""
+"""Datasets, transforms, samplers, class folders, mixtures and stand-ins: from samples on disk to batches."""
 
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, Sample, Transform

@@ -1,4 +1,4 @@
-"""Which samples make a batch, in which order, and how they become one (the sampler and the collate function)."""
+"""The batch sampler and the collate function."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from ndformer.framework.data.dataset import Sample
 
 
 class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
-    """Batches of (epoch, number) with every sample once per epoch, in an order that (seed, epoch) decides.
+    """A batch sampler of (epoch, index) pairs with every sample once per epoch, in an order set by (seed, epoch).
 
-    With `loops`, an epoch is so many passes over the samples, and what is random about a sample differs between them.
-    Each of several processes has its rows of every batch. Training leaves out the last batch where it is not full.
+    With `loops`, an epoch has that many passes over the samples, each with different random transforms. With several
+    processes, each gets its rows of every batch. If `shuffle` is set, an incomplete last batch is dropped.
     """
 
-    sampler = None  # mmengine asks batch samplers for theirs
+    sampler = None  # mmengine reads this attribute of batch samplers
 
     def __init__(
         self,
@@ -30,11 +30,11 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         processes: int = 1,
         loops: int = 1,
     ) -> None:
-        """`batch_size` is that of all processes together."""
+        """`batch_size` is the total over all processes."""
         self.loops = loops
         self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
         self.rank, self.processes = rank, processes
-        self.epoch = self.skip = 0  # the next pass leaves out so many batches: they were trained on before
+        self.epoch = self.skip = 0  # the next epoch skips so many batches, which were trained on before a resume
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
@@ -44,7 +44,7 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         return total // self.batch_size if self.shuffle else -(-total // self.batch_size)
 
     def before_sharing(self) -> Iterator[np.ndarray]:
-        """Numbers of the batches of all processes together, each pass counting on from the one before."""
+        """Yield the indices of each batch before it is split over processes; pass n adds n * length to them."""
         passes = [np.arange(self.length)] * self.loops
         if self.shuffle:
             first = self.epoch * self.loops
@@ -55,14 +55,16 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         skip, self.skip = self.skip, 0
         for numbers in itertools.islice(self.before_sharing(), skip, None):
-            own = np.array_split(numbers, self.processes)[self.rank]
-            yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in own]
+            share = np.array_split(numbers, self.processes)[self.rank]
+            yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in share]
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Batches: `inputs` by modality, stacked where shapes agree and as a list where not, with None for a sample that
-    lacks it; `data_samples` as a list; `bad` where samples could not be read."""
-    bad = [one for s in samples for one in s.get("bad", ())]
+    """Collate samples into dict(inputs=..., data_samples=[...]), with `bad` if some could not be read.
+
+    `inputs` has a stacked tensor per modality if shapes agree, otherwise a list with None for samples that lack it.
+    """
+    bad = [entry for s in samples for entry in s.get("bad", ())]
     samples = [s for s in samples if "inputs" in s]
     names = dict.fromkeys(name for s in samples for name in s["inputs"])
     inputs = {name: _stack([s["inputs"].get(name) for s in samples]) for name in names}

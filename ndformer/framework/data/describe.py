@@ -1,4 +1,4 @@
-"""What files hold, in numbers (tools/peek.py): each modality tells it of those that it knows."""
+"""Summaries of data files for tools/peek.py, with one describer per file format."""
 
 import re
 from collections.abc import Mapping
@@ -10,43 +10,43 @@ from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 
-NO, BEGINNING, ENDING, CONTENT, NAME = range(5)  # by what a file is known, the surest last
-Told = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
+NO, BEGINNING, ENDING, CONTENT, NAME = range(5)  # how a file format was recognized, most reliable last
+Description = tuple[dict[str, Any], list[str], list[dict[str, Any]]]
 
 
 class Describer:
-    """Files of one kind. A subclass is registered, and says
+    """Base class of describers of one file format. A registered subclass defines
 
-    endings     of their names, in lower case
-    names       a pattern of names that no other files have
-    claim       how surely a file, or a folder, is one of them: a file by these two, unless overridden
-    tell        what it holds: plain values by name with its `format`, sentences on what is odd, the first rows
+    endings     file name endings, in lower case
+    names       a regular expression of file names that only this format has
+    claim       how reliably a file or folder is recognized; by the two above, unless overridden
+    describe    its content: values by name including `format`, sentences on anomalies, the first rows
     """
 
     endings: ClassVar[tuple[str, ...]] = ()
     names: ClassVar[str] = "(?!)"  # none
 
     def claim(self, path: Path, begin: bytes) -> int:
-        """`begin` has the first 4096 bytes at most, and none of a file that cannot be read."""
+        """Return how reliably a file is of this format; `begin` has its first 4096 bytes, none if unreadable."""
         if re.fullmatch(self.names, path.name):
             return NAME
         return ENDING if path.suffix.lower() in self.endings else NO
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         raise NotImplementedError
 
 
-def that_hold(sentences: Mapping[str, Any]) -> list[str]:
-    """Those that hold."""
+def true_sentences(sentences: Mapping[str, Any]) -> list[str]:
+    """Return the sentences whose value is true."""
     return [sentence for sentence, holds in sentences.items() if holds]
 
 
 def describe(path: Path, rows: int) -> dict[str, Any]:
-    """By who is surest to know it: plain values by name; `odd` is a list of sentences, `first` the first rows."""
+    """Describe a file with the best matching describer: values by name, `odd` sentences and the `first` rows."""
     kinds: list[Describer] = [kind() for kind in DESCRIBERS.all().values()]
     wrong, begin = "", b""
     try:
-        if not path.is_dir():  # some know folders
+        if not path.is_dir():
             with foreign.opened(path) as file:
                 begin = file.read(4096)
     except FileNotFoundError:
@@ -55,17 +55,17 @@ def describe(path: Path, rows: int) -> dict[str, Any]:
         wrong = f"cannot be read ({error.strerror}):"
     claim, kind = max(((kind.claim(path, begin), kind) for kind in kinds), key=itemgetter(0))
     if claim == NO and path.is_dir():
-        foreign.regular(path)  # which says that it is none
+        foreign.regular(path)  # raises, because it is a folder
     if claim == NO and wrong:
         raise DataError(f"{path} {wrong} give another file")
     if claim == NO:
-        known = ", ".join(sorted({ending for kind in kinds for ending in kind.endings}))
-        raise DataError(f"{path} is of no format that is known here, by its name or its beginning: known are {known}")
-    return _told(path, kind, rows)
+        endings = ", ".join(sorted({ending for kind in kinds for ending in kind.endings}))
+        raise DataError(f"{path}: unknown format, by its name and its first bytes. Known endings: {endings}")
+    return _summary(path, kind, rows)
 
 
-def _told(path: Path, kind: Describer, rows: int) -> dict[str, Any]:
-    found, odd, first = kind.tell(path, rows)
-    files = [one for one in path.iterdir() if one.is_file()] if path.is_dir() else [path]
-    size = sum(one.stat().st_size for one in files)
+def _summary(path: Path, kind: Describer, rows: int) -> dict[str, Any]:
+    found, odd, first = kind.describe(path, rows)
+    files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files)
     return dict(format=found.pop("format"), bytes=size) | found | dict(odd=odd, first=first[:rows])

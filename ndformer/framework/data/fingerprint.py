@@ -1,7 +1,8 @@
-"""Whether data is what it was (its fingerprint): names, labels and sizes of all samples, and the content of some.
+"""Fingerprints of datasets, to detect changed data: names, labels and sizes of all samples, content of some.
 
-Nothing is decoded. Files of the same name and size with other content are told where they are among LOOKS spread over
-the set, and where the difference is in the beginning that is read of each: all of a small set, one a class of a large.
+Nothing is decoded. The content of at most MAX_READ_FILES samples, spread over the dataset, is hashed: the beginning of
+each file, at least MIN_READ_BYTES, about MAX_READ_BYTES in total. Changes elsewhere in files of the same name and size
+are not detected.
 """
 
 import dataclasses
@@ -20,20 +21,20 @@ from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.errors import DataError
 
-LOOKS, READ, BEGINNING = 1000, 2**26, 2**16  # files of which content is read, bytes of all, bytes of each at least
-TOGETHER, THREADS = 8192, 16  # samples of which files are asked for their sizes at a time: disks may be far away
-NAMED = 4  # classes in a sentence
+MAX_READ_FILES, MAX_READ_BYTES, MIN_READ_BYTES = 1000, 2**26, 2**16
+STAT_BATCH, THREADS = 8192, 16  # samples whose file sizes are read in parallel: network disks are slow
+MAX_NAMES = 4  # classes listed in a message
 
 
 class _Class:
-    """What the samples of one class are known by, as they come."""
+    """Running digests of the samples of one class."""
 
     def __init__(self, name: str) -> None:
         self.name, self.samples, self.bytes = name, 0, 0
         self.names, self.sizes, self.content = (hashlib.blake2b(digest_size=8) for _ in range(3))
 
     def add(self, parts: list[Any], root: str, sizes: dict[str, int], share: int) -> None:
-        """One sample: `share` bytes of the content of its files count, and sizes are all of them."""
+        """Add a sample, with the first `share` bytes of the content of each of its files."""
         self.samples += 1
         for part in parts:
             if isinstance(part, np.ndarray):
@@ -48,41 +49,42 @@ class _Class:
                 self.sizes.update(size.to_bytes(8, "little", signed=True))
                 self.content.update(_beginning(part, share) if size > 0 and share else b"")
 
-    def told(self) -> dict[str, Any]:
+    def digests(self) -> dict[str, Any]:
         digests = dict(names=self.names, sizes=self.sizes, content=self.content)
         about = dict(name=self.name, samples=self.samples, bytes=self.bytes)
         return about | {name: digest.hexdigest() for name, digest in digests.items()}
 
 
 def fingerprint(data: Dataset) -> dict[str, Any]:
-    """Plain numbers and texts, the same wherever the root of the data is; changed() compares two."""
+    """Return plain numbers and texts that identify the data, independent of its root; changed() compares two."""
     if isinstance(data, Mixture):
         return dict(parts={name: fingerprint(part) for name, part in data.parts.items()})
-    found: dict[int, _Class] = {}
+    classes: dict[int, _Class] = {}
     count, root = len(data.records), f"{data.data_root}{os.sep}"
-    looked = set(np.linspace(0, count - 1, min(LOOKS, count)).astype(int).tolist())
-    share = max(BEGINNING, READ // max(1, len(looked)))
+    sampled = set(np.linspace(0, count - 1, min(MAX_READ_FILES, count)).astype(int).tolist())
+    share = max(MIN_READ_BYTES, MAX_READ_BYTES // max(1, len(sampled)))
     with ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, count, TOGETHER):
-            rows = range(start, min(start + TOGETHER, count))
-            known = [list(plain_parts(data.identity(i))) for i in rows]
-            files = list(dict.fromkeys(str(part) for parts in known for part in parts if isinstance(part, Path)))
+        for start in range(0, count, STAT_BATCH):
+            rows = range(start, min(start + STAT_BATCH, count))
+            identities = [list(plain_parts(data.identity(i))) for i in rows]
+            files = list(dict.fromkeys(str(part) for parts in identities for part in parts if isinstance(part, Path)))
             sizes = dict(zip(files, _sizes_by(pool, files)))
-            for i, parts in zip(rows, known):
+            for i, parts in zip(rows, identities):
                 label = int(data.labels[i])
-                if label not in found:
-                    found[label] = _Class(_called(data, label))
-                found[label].add(parts, root, sizes, share if i in looked else 0)
+                if label not in classes:
+                    classes[label] = _Class(_class_name(data, label))
+                classes[label].add(parts, root, sizes, share if i in sampled else 0)
     order = hashlib.blake2b(np.asarray(data.labels, np.int64).tobytes(), digest_size=8).hexdigest()
-    like = data.likeness()  # not compared: of other data it may be the same
-    return dict(
-        samples=count, order=order, like=like, classes={str(label): found[label].told() for label in sorted(found)}
-    )
+    like = data.likeness()  # not compared
+    digests = {str(label): classes[label].digests() for label in sorted(classes)}
+    return dict(samples=count, order=order, like=like, classes=digests)
 
 
 def plain_parts(value: Any) -> Iterator[Any]:
-    """Paths, texts, numbers and arrays in what a sample is known by. What else there is may look different in each
-    process, as an object without a text of its own does, and is passed over."""
+    """Yield the paths, texts, numbers and arrays in a sample's identity.
+
+    Other objects are skipped: their text may differ between processes.
+    """
     if isinstance(value, (Path, str, int, float)) or value is None:
         yield value
     elif isinstance(value, np.ndarray):
@@ -99,75 +101,73 @@ def plain_parts(value: Any) -> Iterator[Any]:
 
 
 def _sizes_by(pool: ThreadPoolExecutor, files: list[str]) -> Iterator[int]:
-    some = -(-len(files) // THREADS) or 1
-    for sizes in pool.map(_sizes, [files[at : at + some] for at in range(0, len(files), some)]):
+    chunk = -(-len(files) // THREADS) or 1
+    for sizes in pool.map(_sizes, [files[start : start + chunk] for start in range(0, len(files), chunk)]):
         yield from sizes
 
 
 def _sizes(files: Sequence[str]) -> list[int]:
-    """-1 of what is no file."""
-    found = []
+    """Return the sizes of files in bytes, -1 if one is not a regular file."""
+    sizes = []
     for file in files:
         try:
             about = os.stat(file)
-            found.append(about.st_size if stat.S_ISREG(about.st_mode) else -1)
+            sizes.append(about.st_size if stat.S_ISREG(about.st_mode) else -1)
         except OSError:
-            found.append(-1)
-    return found
+            sizes.append(-1)
+    return sizes
 
 
 def _beginning(path: Path, size: int) -> bytes:
     try:
         with foreign.opened(path) as file:
             return file.read(size)
-    except (OSError, DataError):  # reading the sample will say so
+    except (OSError, DataError):  # reported when the sample is read
         return b""
 
 
-def _called(data: Dataset, label: int) -> str:
-    """A class; "" where a sample has no class of its own."""
+def _class_name(data: Dataset, label: int) -> str:
+    """Return the name of a class, "" if samples have no class."""
     if data.answer != "Label":
         return ""
     return str(data.classes[label]) if 0 <= label < len(data.classes) else f"label {label}"
 
 
-def changed(before: dict[str, Any], now: dict[str, Any], at: str) -> Iterator[str]:
-    """How two fingerprints differ, in sentences."""
+def changed(before: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[str]:
+    """Yield sentences on how two fingerprints of the data called `name` differ."""
     if "parts" in before or "parts" in now:
-        one, other = before.get("parts", {}), now.get("parts", {})
-        for name in one | other:
-            if name in one and name in other:
-                yield from changed(one[name], other[name], f"{at}, {name}")
+        old, new = before.get("parts", {}), now.get("parts", {})
+        for part in old | new:
+            if part in old and part in new:
+                yield from changed(old[part], new[part], f"{name}, {part}")
             else:
-                yield f"{at}: {name} is {'gone' if name in one else 'new'}"
+                yield f"{name}: {part} is {'gone' if part in old else 'new'}"
         return
-    one, other = before["classes"], now["classes"]
-    differing = [label for label in one | other if one.get(label) != other.get(label)]
-    for label in differing[:NAMED]:
-        yield f"{at}: {_change(one.get(label), other.get(label))}"
-    if len(differing) > NAMED:
-        yield (
-            f"{at}: {len(differing) - NAMED} more classes differ; {before['samples']} samples before, {now['samples']} "
-            "now"
-        )
+    old, new = before["classes"], now["classes"]
+    differing = [label for label in old | new if old.get(label) != new.get(label)]
+    for label in differing[:MAX_NAMES]:
+        yield f"{name}: {_change(old.get(label), new.get(label))}"
+    if len(differing) > MAX_NAMES:
+        count = len(differing) - MAX_NAMES
+        yield f"{name}: {count} more classes differ; {before['samples']} samples before, {now['samples']} now"
     if not differing and before["order"] != now["order"]:
-        yield f"{at}: the same samples in another order"
+        yield f"{name}: the same samples in another order"
 
 
-def _change(one: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    """What happened to the samples of a class."""
-    there = one or other or {}
-    who = f"'{there['name']}' " if there["name"] else ""
-    if one is None or other is None:
-        return f"{who}had no samples, has {there['samples']}" if other else f"{who}has no samples any more"
-    if one["name"] != other["name"]:
-        who = f"'{one['name']}' is called '{other['name']}' now, "
-    if one["samples"] != other["samples"]:
-        return f"{who}had {one['samples']} samples, has {other['samples']}"
-    if one["names"] != other["names"]:
+def _change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    """Describe how the samples of a class changed."""
+    either = old or new or {}
+    who = f"'{either['name']}' " if either["name"] else ""
+    if old is None or new is None:
+        return f"{who}had no samples, has {either['samples']}" if new else f"{who}has no samples any more"
+    if old["name"] != new["name"]:
+        who = f"'{old['name']}' is called '{new['name']}' now, "
+    if old["samples"] != new["samples"]:
+        return f"{who}had {old['samples']} samples, has {new['samples']}"
+    if old["names"] != new["names"]:
         return f"{who}has samples of other names, or in another order"
-    if one["sizes"] != other["sizes"]:
-        return f"{who}has files of other sizes ({one['bytes']} bytes in all, now {other['bytes']})"
-    if one["content"] != other["content"]:
+    if old["sizes"] != new["sizes"]:
+        return f"{who}has files of other sizes ({old['bytes']} bytes in all, now {new['bytes']})"
+    if old["content"] != new["content"]:
         return f"{who}has samples of the same names and sizes with another content or another annotation"
     return who.removesuffix(", ")

@@ -1,4 +1,4 @@
-"""Files of any kind in class folders: data_root/train/CLASS/FILES, and val/ and test/ like it."""
+"""Datasets stored as one folder per class: data_root/train/CLASS/FILES, and the same for val/ and test/."""
 
 import os
 import warnings
@@ -14,29 +14,31 @@ from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError, MissingError, nearest
 
 
-def missing(path: Path, what: str, source: str) -> MissingError:
-    """`path` is not there: what belongs there and where to get it."""
-    return MissingError(f"{path} is missing: put {what} there ({source})")
+def missing(path: Path, content: str, source: str) -> MissingError:
+    """Return the error of a missing `path`, with its expected content and where to get it."""
+    return MissingError(f"{path} is missing: put {content} there ({source})")
 
 
 IsSample = Callable[[Path], bool]
-SOME = 5  # names in a sentence
-CLUTTER = ("thumbs.db", "desktop.ini")  # of systems, as are names that begin with a dot
+MAX_NAMES = 5  # listed in a message
+CLUTTER = ("thumbs.db", "desktop.ini")  # files of operating systems, ignored like names that begin with a dot
 
 
 def only_files(folder: Path) -> bool:
-    """No folder is a sample."""
+    """Return False: no folder is a sample."""
     return False
 
 
 def files_in(
-    folder: Path, endings: Sequence[str], others: Counter[str] | None = None, is_sample: IsSample = only_files
+    folder: Path, endings: Sequence[str], skipped: Counter[str] | None = None, is_sample: IsSample = only_files
 ) -> list[str]:
-    """The paths of the files with these endings in a folder and those below it, from `folder` on, sorted; and of the
-    folders that are samples. Other files are counted in `others`, by their endings."""
+    """Return the sorted paths, relative to `folder`, of files with these endings and of folders that are samples.
+
+    Subfolders are searched too. Other files are counted in `skipped` by their endings.
+    """
     found = []
-    for at, folders, files in os.walk(folder):
-        home = Path(at)
+    for directory, folders, files in os.walk(folder):
+        home = Path(directory)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         samples = [name for name in folders if is_sample(home / name)]
         folders[:] = [name for name in folders if name not in samples]
@@ -44,23 +46,23 @@ def files_in(
             ending = Path(name).suffix.lower()
             if ending in endings and not name.startswith("."):
                 samples.append(name)
-            elif others is not None and not name.startswith(".") and name.lower() not in CLUTTER:
-                others[ending or "without an ending"] += 1
+            elif skipped is not None and not name.startswith(".") and name.lower() not in CLUTTER:
+                skipped[ending or "without an ending"] += 1
         found += [(home / name).relative_to(folder).as_posix() for name in samples]
     return sorted(found)
 
 
-def counted(others: Counter[str]) -> str:
-    """12 .heic, 1 .txt"""
-    return ", ".join(f"{count} {ending}" for ending, count in others.most_common())
+def counted(skipped: Counter[str]) -> str:
+    """Return counts by ending as text, such as "12 .heic, 1 .txt"."""
+    return ", ".join(f"{count} {ending}" for ending, count in skipped.most_common())
 
 
-def tell_of(others: Counter[str], folder: Path, kind: str, endings: Sequence[str]) -> None:
-    """A warning, where there are files that were passed over."""
-    if others:
+def warn_skipped(skipped: Counter[str], folder: Path, kind: str, endings: Sequence[str]) -> None:
+    """Warn if files were skipped because of their endings."""
+    if skipped:
         warnings.warn(
-            f"{folder} holds files that are no {kind} by their endings and are left out, {counted(others)}: "
-            f"read are {', '.join(endings)}",
+            f"{folder}: files that are no {kind} by their endings are skipped: {counted(skipped)}. "
+            f"Endings that are read: {', '.join(endings)}",
             stacklevel=2,
         )
 
@@ -78,90 +80,95 @@ def labelled(
     is_sample: IsSample = only_files,
     every: bool = True,
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
-    """(path, label) of the files in folder/CLASS[/inside], class by class, and the labels again as an array. All
-    classes have some, unless not `every` one needs to, as in a test set."""
+    """Return (path, label) of the files in folder/CLASS[/inside], class by class, and the labels as an array.
+
+    Raise DataError for a class without files; with `every=False`, only if no class has any.
+    """
     records: list[tuple[Path, int]] = []
-    others: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     for label, name in enumerate(classes):
         home = foreign.inside(folder, name) / inside
-        here: Counter[str] = Counter()
-        found = files_in(home, endings, here, is_sample) if home.is_dir() else []
+        skipped_files: Counter[str] = Counter()
+        found = files_in(home, endings, skipped_files, is_sample) if home.is_dir() else []
         if not found and (every or (label == len(classes) - 1 and not records)):
             raise DataError(
-                f"{home} holds no {kind} ({', '.join(endings)}){' but ' * bool(here)}{counted(here)}: "
-                "every class has a folder with some, so fill it or take it away"
+                f"{home} holds no {kind} ({', '.join(endings)}){' but ' * bool(skipped_files)}{counted(skipped_files)}"
+                ": every class has a folder with some, so fill it or take it away"
             )
         records += [(home / path, label) for path in found]
-        others += here
-    tell_of(others, folder, kind, endings)
+        skipped += skipped_files
+    warn_skipped(skipped, folder, kind, endings)
     return records, np.array([label for _, label in records])
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 class ClassFolders(Dataset):
-    """Extend it with `endings`, `kind` and `open`; with `is_sample`, where folders are samples too."""
+    """A dataset stored as one folder per class. Subclasses define `endings`, `kind`, `open` and maybe `is_sample`."""
 
     endings: ClassVar[Sequence[str]]
-    kind: ClassVar[str]  # what one file is called
+    kind: ClassVar[str]  # name of a file in messages, such as "image"
 
     def on_disk(self) -> dict[str, Path]:
         return {split: home for split in SPLITS if (home := self.data_root / split).is_dir()}
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        if not self.found and (inside := self._without_train()):
+        if not self.disk_splits and (inside := self._without_train()):
             raise MissingError(
                 f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
                 + (
                     f"{self.data_root / 'test'}"
-                    if split == "test" and self.known
+                    if split == "test" and self.model_classes
                     else f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of "
                     f"{self.data_root / 'test'}"
                 )
             )
-        alone = split == "test" and bool(self.known) and "train" not in self.found
+        alone = split == "test" and bool(self.model_classes) and "train" not in self.disk_splits
         for name in (split,) if alone else ("train", split):
-            if name not in self.found:
-                what = (
+            if name not in self.disk_splits:
+                content = (
                     f"a folder per class, with its {self.kind}s in it,"
                     if name == "train"
                     else "the same classes as in train"
                 )
-                raise missing(self.data_root / name, what, "or give the folder above it as data_root")
-        home = self.found[split]
-        there = {foreign.printable(name): name for name in class_folders(home)}
-        self.classes = [there.get(name, name) for name in self.known] if alone else class_folders(self.found["train"])
+                raise missing(self.data_root / name, content, "or give the folder above it as data_root")
+        home = self.disk_splits[split]
+        folders = {foreign.printable(name): name for name in class_folders(home)}
+        if alone:
+            self.classes = [folders.get(name, name) for name in self.model_classes]
+        else:
+            self.classes = class_folders(self.disk_splits["train"])
         if not self.classes:
-            raise DataError(f"{self.found['train']} holds no class folder: put each class's {self.kind}s in one")
-        if not there and files_in(home, self.endings):
+            raise DataError(f"{self.disk_splits['train']} holds no class folder: put each class's {self.kind}s in one")
+        if not folders and files_in(home, self.endings):
             raise DataError(
                 f"{home} has {self.kind}s but no folders: put each into one called as its class is "
-                f"({_some(self.classes)})"
+                f"({_listed(self.classes)})"
             )
-        strange = set(there.values()) - set(self.classes)
-        if strange:
-            whose = "the checkpoint" if alone else self.found["train"]
+        unexpected = set(folders.values()) - set(self.classes)
+        if unexpected:
+            source = "the checkpoint" if alone else self.disk_splits["train"]
             raise DataError(
-                f"{home / min(strange)} is no class of {whose}{nearest(min(strange), self.classes)} It has "
-                f"{_some(self.classes)}: give all splits folders of the same names (is one missing there, or called "
+                f"{home / min(unexpected)} is no class of {source}{nearest(min(unexpected), self.classes)} It has "
+                f"{_listed(self.classes)}: give all splits folders of the same names (is one missing there, or called "
                 "otherwise?)"
             )
         return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
 
     def _without_train(self) -> list[str]:
-        """Class folders that lie where train/ should."""
-        homes = class_folders(self.data_root) if self.data_root.is_dir() else []
+        """Return class folders that are directly in data_root instead of in train/."""
+        names = class_folders(self.data_root) if self.data_root.is_dir() else []
         ends = tuple(self.endings)
-        return [one for one in homes if any(p.suffix.lower() in ends for p in (self.data_root / one).iterdir())]
+        return [name for name in names if any(p.suffix.lower() in ends for p in (self.data_root / name).iterdir())]
 
     def is_sample(self, folder: Path) -> bool:
-        """Whether a folder in a class's is one sample, as frames of a video are."""
+        """Return whether a folder inside a class folder is one sample, such as the frames of a video."""
         return False
 
     def open(self, path: Path) -> Sample:
-        """One file as it is on disk, without its label. Each kind of file has its own."""
+        """Read one file, without its label."""
         raise NotImplementedError
 
     def read(self, record: Any) -> Sample:

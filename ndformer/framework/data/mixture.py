@@ -1,4 +1,4 @@
-"""Several modalities: datasets trained on in turn, each batch of one of them, and samples that have several at once."""
+"""Datasets of several modalities: batches from different datasets in turn, and samples with several modalities."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ from ndformer.framework.registry.ranges import Filled, Positive, Seed, Share, Te
 
 @DATASETS.register_module()
 class Mixture(Dataset):
-    """The samples of `parts`, dict(image=dict(type='CIFAR10', ...), points=dict(...)), one after the other.
+    """The concatenation of datasets `parts`, such as dict(image=dict(type='CIFAR10', ...), points=dict(...)).
 
-    An epoch has as many batches as all parts together; `weights` say how they are shared among them, by default so that
-    each sample comes once. A part with more batches than samples is gone through again, in another order. With `only`,
-    as if there were no other parts. `data_root` is for parts that do not name their own.
+    An epoch has as many batches as all parts together. `weights` are the shares of the parts; by default each sample
+    comes once. A part with more batches than samples is repeated in another order. `only` selects some of the parts.
+    `data_root` is for parts without one.
     """
 
     def __init__(
@@ -33,16 +33,16 @@ class Mixture(Dataset):
         known: Sequence[str] = (),
     ) -> None:
         if weights is not None and set(weights) != set(parts):
-            raise ValueError(f"weights are for {', '.join(parts)}, got {', '.join(weights)}")
+            raise ValueError(f"weights expects a weight for each of {', '.join(parts)}, got {', '.join(weights)}")
         if weights is not None and min(weights.values()) <= 0:
-            raise ValueError(f"weights are above 0, got {weights}: only=[...] leaves parts out")
+            raise ValueError(f"weights expects numbers above 0, got {weights}. Use only=[...] to leave parts out.")
         if only is not None:
             missing = next((name for name in only if name not in parts), None)
             if missing is not None or not only:
-                raise ValueError(f"only names some of {', '.join(parts)}, got {missing or 'none'}")
+                raise ValueError(f"only expects names among {', '.join(parts)}, got {missing or 'none'}")
             parts = {name: part for name, part in parts.items() if name in only}
         self.parts: dict[str, Dataset] = {
-            name: create({"split": split} | rooted(part, data_root), seed, _of_part(name, known))
+            name: create({"split": split} | rooted(part, data_root), seed, _part_classes(name, known))
             for name, part in parts.items()
         }
         self.split = split
@@ -57,40 +57,42 @@ class Mixture(Dataset):
         return [f"{name}: {label}" for name, part in self.parts.items() for label in part.absent()]
 
     def sample(self, epoch: int, i: int) -> Sample:
-        k, j = self._at(i)
+        k, j = self._locate(i)
         return list(self.parts.values())[k].sample(epoch, j)
 
     def check_memory(self, workers: int) -> None:
         for part in self.parts.values():
             part.check_memory(workers)
 
-    def deal_labels(self) -> None:
+    def shuffle_labels(self) -> None:
         for part in self.parts.values():
-            part.deal_labels()
+            part.shuffle_labels()
 
     def after(self, i: int) -> int:
-        k, j = self._at(i)
+        k, j = self._locate(i)
         return int(self.starts[k]) + list(self.parts.values())[k].after(j)
 
     def name(self, i: int) -> str:
-        k, j = self._at(i)
+        k, j = self._locate(i)
         return list(self.parts.values())[k].name(j)
 
-    def _at(self, i: int) -> tuple[int, int]:
-        """The part of a sample, and its number there."""
+    def _locate(self, i: int) -> tuple[int, int]:
+        """Return the index of the part of a sample, and the sample's index there."""
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
         return k, i - int(self.starts[k])
 
 
-def _of_part(name: str, classes: Sequence[str]) -> list[str]:
+def _part_classes(name: str, classes: Sequence[str]) -> list[str]:
     start = f"{name}: "
-    return [one.removeprefix(start) for one in classes if one.startswith(start)]
+    return [label.removeprefix(start) for label in classes if label.startswith(start)]
 
 
 @TRANSFORMS.register_module()
 class PerModality:
-    """Transforms for each modality of a sample, dict(image=[...], points=[...]), packed into one; what a sample lacks
-    it keeps lacking."""
+    """Apply transforms to each modality of a sample, dict(image=[...], points=[...]), and pack them into one sample.
+
+    Modalities that a sample lacks are skipped.
+    """
 
     def __init__(self, chains: dict[str, list[dict[str, Any]]]) -> None:
         self.chains = {name: [TRANSFORMS.create(t) for t in chain] for name, chain in chains.items()}
@@ -99,21 +101,23 @@ class PerModality:
         packed = []
         for name, chain in self.chains.items():
             if name in sample:
-                one = sample
+                part = sample
                 for transform in chain:
-                    one = transform(one, rng)
-                packed.append(one)
+                    part = transform(part, rng)
+                packed.append(part)
         if not packed:
-            raise DataError(f"{sample.get('path', 'a sample')} has none of {', '.join(self.chains)}: leave it out")
-        inputs = {name: value for one in packed for name, value in one["inputs"].items()}
-        common = [key for key in packed[0]["data_sample"] if all(key in one["data_sample"] for one in packed)]
+            raise DataError(
+                f"{sample.get('path', 'a sample')}: expected at least one of {', '.join(self.chains)}, got none. "
+                "Remove the sample."
+            )
+        inputs = {name: value for part in packed for name, value in part["inputs"].items()}
+        common = [key for key in packed[0]["data_sample"] if all(key in part["data_sample"] for part in packed)]
         return dict(inputs=inputs, data_sample={key: packed[0]["data_sample"][key] for key in common})
 
 
 @TRANSFORMS.register_module()
 class DropModality:
-    """Leaves a packed sample without one of its modalities, so that what each of them says is learnt: else the one that
-    is easiest to learn from can hide the others."""
+    """Drop one random modality of a packed sample, so that the model learns from each of them."""
 
     def __init__(self, probability: Share) -> None:
         self.probability = probability
@@ -127,7 +131,7 @@ class DropModality:
 
 
 class TurnBatches(Batches):
-    """Batches from a Mixture, each of one part, in an order that (seed, epoch) decides."""
+    """A batch sampler for a Mixture: each batch is from one part, in an order set by (seed, epoch)."""
 
     def __init__(
         self,
@@ -142,10 +146,10 @@ class TurnBatches(Batches):
         super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
         self.data = data
         self.sizes = np.diff(data.starts)
-        once = -(-self.sizes // batch_size)
-        share = once if data.weights is None or not shuffle else np.asarray(data.weights, float)
-        batches = loops * once.sum() * share / share.sum()
-        self.counts = np.maximum(1, batches.round().astype(int))  # of each part
+        per_pass = -(-self.sizes // batch_size)
+        share = per_pass if data.weights is None or not shuffle else np.asarray(data.weights, float)
+        batches = loops * per_pass.sum() * share / share.sum()
+        self.counts = np.maximum(1, batches.round().astype(int))  # batches of each part
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -158,7 +162,7 @@ class TurnBatches(Batches):
         return (next(batches[k]) for k in turns)
 
     def _batches(self, k: int) -> list[np.ndarray]:
-        """Numbers of one part, batch by batch; all but evaluation's last are full."""
+        """Return the batches of indices of one part; all are full except the last one in evaluation."""
         size, start, count = int(self.sizes[k]), int(self.data.starts[k]), int(self.counts[k])
         if not self.shuffle:
             return np.split(np.arange(start, start + size), np.arange(self.batch_size, size, self.batch_size))

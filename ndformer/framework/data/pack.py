@@ -1,4 +1,4 @@
-"""Pack: the transform that makes of a sample what an adapter takes, and knows what it looks like."""
+"""Base class of packs: the last transform of a dataset, which makes an adapter's input from a sample and draws it."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,23 +10,27 @@ from ndformer.framework.errors import DataError
 
 
 class Pack:
-    """Extend it with `of` and __call__, the last of a set's transforms; with `picture`, its samples can be looked at.
-    Without arguments, its constructor makes one that draws samples as they are on disk."""
+    """Base class of packs: define `input_name` and __call__, and `picture` to make samples viewable.
 
-    of: ClassVar[str]  # what it packs, by its name in samples and inputs
-    beside: ClassVar[tuple[str, ...]] = ()  # what else it packs and draws, by their names
+    The constructor without arguments returns a pack that draws samples as they are on disk.
+    """
+
+    input_name: ClassVar[str]  # key of what it packs, in samples and inputs
+    extra_input_names: ClassVar[tuple[str, ...]] = ()  # keys of what it packs and draws in addition
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        """dict(inputs={of: tensor}, data_sample=all else)."""
+        """Return dict(inputs={input_name: tensor}, data_sample=all other fields)."""
         raise NotImplementedError
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
-        """(H, W, 3) uint8 of a sample, packed or not yet; `size` high where it has no size of its own."""
+        """Return an (H, W, 3) uint8 picture of a sample, packed or not; `size` high if it has no natural size."""
         raise DataError(
-            f"nothing draws samples of {self.of}: give {type(self).__name__}, which packs them, a "
+            f"nothing draws samples of {self.input_name}: give {type(self).__name__}, which packs them, a "
             "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
 
     def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Any) -> None:
-        """Files that show a sample as it is on disk with a label at each of its points: STEM.png, STEM_error.ply ..."""
-        raise DataError(f"nothing draws labelled samples of {self.of}: give {type(self).__name__} a write_labelled()")
+        """Write files that show a sample with a label at each of its points: STEM.png, STEM_error.ply, ..."""
+        raise DataError(
+            f"nothing draws labelled samples of {self.input_name}: give {type(self).__name__} a write_labelled()"
+        )

@@ -1,4 +1,4 @@
-"""Generated stand-ins for datasets, written where a config looks for its data."""
+"""Generated stand-ins for datasets, written where a config expects its data."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,34 +8,35 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import STAND_INS
 from ndformer.framework.system import atomic
 
-MARK = "GENERATED_SAMPLE"  # a file in every generated folder, so that none is ever taken for the real thing
+MARK = "GENERATED_SAMPLE"  # a file in every generated folder, so that none is mistaken for the real dataset
 
 
 class StandIn:
-    """A small generated stand-in for a dataset, in the dataset's own format on disk and read by the same loader. One
-    is registered under the name that configs give as `sample_data`, most by stand_in(), and says
+    """A small generated stand-in for a dataset, in the dataset's format on disk and read by the same class.
 
-        dataset     what reads it: dict(type='CIFAR10'), without data_root and split
-        write       how its files are made; how many, as further arguments with defaults
-        baselines   what can be told from it too easily, where somebody measures that
+    It is registered, usually by stand_in(), under the name that configs give as `sample_data`, and defines
+
+        dataset     the dataset that reads it: dict(type='CIFAR10'), without data_root and split
+        write       writes its files; their number is an argument with a default
+        baselines   scores of trivial statistics, to measure how easy it is
     """
 
     dataset: ClassVar[dict[str, Any]]
 
     def write(self, folder: Path, seed: int = 0) -> None:
-        """Into an empty folder; a seed always gives the same files."""
+        """Write the files into an empty folder; the same seed gives the same files."""
         raise NotImplementedError
 
     @staticmethod
     def baselines(train: Any, test: Any) -> Iterable[tuple[str, float]]:
-        """The names of simple statistics and what they get on it: accuracy, mAP50, mIoU."""
+        """Return the names of simple statistics and their scores on it: accuracy, mAP50, mIoU."""
         raise DataError("this stand-in has no baselines")
 
 
 def stand_in(
     dataset: dict[str, Any], baselines: Callable[[Any, Any], Iterable[tuple[str, float]]]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Registers a function (folder, seed, ...) that writes a stand-in, under its own name."""
+    """Register a function (folder, seed, ...) that writes a stand-in, under the function's name."""
 
     def register(write: Callable[..., None]) -> Callable[..., None]:
         about = dict(dataset=dataset, baselines=staticmethod(baselines), write=staticmethod(write))
@@ -47,10 +48,10 @@ def stand_in(
 
 
 def make_sample(name: str, out: Path, seed: int = 0) -> StandIn:
-    """The stand-in of that name, written complete or not at all. Never into a folder that holds something."""
+    """Write the stand-in of that name into an empty or new folder, completely or not at all, and return it."""
     stand_in: StandIn = STAND_INS.get(name)()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} is not empty: name another folder, or take it away")
+        raise DataError(f"{out} is not empty: name another folder, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(out) as folder:
         folder.mkdir()

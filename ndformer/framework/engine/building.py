@@ -163,14 +163,14 @@ def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -
             f"{key}.transforms have no Pack, so samples of {dataset['type']} have no inputs: end them with "
             "dict(type='PackImage'), or the Pack of its modality"
         )
-    if not packs or packs[0].of not in model.modalities:
+    if not packs or packs[0].input_name not in model.modalities:
         return
-    sides = cast(Adapter, model.modalities[packs[0].of]).patch_sides
+    sides = cast(Adapter, model.modalities[packs[0].input_name]).patch_sides
     size = next((transform.size for transform in reversed(transforms) if isinstance(transform, Framing)), None)
     if sides is not None and isinstance(size, tuple) and (size[0] % sides[0] or size[1] % sides[1]):
         raise ConfigError(
             f"{key}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
-            f"change model.modalities.{packs[0].of} or the size"
+            f"change model.modalities.{packs[0].input_name} or the size"
         )
 
 
@@ -180,11 +180,12 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
     for key, head, part in pairs or [("head", model.head, data)]:
         count, head_classes = len(part.classes), cast(Head, head).classes
-        unknown = [name for name in part.classes if name not in part.known] if part.known else []
+        unknown = [name for name in part.classes if name not in part.model_classes] if part.model_classes else []
         if head_classes and head_classes != count and unknown:
             raise DataError(
                 f"{type(part).__name__} under {part.data_root} has classes that the checkpoint does not have "
-                f"({', '.join(unknown[:3])}; it has {', '.join(part.known[:3])}{', ...' * (len(part.known) > 3)}): "
+                f"({', '.join(unknown[:3])}; it has {', '.join(part.model_classes[:3])}"
+                f"{', ...' * (len(part.model_classes) > 3)}): "
                 "remove them, or train with them"
             )
         if head_classes and head_classes != count:

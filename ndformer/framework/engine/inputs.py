@@ -11,7 +11,7 @@ from mmengine.config import Config
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.data.folders import counted, files_in, tell_of
+from ndformer.framework.data.folders import counted, files_in, warn_skipped
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -85,7 +85,7 @@ class Preparation:
         if not files:
             but = f", but {counted(skipped)}" if skipped else ""
             raise DataError(f"no file that this model reads ({', '.join(self.endings)}) in {folder}{but}")
-        tell_of(skipped, folder, "modality of this model", self.endings)
+        warn_skipped(skipped, folder, "modality of this model", self.endings)
         return files
 
     def modality(self, path: Path) -> str:

@@ -36,7 +36,7 @@ from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, print_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
-from ndformer.framework.evaluation.metric import quantity_of
+from ndformer.framework.evaluation.metric import find_quantity
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.system import atomic, host_state, processes
@@ -127,7 +127,7 @@ def _run(
         best = checkpoint.load(work_dir / checkpoint.BEST)
         checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
-        quantities = {name: quantity_of(cfg.metrics, name) for name in best["metrics"]}
+        quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
         return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, on_tested)
 

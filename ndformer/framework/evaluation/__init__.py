@@ -1,1 +1,1 @@
-"""Metrics: numbers from predictions, over exactly the whole set."""
+"""Metrics over exactly one whole dataset split."""

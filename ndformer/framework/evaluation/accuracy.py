@@ -1,4 +1,4 @@
-"""Classification: accuracy, mean accuracy over classes, top-5 (of top-k), and the confusion matrix."""
+"""Classification metrics: accuracy, mean accuracy over classes, top-5 (top-k) accuracy, confusion matrix."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +13,10 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class Accuracy(Metric):
-    """Fractions of right labels: `accuracy` of all samples, `mean_accuracy` over classes, `top5` from 10 classes on.
+    """Shares of correct labels: `accuracy`, `mean_accuracy` over classes, and `top5` with 10 or more classes.
 
-    `average_by` names what samples of one thing have in common ('path': clips of one video): their scores are averaged
-    first, and each thing counts once.
+    `average_by` is a key that samples of one object share ('path': the clips of a video). Their scores are averaged
+    first, so that each object counts once.
     """
 
     main, better, unit = "accuracy", "higher", "share"
@@ -36,16 +36,16 @@ class Accuracy(Metric):
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
         if self.average_by is not None:
-            of: dict[str, list[tuple[Tensor, int]]] = {}
+            groups: dict[str, list[tuple[Tensor, int]]] = {}
             for name, scores, label in results:
-                of.setdefault(name, []).append((scores, label))
-            results = [_judged(torch.stack([s for s, _ in some]).mean(0), some[0][1]) for some in of.values()]
+                groups.setdefault(name, []).append((scores, label))
+            results = [_judged(torch.stack([s for s, _ in group]).mean(0), group[0][1]) for group in groups.values()]
         label, prediction, rank, classes = np.array(results, dtype=np.int64).T
         count = int(classes[0])
         self.confusion = np.bincount(label * count + prediction, minlength=count * count).reshape(count, count)
-        of_class = self.confusion.sum(1)
-        present = of_class > 0
-        recall = self.confusion.diagonal()[present] / of_class[present]
+        totals = self.confusion.sum(1)
+        present = totals > 0
+        recall = self.confusion.diagonal()[present] / totals[present]
         metrics = dict(accuracy=float((label == prediction).mean()), mean_accuracy=float(recall.mean()))
         if count >= 10:
             metrics["top5"] = float((rank < 5).mean())
@@ -53,12 +53,11 @@ class Accuracy(Metric):
 
 
 def _judged(scores: Tensor, label: int) -> tuple[int, int, int, int]:
-    """The label, what is predicted, how many classes come before the label, and of how many classes.
+    """Return the label, the prediction, the rank of the label (from 0) and the number of classes.
 
-    A class that scores the same comes before it: a model that cannot tell them apart is not right by chance. So does
-    one whose score is NaN.
+    Classes with an equal or NaN score rank before the label, so a constant model is not correct by chance.
     """
-    before = len(scores) - 1 - int((scores < scores[label]).sum())
-    others = scores.clone()
-    others[label] = -torch.inf
-    return label, int(others.argmax()) if before else label, before, len(scores)
+    rank = len(scores) - 1 - int((scores < scores[label]).sum())
+    without_label = scores.clone()
+    without_label[label] = -torch.inf
+    return label, int(without_label.argmax()) if rank else label, rank, len(scores)

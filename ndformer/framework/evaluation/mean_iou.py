@@ -1,4 +1,4 @@
-"""mIoU, a class for every pixel or point: intersection over union, from one confusion matrix over the whole set."""
+"""Mean intersection over union (mIoU) of segmentation, from one confusion matrix over the whole split."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class MeanIoU(Metric):
-    """Fractions: `mIoU` and `mean_accuracy` over classes, and the `accuracy` of all pixels or points.
+    """Shares: `mIoU` and `mean_accuracy` over classes, and the `accuracy` of all pixels or points.
 
-    Of Pixels and Points: their `truth`, whole numbers in any shape, negative where nobody knows, what was `predicted`
-    in the same shape, and how many `classes` there are. A class that never occurs is left out of the means
-    (`absent='skip'`), or counts as 0 there ('zero'), as ScanNet's benchmark has it.
+    It reads Pixels and Points: `truth` (integers of any shape, negative where unknown), `predicted` in the same shape,
+    and the number of `classes`. A class that never occurs is left out of the means (`absent='skip'`) or counts as 0
+    (`'zero'`, as in ScanNet's benchmark).
     """
 
     main, better, unit = "mIoU", "higher", "share"
@@ -35,7 +35,7 @@ class MeanIoU(Metric):
             if answer.truth is None:
                 raise DataError(f"{name} has no labels, so nothing can be measured on it")
             counts = counted(np.asarray(answer.truth), np.asarray(answer.predicted), answer.classes, name)
-            where = np.flatnonzero(counts)  # few of many classes
+            where = np.flatnonzero(counts)  # stored sparsely: a sample has few of many classes
             self.results.append((answer.classes, where, counts.ravel()[where]))
 
     def compute_metrics(self, results: list[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, float]:
@@ -49,27 +49,26 @@ class MeanIoU(Metric):
                 "0 too with zero_is_nothing, and `ignore` in a scene"
             )
         self.confusion = total.reshape(classes, classes)
-        iou, accuracy = self.of_classes()
+        iou, accuracy = self.per_class()
         return dict(
             mIoU=float(np.nanmean(iou)),
             mean_accuracy=float(np.nanmean(accuracy)),
             accuracy=float(self.confusion.trace() / total.sum()),
         )
 
-    def of_classes(self) -> tuple[np.ndarray, np.ndarray]:
-        """IoU and accuracy (C,) of the last evaluation; where a class never occurs nan, or 0 with absent='zero'."""
+    def per_class(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return IoU and accuracy (C,) of the last evaluation; absent classes are NaN, or 0 with absent='zero'."""
         right, truth = self.confusion.diagonal(), self.confusion.sum(1)
         union = truth + self.confusion.sum(0) - right
-        never = np.nan if self.absent == "skip" else 0.0
+        absent = np.nan if self.absent == "skip" else 0.0
         iou, accuracy = (
-            np.divide(right, all_of_it, out=np.full(len(right), never), where=all_of_it > 0)
-            for all_of_it in (union, truth)
+            np.divide(right, total, out=np.full(len(right), absent), where=total > 0) for total in (union, truth)
         )
         return iou, accuracy
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str:
-        """Of the last evaluation: the table of classes, in percent."""
-        columns = [100 * column for column in (*self.of_classes(), self.confusion.sum(1) / self.confusion.sum())]
+        """Return the table of classes of the last evaluation, in percent."""
+        columns = [100 * column for column in (*self.per_class(), self.confusion.sum(1) / self.confusion.sum())]
         width = max(5, *map(len, classes))
         lines = [f"{'class':{width}}    IoU  accuracy  share"]
         for name, *values in zip(classes, *columns):
@@ -79,11 +78,11 @@ class MeanIoU(Metric):
 
 
 def counted(truth: np.ndarray, predicted: np.ndarray, classes: int, name: str = "a sample") -> np.ndarray:
-    """(C, C): how often class i (rows) was taken for class j, wherever the truth is known."""
+    """Return the confusion matrix (C, C), truth in rows, over positions with a known class."""
     known = truth >= 0
     truth, predicted = truth[known].astype(np.int64), predicted[known].astype(np.int64)
     if truth.size and int(truth.max()) >= classes:
-        remedy = "give the head as many as the data has, and negative labels to what nobody knows"
+        remedy = "give the head as many as the data has, and use negative labels for unknown classes"
         raise no_class(name, truth.max(), classes, remedy)
     wrong = predicted[(predicted < 0) | (predicted >= classes)]
     if wrong.size:

@@ -1,4 +1,4 @@
-"""Metric: what is measured over exactly a whole set. mmengine's BaseMetric, and what programs ask of one.
+"""Base class of metrics over exactly one whole dataset split, an extension of mmengine's BaseMetric.
 
 main_metric(cfg.metrics)            the value that chooses the best checkpoint, and its Quantity
 quantity_of(cfg.metrics, "top5")    the Quantity of any value that a config measures
@@ -21,47 +21,47 @@ with host_state.importing():
 
 
 class Metric(BaseMetric):
-    """Extend it with `main`, `better`, `unit`, `process` and `compute_metrics`, and register it in METRICS."""
+    """Base class of metrics. Define `main`, `better`, `unit`, `process`, `compute_metrics`; register in METRICS."""
 
-    main: str = ""  # the value that the best checkpoint is best at
-    better: Better | None = None  # which of two values is better: "higher" or "lower"; None is refused
-    unit: str | None = None  # "share": 0 to 1, written in %; "": a plain number; else the name of the unit: "px", "Ha"
-    decimals: int | None = None  # as written; None: 2 of a share, else 4
-    quantities: Mapping[str, Quantity] = {}  # of values that differ from the main one in these
+    main: str = ""  # name of the value that chooses the best checkpoint
+    better: Better | None = None  # "higher" or "lower"; required
+    unit: str | None = None  # "share": 0 to 1, printed in %; "": a plain number; else the name of the unit: "px", "Ha"
+    decimals: int | None = None  # printed decimals; None: 2 for shares, else 4
+    quantities: Mapping[str, Quantity] = {}  # of values with another direction, unit or format than the main one
     default_prefix = ""
-    words: ClassVar[Mapping[str, str]] = {}  # what values are called, where their names say too little
-    confusion: Any = None  # (C, C) counts of the last evaluation, rows are the truth, where there are any
+    words: ClassVar[Mapping[str, str]] = {}  # readable descriptions of values, by name
+    confusion: Any = None  # (C, C) counts of the last evaluation with the truth in rows, if the metric has them
 
     def quantity(self, name: str) -> Quantity:
         """Return the direction, unit and format of one of its values."""
         return _quantity(self, name)
 
     def take(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:
-        """`process`, unless an answer holds numbers that are not finite: none of them would be right or wrong."""
+        """Call process(), or raise BadNumbers if an answer has numbers that are not finite."""
         for answer in data_samples:
             if not answer.finite:
                 raise BadNumbers(
-                    f"{type(self).__name__} cannot measure {answer.path or 'a sample'}: what the model says of it is "
-                    "not finite, so its weights or its input are not"
+                    f"{type(self).__name__} cannot measure {answer.path or 'a sample'}: the model's output for it is "
+                    "not finite. Check the weights and the input."
                 )
         self.process(data_batch, data_samples)
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, data_batch: Any, data_samples: Sequence[Answer]
     ) -> None:
-        """Keep in `self.results` what the answers of a batch add."""
+        """Append the results of a batch of answers to `self.results`."""
         raise NotImplementedError
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
-        """The values, from the results of all samples of all processes."""
+        """Return the values by name, from the results of all samples and processes."""
         raise NotImplementedError
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str | None:
-        """Of the last evaluation: a table of classes, where it has one, and its pictures as PNG in a folder."""
+        """Return the table of classes of the last evaluation, if any, and write its plots as PNG into a folder."""
         return None
 
     def export(self, path: Path, categories: Sequence[Any]) -> bool:
-        """Of the last evaluation: predictions as .json in the metric's own format, where it has one; whether it has."""
+        """Write the predictions of the last evaluation in the metric's own .json format; return whether it has one."""
         return False
 
 
@@ -71,15 +71,17 @@ def main_metric(metrics: Sequence[dict[str, Any]]) -> tuple[str, Quantity]:
     return first.main, first.quantity(first.main)
 
 
-def quantity_of(metrics: Sequence[dict[str, Any]], name: str) -> Quantity:
+def find_quantity(metrics: Sequence[dict[str, Any]], name: str) -> Quantity:
     """Return the quantity of a value: by the metric that declares its name, else by the first one."""
-    made: list[Metric] = [METRICS.create(one) for one in metrics]
-    return next((one for one in made if _declares(one, name)), made[0]).quantity(name)
+    candidates: list[Metric] = [METRICS.create(config) for config in metrics]
+    return next((metric for metric in candidates if _declares(metric, name)), candidates[0]).quantity(name)
 
 
 def shipped_quantity(name: str) -> Quantity:
-    """Return the quantity of a value in a file that does not describe it: by the registered metric that has its name,
-    else a plain number."""
+    """Return the quantity of a value in a file without descriptions: that of the registered metric with this name.
+
+    A value of no registered metric is a plain number.
+    """
     kinds = [kind for kind in METRICS.all().values() if issubclass(kind, Metric) and _declares(kind, name)]
     return _quantity(kinds[0], name) if kinds else Quantity.create("higher", "")
 
@@ -97,5 +99,5 @@ def _quantity(metric: Metric | type[Metric], name: str) -> Quantity:
             'better = "higher" or "lower", and unit = "share" (0 to 1, written in %), "" (a plain number) or the name '
             "of a unit"
         )
-    own = metric.quantities.get(name.rpartition("/")[2])
-    return own or Quantity.create(metric.better, metric.unit, metric.decimals)
+    special = metric.quantities.get(name.rpartition("/")[2])
+    return special or Quantity.create(metric.better, metric.unit, metric.decimals)

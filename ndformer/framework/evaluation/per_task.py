@@ -1,4 +1,4 @@
-"""One metric for each of several tasks that share a model."""
+"""A metric evaluated separately for each task of a multi-task model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class PerTask(Metric):
-    """The values of `metric` for each task, as TASK/NAME, and their means over tasks, as NAME."""
+    """The values of `metric` for each task as TASK/NAME, and their means over tasks as NAME."""
 
     def __init__(self, metric: dict[str, Any]) -> None:
         super().__init__()
         self.metric = metric
-        of_task: Metric = METRICS.create(metric)
-        main = of_task.quantity(of_task.main)
-        self.main, self.quantities = of_task.main, of_task.quantities
+        inner: Metric = METRICS.create(metric)
+        main = inner.quantity(inner.main)
+        self.main, self.quantities = inner.main, inner.quantities
         self.better, self.unit, self.decimals = main.better, main.unit, main.decimals
 
     def process(self, data_batch: Any, data_samples: Sequence[Answer]) -> None:

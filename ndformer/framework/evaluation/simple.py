@@ -1,4 +1,4 @@
-"""Baselines that look at nothing but simple statistics: logistic regression, mean boxes."""
+"""Baselines from simple statistics: logistic regression and mean boxes."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ PENALTIES = (1e-3, 1e-2, 1e-1)
 def logistic_regression(
     train: np.ndarray, labels: np.ndarray, test: np.ndarray, penalty: float, steps: int = 200
 ) -> np.ndarray:
-    """Labels for `test`. Accelerated gradient descent on standardised features."""
+    """Return predicted labels for `test`, from accelerated gradient descent on standardized features."""
     mean, std = train.mean(0), train.std(0) + 1e-6
     train, test = (np.column_stack([(x - mean) / std, np.ones(len(x))]).astype(np.float32) for x in (train, test))
     targets = np.eye(labels.max() + 1, dtype=np.float32)[labels]
@@ -32,10 +32,10 @@ def logistic_regression(
 def accuracies(
     described: Iterable[tuple[str, np.ndarray, np.ndarray]], labels: np.ndarray, truth: np.ndarray
 ) -> Iterator[tuple[str, float]]:
-    """Of logistic regression on each description of train and test, at the penalty that is best for it on test."""
-    for name, given, asked in described:
-        found = (logistic_regression(given, labels, asked, penalty) for penalty in PENALTIES)
-        yield name, max(float((some == truth).mean()) for some in found)
+    """Yield the test accuracy of logistic regression on each (name, train, test) features, at the best penalty."""
+    for name, train, test in described:
+        predictions = (logistic_regression(train, labels, test, penalty) for penalty in PENALTIES)
+        yield name, max(float((predicted == truth).mean()) for predicted in predictions)
     yield "most frequent class", float((truth == np.bincount(labels).argmax()).mean())
 
 
@@ -43,7 +43,7 @@ KINDS = (1, "mean box of each class, mAP50"), (16, "16 mean boxes of each class,
 
 
 def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndarray, np.ndarray]:
-    """(K, 4) means of the boxes nearest to each other (k-means), and the share of boxes that each stands for."""
+    """Return the k-means of boxes (K, 4) and the share of boxes in each cluster."""
     count = min(count, len(boxes))
     middles = boxes[np.linspace(0, len(boxes) - 1, count).astype(int)]
     nearest = np.zeros(len(boxes), np.int64)
@@ -53,12 +53,12 @@ def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndar
     return middles, np.bincount(nearest, minlength=count) / len(boxes)
 
 
-def mean_detections(given: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> dict[str, Any]:
-    """Of boxes (G, 4) and labels (G,) of each image: the means of each class, the most common ones first."""
-    boxes, labels = (np.concatenate(parts) for parts in zip(*given))
-    found = [(label, *mean_boxes(boxes[labels == label], count)) for label in np.unique(labels).tolist()]
+def mean_detections(images: Iterable[tuple[np.ndarray, np.ndarray]], count: int) -> dict[str, Any]:
+    """Return the mean boxes of each class as detections scored by frequency, from (boxes, labels) of each image."""
+    boxes, labels = (np.concatenate(parts) for parts in zip(*images))
+    clusters = [(label, *mean_boxes(boxes[labels == label], count)) for label in np.unique(labels).tolist()]
     return dict(
-        boxes=np.concatenate([means for _, means, _ in found]),
-        labels=np.repeat([label for label, *_ in found], [len(means) for _, means, _ in found]),
-        scores=np.concatenate([share * (labels == label).mean() for label, _, share in found]),
+        boxes=np.concatenate([means for _, means, _ in clusters]),
+        labels=np.repeat([label for label, *_ in clusters], [len(means) for _, means, _ in clusters]),
+        scores=np.concatenate([share * (labels == label).mean() for label, _, share in clusters]),
     )

@@ -1,4 +1,4 @@
-"""Solve rate: the share of answers in which every cell is right (exact match)."""
+"""Solve rate: the share of answers in which every cell is correct (exact match)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,8 +12,10 @@ from ndformer.framework.registry import METRICS
 
 @METRICS.register_module()
 class SolveRate(Metric):
-    """Fractions: `solve_rate` of grids, `cell_accuracy` of the cells of all grids together. Of Cells, Pixels and
-    Points: cells whose truth is negative are asked by nobody."""
+    """Shares: `solve_rate` of grids, and `cell_accuracy` of the cells of all grids together.
+
+    It reads Cells, Pixels and Points. Cells with a negative truth are ignored.
+    """
 
     main, better, unit = "solve_rate", "higher", "share"
     words = dict(solve_rate="tasks solved", cell_accuracy="cells that are right")
@@ -21,7 +23,7 @@ class SolveRate(Metric):
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
             if answer.truth is None:
-                raise DataError(f"{answer.path or 'a sample'} has no answer to compare with: leave it out of the test")
+                raise DataError(f"{answer.path or 'a sample'} has no true answer. Remove it from the test set.")
             truth = np.asarray(answer.truth)
             right = (truth == np.asarray(answer.predicted))[truth >= 0]
             self.results.append((int(right.sum()), right.size))

@@ -1,4 +1,4 @@
-"""The gate for files from elsewhere: nothing in them runs, nothing they claim is believed before it is checked."""
+"""Safe readers of untrusted files: no code in them runs, claimed sizes are checked before memory is allocated."""
 
 from ndformer.framework.foreign.arrays import array, arrays
 from ndformer.framework.foreign.decompress import archive, frame_size, gunzipped, has_zip_entry, inflated
@@ -17,11 +17,11 @@ from ndformer.framework.foreign.files import (
     text_rows,
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
-from ndformer.framework.foreign.images import PICTURES, as_seen, check_pixels, image, picture, size_of
+from ndformer.framework.foreign.images import PICTURES, check_pixels, image, image_size, normalized_image, picture
 from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words_of
-from ndformer.framework.foreign.printable import cell, one_line, plain_streams, printable, rewritable
-from ndformer.framework.foreign.row_width import repeating, surely_other
+from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words
+from ndformer.framework.foreign.printable import cell, plain_streams, printable, rewritable, single_line
+from ndformer.framework.foreign.row_width import conflicting_row_width, guess_row_width
 from ndformer.framework.foreign.rows import json_rows
 
 __all__ = [
@@ -31,23 +31,25 @@ __all__ = [
     "archive",
     "array",
     "arrays",
-    "as_seen",
     "below",
     "cell",
     "check_pixels",
     "check_size",
+    "conflicting_row_width",
     "content",
     "frame_size",
+    "guess_row_width",
     "gunzipped",
     "has_zip_entry",
     "image",
+    "image_size",
     "inflated",
     "inside",
     "json_rows",
     "limit",
     "lines",
+    "normalized_image",
     "notes",
-    "one_line",
     "opened",
     "parsed_json",
     "picture",
@@ -59,14 +61,12 @@ __all__ = [
     "printable",
     "read_tables",
     "regular",
-    "repeating",
     "rewritable",
     "short_lines",
+    "single_line",
     "size_from",
-    "size_of",
-    "surely_other",
     "tables",
     "text",
     "text_rows",
-    "words_of",
+    "words",
 ]

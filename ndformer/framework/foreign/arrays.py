@@ -1,4 +1,4 @@
-"""Arrays of numpy's files, .npy and .npz, with no more in them than the file can hold and one file may take."""
+"""Safe readers of .npy and .npz files: claimed sizes are checked against the file and the memory limit."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,7 @@ HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0)
 
 
 def array(path: Path, mapped: bool = False) -> np.ndarray:
-    """That of an .npy file; `mapped` reads it where it is looked at. An OSError, or a ValueError."""
+    """Read the array of an .npy file, memory-mapped with `mapped`. Raises OSError or ValueError."""
     with opened(path) as file:
         size = _claimed(file)
         file.seek(0, 2)
@@ -26,20 +26,20 @@ def array(path: Path, mapped: bool = False) -> np.ndarray:
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:
-    """All of an .npz file, by name."""
+    """Read all arrays of an .npz file by name."""
     archive(path)
     found: dict[str, np.ndarray] = {}
-    with opened(path) as file, np.load(file, allow_pickle=False) as given:
-        for info in given.zip.infolist():
-            with given.zip.open(info) as entry:
+    with opened(path) as file, np.load(file, allow_pickle=False) as entries:
+        for info in entries.zip.infolist():
+            with entries.zip.open(info) as entry:
                 if _claimed(entry) > info.file_size:
                     raise ValueError(f"its {info.filename} says to hold more bytes than it has")
-            found[info.filename.removesuffix(".npy")] = given[info.filename]
+            found[info.filename.removesuffix(".npy")] = entries[info.filename]
     return found
 
 
 def _claimed(file: BinaryIO) -> int:
-    """Bytes of the array whose header comes now: of numbers and texts alone, by themselves or in tables."""
+    """Read an array header and return the array's size in bytes; only numbers, texts and tables of them are allowed."""
     try:
         read = HEADERS.get(npy.read_magic(file))
         if read is None:
@@ -47,7 +47,7 @@ def _claimed(file: BinaryIO) -> int:
         shape, _, dtype = read(file)
     except (OSError, EOFError):
         raise
-    except Exception as error:  # the header is Python, and its parser raises what Python's does
+    except Exception as error:  # the header is a Python literal, whose parser raises many types
         if "magic" in str(error):
             raise ValueError("it is no array of numbers") from None
         raise ValueError(f"its header is damaged: {' '.join(str(error).split())[:200]}") from None

@@ -1,8 +1,8 @@
-"""Regular files alone, of a bounded size: what all readers of foreign files begin with.
+"""Access to untrusted files: only regular files, only up to a memory limit.
 
-A FIFO would wait for ever, a device never end; a small file can unpack to more than a machine has. So each reader
-opens with `opened`, `content` or `text`, or asks `regular` before a library opens by name, and `check_size` before it
-unpacks.
+Opening a FIFO could block forever, reading a device never end, and a small file can decompress to more than the memory
+of a machine. So readers open files with `opened`, `content` or `text`, or call `regular` before a library opens a file
+by name, and call `check_size` before they decompress.
 """
 
 import os
@@ -14,9 +14,9 @@ from typing import BinaryIO
 
 from ndformer.framework.errors import DataError
 
-LIMIT = 2**29  # bytes that one file may take in memory
-LINE = 2**16  # bytes that a line of numbers may take
-VARIABLE = "NDFORMER_FILE_LIMIT"  # another limit, for this process and all that it starts: loaders' workers too
+LIMIT = 2**29  # default memory limit of one file, bytes
+LINE = 2**16  # longest line of numbers, bytes
+VARIABLE = "NDFORMER_FILE_LIMIT"  # environment variable with another limit; worker processes inherit it
 OPTION = "--file-limit 4G allows more"
 
 
@@ -25,15 +25,15 @@ def limit() -> int:
 
 
 def size_from(text: str) -> int:
-    """Bytes: 2G, 512M, 1.5g, 1000000."""
+    """Parse a size such as 2G, 512M, 1.5g or 1000000 to bytes."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
     if match is None:
-        raise DataError(f"a limit of memory is a size like 512M or 2G, got '{text:.40}'")
+        raise DataError(f"a memory limit is a size like 512M or 2G, got '{text:.40}'")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 def check_size(path: Path | str, size: float) -> None:
-    """That many bytes are few enough to be made of a file."""
+    """Raise DataError if reading a file would need more than the memory limit."""
     if size > limit():
         raise DataError(
             f"{path} would take {size / 2**20:,.0f} MiB of memory, and one file may take {limit() / 2**20:,.0f}: if it "
@@ -43,7 +43,7 @@ def check_size(path: Path | str, size: float) -> None:
 
 
 def regular(path: Path) -> Path:
-    """The path itself, where it is a file or a link to one; an OSError of open() where there is none."""
+    """Return the path if it is a file or a link to one; raise DataError otherwise, OSError if it does not exist."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kind = "folder" if stat.S_ISDIR(mode) else "pipe, socket or device"
@@ -56,22 +56,22 @@ def opened(path: Path) -> BinaryIO:
 
 
 def content(path: Path) -> bytes:
-    """All bytes of a file that is small enough."""
+    """Read all bytes of a file within the memory limit."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         check_size(path, size)
-        return file.read(size)  # and no more: it may grow meanwhile, and room is made for what is asked for
+        return file.read(size)  # not more, even if the file grows meanwhile
 
 
 def text(path: Path, errors: str = "strict") -> str:
-    """A text in UTF-8, with or without a byte order mark; else a UnicodeDecodeError, where `errors` is strict."""
+    """Read a UTF-8 text file, with or without a byte order mark. With strict `errors`, raise UnicodeDecodeError."""
     return content(path).decode("utf-8-sig", errors)
 
 
 def text_rows(path: Path) -> Iterator[str]:
-    """The lines of a text, read one by one; those of more than LINE bytes are a ValueError."""
+    """Yield the lines of a text file; raise ValueError for lines longer than LINE bytes."""
     with opened(path) as file:
-        check_size(path, 8 * os.fstat(file.fileno()).st_size)  # what numbers of a digit take
+        check_size(path, 8 * os.fstat(file.fileno()).st_size)  # one-digit numbers take 8 bytes each when parsed
         yield from short_lines(file)
 
 
@@ -83,20 +83,20 @@ def short_lines(file: BinaryIO) -> Iterator[str]:
 
 
 def inside(root: Path, name: str) -> Path:
-    """root / name, of a name that a list of a data set gives: one that leads elsewhere is refused.
+    """Return root / name, or raise DataError if a name from a file list of a dataset points outside of root.
 
-    Links that lie in a data set are followed: people make data sets of links.
+    Symbolic links inside the dataset are followed, because some datasets consist of links.
     """
     plain = os.path.normpath(name)
     if "\x00" not in name and not os.path.isabs(plain) and plain.partition(os.sep)[0] != os.pardir:
-        return root / plain  # quickly: lists have millions of names
+        return root / plain  # fast path: lists have millions of names
     if "\x00" in name or not Path(os.path.abspath(root / name)).is_relative_to(os.path.abspath(root)):
         raise DataError(f"{name!r} in a list of {root} leads outside of it: write paths below that folder")
     return root / plain
 
 
 def below(root: Path, name: str) -> Path | None:
-    """The longest end of a path that is there below the folder: lists are often of the machine that wrote them."""
+    """Return the longest suffix of a path that exists below root, for lists with paths of another machine."""
     parts = [part for part in PureWindowsPath(name.strip()).parts if part.strip("./\\")]
     ends = (root.joinpath(*parts[i:]) for i in range(len(parts)) if not parts[i].endswith((":", ":\\")))
     return next((end for end in ends if end.exists()), None)

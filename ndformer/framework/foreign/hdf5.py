@@ -1,7 +1,7 @@
-"""Tables of numbers in HDF5 files: none that lie in another file, and none that unpack to more than one file may take.
+"""A safe reader of numeric tables in HDF5 files, within the memory limit and without access to other files.
 
-HDF5 follows links to other files, reads values from any file that a table names, looks for programs that unpack, and
-inflates a chunk to whatever size comes out. So a table is looked at here before HDF5 reads it.
+HDF5 follows links to other files, reads values from any file that a table names, loads filter plugins, and decompresses
+a chunk to any size. So a table is checked here before HDF5 reads it.
 """
 
 import contextlib
@@ -18,51 +18,55 @@ from ndformer.framework.foreign.decompress import frame_size
 from ndformer.framework.foreign.files import check_size, opened, regular
 from ndformer.framework.foreign.printable import printable
 
-DEPTH, MOST = 4, 1000  # groups in groups, names in all
-NOTE = 16  # numbers of an attribute
+DEPTH, MAX_NAMES = 4, 1000  # nesting of groups; names in a file
+NOTE = 16  # values of an attribute
 GZIP, SHUFFLE, FLETCHER, LZF = 1, 2, 3, 32000  # built into h5py
 BLOSC, LZ4, BITSHUFFLE, ZSTD = 32001, 32004, 32008, 32015
-PLUGINS = {BLOSC: "blosc", LZ4: "lz4", BITSHUFFLE: "bitshuffle", ZSTD: "zstd"}  # which hdf5plugin brings
+PLUGINS = {BLOSC: "blosc", LZ4: "lz4", BITSHUFFLE: "bitshuffle", ZSTD: "zstd"}  # provided by hdf5plugin
 ECF = 36559
-RATIO = {GZIP: 1032, LZF: 88}  # bytes that come of one, at most
-MOST_OF_ONE = 2000  # the same, a file's structure counted
-LARGE = 2**26  # bytes that may come of a chunk unseen
+RATIO = {GZIP: 1032, LZF: 88}  # highest compression ratios
+MAX_EXPANSION = 2000  # bytes of a table per byte of the file
+LARGE = 2**26  # bytes; chunks that could become larger are decompressed here first
 
 
 class Table(NamedTuple):
+    """Shape and type of a table in a file."""
+
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 def tables(path: Path) -> dict[str, Table]:
-    """The tables of numbers in a file by their names, as CD/events; what else it holds is passed over. A ValueError
-    where it is damaged, or has a part in another file."""
+    """Return shape and type of the numeric tables in a file by name, such as CD/events; skip other content.
+
+    Raises ValueError if the file is damaged or refers to another file.
+    """
     with _opened(path) as file:
-        return {name: Table(one.shape, one.dtype) for name, one in _found(path, file).items()}
+        return {name: Table(table.shape, table.dtype) for name, table in _numeric_tables(path, file).items()}
 
 
 def read_tables(path: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Some of them."""
+    """Read the tables of these names."""
     with _opened(path) as file:
-        found = _found(path, file)
+        found = _numeric_tables(path, file)
         chosen = {name: found[name] for name in names}
-        for name, one in chosen.items():
-            _check_packing(path, printable(name), one)
-        check_size(path, sum(_size(one) for one in chosen.values()))
-        return {name: np.asarray(one[()]) for name, one in chosen.items()}
+        for name, table in chosen.items():
+            _check_packing(path, printable(name), table)
+        check_size(path, sum(_size(table) for table in chosen.values()))
+        return {name: np.asarray(table[()]) for name, table in chosen.items()}
 
 
 def notes(path: Path) -> dict[str, Any]:
-    """What a file says of itself in a few numbers or a word each: the attributes of its root."""
+    """Read the short attributes of a file's root group: numbers and texts."""
     found: dict[str, Any] = {}
     with _opened(path) as file:
-        for name in list(file.attrs)[:MOST]:
-            one = file.attrs.get_id(name)
-            if one.shape is None or math.prod(one.shape) > NOTE:
+        for name in list(file.attrs)[:MAX_NAMES]:
+            attribute = file.attrs.get_id(name)
+            if attribute.shape is None or math.prod(attribute.shape) > NOTE:
                 continue
-            if _of_numbers(one.dtype) and one.get_storage_size() <= 64 * NOTE:
+            if _is_numeric(attribute.dtype) and attribute.get_storage_size() <= 64 * NOTE:
                 found[name] = np.asarray(file.attrs[name])
-            elif one.dtype.kind == "O" and one.shape == ():  # text of any length
+            elif attribute.dtype.kind == "O" and attribute.shape == ():  # text of any length
                 found[name] = str(file.attrs[name])[: 64 * NOTE]
     return found
 
@@ -79,54 +83,54 @@ def _opened(path: Path) -> Iterator[Any]:
     except (ValueError, OSError, MemoryError):
         raise
     except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its structure is damaged: {' '.join(str(error).split())[:200]}") from None  # as h5py has it
+        raise ValueError(f"its structure is damaged: {' '.join(str(error).split())[:200]}") from None
     except RuntimeError as error:
         if isinstance(error, DataError):
             raise
         raise ValueError(f"its structure is damaged: {' '.join(str(error).split())[:200]}") from None
 
 
-def _found(path: Path, file: Any) -> dict[str, Any]:
-    """All tables of numbers, by a walk that never leaves the file."""
+def _numeric_tables(path: Path, file: Any) -> dict[str, Any]:
+    """Return all numeric tables by name, from a traversal that never leaves the file."""
     import h5py
 
     found: dict[str, Any] = {}
-    groups, seen, size = [("", file, 0)], 0, path.stat().st_size
+    groups, count, size = [("", file, 0)], 0, path.stat().st_size
     while groups:
-        place, group, depth = groups.pop()
+        prefix, group, depth = groups.pop()
         for name in group:
-            seen += 1
-            if seen > MOST:
-                raise ValueError(f"it has more than {MOST} names")
+            count += 1
+            if count > MAX_NAMES:
+                raise ValueError(f"it has more than {MAX_NAMES} names")
             link = group.get(name, getlink=True)
-            called = place + name
+            full_name = prefix + name
             if isinstance(link, h5py.ExternalLink):
-                raise ValueError(f"its {printable(called)} is a link to another file, and such are not followed")
+                raise ValueError(f"its {printable(full_name)} is a link to another file, and such are not followed")
             if not isinstance(link, h5py.HardLink):
                 continue
-            one = group[name]
-            if isinstance(one, h5py.Group) and depth < DEPTH:
-                groups.append((called + "/", one, depth + 1))
-            elif isinstance(one, h5py.Dataset) and _here(called, one, h5py) and _of_numbers(one.dtype):
-                if _size(one) > MOST_OF_ONE * size:
+            item = group[name]
+            if isinstance(item, h5py.Group) and depth < DEPTH:
+                groups.append((full_name + "/", item, depth + 1))
+            elif isinstance(item, h5py.Dataset) and _is_local(full_name, item, h5py) and _is_numeric(item.dtype):
+                if _size(item) > MAX_EXPANSION * size:
                     raise ValueError(
-                        f"its {printable(called)} says to hold {_size(one)} bytes, more than such a file can"
+                        f"its {printable(full_name)} says to hold {_size(item)} bytes, more than such a file can"
                     )
-                found[called] = one
+                found[full_name] = item
     return found
 
 
-def _here(name: str, table: Any, h5py: Any) -> bool:
-    """Whether it lies in the file; asked before its shape, for which HDF5 opens the files of a virtual one."""
+def _is_local(name: str, table: Any, h5py: Any) -> bool:
+    """Raise ValueError for a table in another file; call it before reading the shape, which opens such files."""
     plan = table.id.get_create_plist()
     if plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count():
         raise ValueError(f"its {printable(name)} lies in another file, and such are not opened")
     return table.shape is not None
 
 
-def _of_numbers(dtype: np.dtype[Any]) -> bool:
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
     if dtype.names:
-        return all(_of_numbers(dtype[name]) and dtype[name].names is None for name in dtype.names)
+        return all(_is_numeric(dtype[name]) and dtype[name].names is None for name in dtype.names)
     return dtype.kind in "biufS" and dtype.subdtype is None and dtype.itemsize > 0
 
 
@@ -135,30 +139,32 @@ def _size(table: Any) -> int:
 
 
 def _check_packing(path: Path, name: str, table: Any) -> None:
-    """Its chunks unpack to what they should, by what is known here."""
+    """Raise ValueError unless the filters are known and each chunk decompresses to its size."""
     plan = table.id.get_create_plist()
     filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
-    for one in filters:
-        if one in PLUGINS:
-            _plugin(name, PLUGINS[one])
-        elif one == ECF:
+    for number in filters:
+        if number in PLUGINS:
+            _plugin(name, PLUGINS[number])
+        elif number == ECF:
             raise ValueError(
                 f"its {name} is packed by ECF, Prophesee's own filter: have Metavision's tools write it as .raw or .dat"
             )
-        elif one not in (SHUFFLE, FLETCHER, *RATIO):
-            raise ValueError(f"its {name} is packed by filter {one}, which is not known here: save it anew with gzip")
-    packing = [i for i, one in enumerate(filters) if one not in (SHUFFLE, FLETCHER)]
+        elif number not in (SHUFFLE, FLETCHER, *RATIO):
+            raise ValueError(
+                f"its {name} is packed by filter {number}, which is not known here: save it anew with gzip"
+            )
+    packing = [i for i, number in enumerate(filters) if number not in (SHUFFLE, FLETCHER)]
     if len(packing) > 1 or (packing and set(filters[packing[0] + 1 :]) - {FLETCHER}):
         raise ValueError(f"its {name} is packed several times over: save it anew with gzip")
     if table.chunks is None:
         return
-    whole = math.prod(table.chunks) * table.dtype.itemsize
-    check_size(path, _size(table) + whole)
+    chunk_size = math.prod(table.chunks) * table.dtype.itemsize
+    check_size(path, _size(table) + chunk_size)
     if packing and filters[packing[0]] in PLUGINS:
         _, _, options, _ = plan.get_filter(packing[0])
-        if filters[packing[0]] != BITSHUFFLE or any(options[4:5]):  # which can go without packing
-            _check_frames(path, name, table, filters[packing[0]], whole)
-    large: list[Any] = []  # HDF5 unpacks a chunk to whatever comes out
+        if filters[packing[0]] != BITSHUFFLE or any(options[4:5]):  # bitshuffle may not compress
+            _check_frames(path, name, table, filters[packing[0]], chunk_size)
+    large: list[Any] = []  # offsets of chunks that HDF5 might decompress to any size
     if packing and filters[packing[0]] in RATIO:
         ratio = RATIO[filters[packing[0]]]
         table.id.chunk_iter(lambda chunk: large.append(chunk.chunk_offset) if chunk.size * ratio > LARGE else None)
@@ -166,13 +172,13 @@ def _check_packing(path: Path, name: str, table: Any) -> None:
         if LZF in filters:
             raise ValueError(f"its {name} has large chunks packed by lzf: save it anew with gzip")
         _, packed = table.id.read_direct_chunk(place)
-        with contextlib.suppress(zlib.error):  # HDF5 says that it is damaged
-            if len(zlib.decompressobj().decompress(packed, whole + 5)) > whole + 4:  # 4: of a checksum
-                raise ValueError(f"a chunk of its {name} unpacks to more than its {whole} bytes")
+        with contextlib.suppress(zlib.error):  # HDF5 reports the damage
+            if len(zlib.decompressobj().decompress(packed, chunk_size + 5)) > chunk_size + 4:  # 4: of a checksum
+                raise ValueError(f"a chunk of its {name} unpacks to more than its {chunk_size} bytes")
 
 
-def _check_frames(path: Path, name: str, table: Any, filter: int, whole: int) -> None:
-    """Each chunk of a table says in its first bytes how much it unpacks to, and its unpacker believes it."""
+def _check_frames(path: Path, name: str, table: Any, filter: int, chunk_size: int) -> None:
+    """Raise ValueError if a chunk claims to decompress to more than its size: the decoder allocates that much."""
     places: list[tuple[int, int]] = []
     table.id.chunk_iter(lambda chunk: places.append((chunk.byte_offset, chunk.size)) if not chunk.filter_mask else None)
     with opened(path) as file:
@@ -180,15 +186,15 @@ def _check_frames(path: Path, name: str, table: Any, filter: int, whole: int) ->
             file.seek(place)
             begin = file.read(min(size, 18))
             if filter == ZSTD:
-                says = frame_size(begin.ljust(18, b"\0"), size)
+                claim = frame_size(begin.ljust(18, b"\0"), size)
             else:
-                says = int.from_bytes(begin[4:8], "little") if filter == BLOSC else int.from_bytes(begin[:8], "big")
-            if says > whole + 4:  # 4: of a checksum
-                raise ValueError(f"a chunk of its {name} unpacks to more than its {whole} bytes")
+                claim = int.from_bytes(begin[4:8], "little") if filter == BLOSC else int.from_bytes(begin[:8], "big")
+            if claim > chunk_size + 4:  # 4: of a checksum
+                raise ValueError(f"a chunk of its {name} unpacks to more than its {chunk_size} bytes")
 
 
 def _plugin(name: str, filter: str) -> None:
-    """Registers what unpacks such tables; HDF5 would look for it where the environment says."""
+    """Register the filter of hdf5plugin, so that HDF5 does not search the path that the environment names."""
     try:
         import hdf5plugin  # noqa: F401  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -1,8 +1,8 @@
-"""A pickle machine that knows plain values alone: numbers, texts, lists, dicts, tuples and numpy's arrays of numbers.
+"""A pickle reader for plain values only: numbers, texts, lists, dicts, tuples and numeric numpy arrays.
 
-Python's own goes wherever a pickle leads, numpy into memory of the pickle's choosing. Here a pickle calls nothing: its
-opcodes are read by pickletools, and what stands for an array is made of its bytes by us. A list, dict or tuple
-stands in one place only, so that nothing is in itself and nothing small becomes large.
+A pickle can make Python import and call anything, and numpy read any memory. This reader calls nothing from the pickle:
+pickletools parses the opcodes, and arrays are built here from their bytes. A list, dict or tuple may be used once, so
+that no value contains itself and no small file expands to a large value.
 """
 
 import mmap
@@ -15,7 +15,7 @@ import numpy as np
 
 from ndformer.framework.foreign.files import check_size, opened
 
-OPCODES = 2**20  # a batch of 50,000 images has some 300,000
+OPCODES = 2**20  # most opcodes in a file; a batch of 50,000 images has about 300,000
 VALUES = {
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
     *("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
@@ -28,45 +28,49 @@ MARK = object()
 
 
 class Name(NamedTuple):
+    """A global name in a pickle."""
+
     module: str
     name: str
 
 
-class Made:
-    """An array or a dtype, whose value comes only with BUILD."""
+class Placeholder:
+    """An array or a dtype, whose value is set by a later BUILD opcode."""
 
     value: Any = None
 
 
 def plain_pickle(path: Path) -> Any:
-    """The one value of a pickle; a ValueError, or another of Python's errors, where it asks for more or is damaged."""
+    """Read the value of a pickle file; raise ValueError or another Python error if it is damaged or not plain."""
     return Machine(path).run()
 
 
 class Machine:
+    """The stack machine that executes the allowed opcodes of a pickle."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
-        self.encoded = 0  # bytes made of texts, each of which a pickle may name a million times
+        self.encoded = 0  # total bytes encoded from texts, which a pickle can repeat many times
 
     def run(self) -> Any:
         with opened(self.path) as file:
-            check_size(self.path, 3 * self.path.stat().st_size)  # bytes, the text they may be written as, and an array
-            mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # claims allocate nothing
+            check_size(self.path, 3 * self.path.stat().st_size)  # bytes, their form as text, and an array
+            mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)  # claimed sizes allocate nothing
             steps = pickletools.genops(mapped)
-            for number, (opcode, given, _) in enumerate(steps):
+            for number, (opcode, argument, _) in enumerate(steps):
                 if number > OPCODES:
                     raise ValueError(f"it has more than {OPCODES} steps")
                 if opcode.name == "STOP":
                     return self.pop()
-                self.step(opcode.name, given)
+                self.step(opcode.name, argument)
         raise ValueError("it does not end")
 
-    def step(self, name: str, given: Any) -> None:
+    def step(self, name: str, argument: Any) -> None:
         stack = self.stack
         if name in VALUES:
-            stack.append(given)
+            stack.append(argument)
         elif name in CONSTANTS:
             stack.append(CONSTANTS[name])
         elif name in EMPTY:
@@ -85,18 +89,18 @@ class Machine:
             some = [self.pop(), self.pop()][::-1] if name == "SETITEM" else self.since_mark()
             self.top(dict).update(pairs(some))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            self.memo[len(self.memo) if name == "MEMOIZE" else given] = self.top(object)
+            self.memo[len(self.memo) if name == "MEMOIZE" else argument] = self.top(object)
         elif name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(self.kept(given))
+            stack.append(self.recall(argument))
         elif name in ("GLOBAL", "STACK_GLOBAL"):
-            module, called = given.split(" ", 1) if name == "GLOBAL" else [self.pop(), self.pop()][::-1]
-            stack.append(known(str(module), str(called)))
+            module, attribute = argument.split(" ", 1) if name == "GLOBAL" else [self.pop(), self.pop()][::-1]
+            stack.append(allowed(str(module), str(attribute)))
         elif name == "REDUCE":
             arguments, call = self.pop(), self.pop()
             stack.append(self.reduced(call, arguments))
         elif name == "BUILD":
-            state, made = self.pop(), self.top(Made)
-            made.value = built_dtype(made.value, state) if isinstance(made.value, np.dtype) else array(*state[1:])
+            state, item = self.pop(), self.top(Placeholder)
+            item.value = built_dtype(item.value, state) if isinstance(item.value, np.dtype) else array(*state[1:])
         elif name not in ("PROTO", "FRAME"):
             raise ValueError(f"it asks for {name}, which plain values do not need")
 
@@ -108,7 +112,7 @@ class Machine:
     def pop(self) -> Any:
         found = self.top(object)
         self.stack.pop()
-        return found.value if isinstance(found, Made) else found
+        return found.value if isinstance(found, Placeholder) else found
 
     def since_mark(self) -> list[Any]:
         found = []
@@ -117,48 +121,48 @@ class Machine:
         self.stack.pop()
         return found[::-1]
 
-    def kept(self, number: int) -> Any:
+    def recall(self, number: int) -> Any:
         found = self.memo[number]
         if isinstance(found, (list, dict)) or (isinstance(found, tuple) and not isinstance(found, Name) and found):
             raise ValueError("it has one list in several places")
-        return found.value if isinstance(found, Made) else found
+        return found.value if isinstance(found, Placeholder) else found
 
-    def reduced(self, call: Any, given: Any) -> Any:
+    def reduced(self, call: Any, arguments: Any) -> Any:
         if call == ENCODE:
-            text, encoding = given
+            text, encoding = arguments
             if encoding != "latin1":
                 raise ValueError(f"it asks for the text encoding {encoding}")
             self.encoded += len(text)
             check_size(self.path, self.encoded)
             return text.encode("latin1")
-        made = Made()
+        item = Placeholder()
         if call == DTYPE:
-            made.value = dtype(given[0])
+            item.value = dtype(arguments[0])
         elif call == FROM_BUFFER:
-            values, kind, shape, order = given
-            made.value = array(shape, kind, order == "F", values)
+            values, kind, shape, order = arguments
+            item.value = array(shape, kind, order == "F", values)
         elif call != RECONSTRUCT:
             raise ValueError(f"it calls {call}, which makes no plain value")
-        return made
+        return item
 
 
 ENCODE, DTYPE = Name("_codecs", "encode"), Name("numpy", "dtype")
 RECONSTRUCT = Name("numpy.core.multiarray", "_reconstruct")
 FROM_BUFFER = Name("numpy.core.numeric", "_frombuffer")
-KNOWN = (ENCODE, DTYPE, RECONSTRUCT, FROM_BUFFER, Name("numpy", "ndarray"))
+ALLOWED = (ENCODE, DTYPE, RECONSTRUCT, FROM_BUFFER, Name("numpy", "ndarray"))
 
 
-def known(module: str, name: str) -> Name:
-    found = Name(module.replace("numpy._core", "numpy.core"), name)  # numpy 2's name and numpy 1's
-    if found not in KNOWN:
+def allowed(module: str, name: str) -> Name:
+    found = Name(module.replace("numpy._core", "numpy.core"), name)  # names of numpy 2 and numpy 1
+    if found not in ALLOWED:
         raise ValueError(f"it asks for {module}.{name}, which plain values do not need")
     return found
 
 
-def pairs(some: list[Any]) -> dict[Any, Any]:
-    if len(some) % 2 or not all(isinstance(key, (str, bytes)) for key in some[::2]):  # numbers can be made to collide
+def pairs(items: list[Any]) -> dict[Any, Any]:
+    if len(items) % 2 or not all(isinstance(key, (str, bytes)) for key in items[::2]):  # hashes of numbers can collide
         raise ValueError("it has a dict whose keys are not texts")
-    return dict(zip(some[::2], some[1::2]))
+    return dict(zip(items[::2], items[1::2]))
 
 
 def dtype(name: Any) -> np.dtype[Any]:
@@ -167,12 +171,12 @@ def dtype(name: Any) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def built_dtype(made: np.dtype[Any], state: Any) -> np.dtype[Any]:
-    """In the byte order of a state (version, order, subdtype, names, fields ...), of which plain ones have no more."""
-    _, order, *rest = state
-    if order not in ("<", ">", "|", "=") or any(one is not None for one in rest[:3]):
+def built_dtype(kind: np.dtype[Any], state: Any) -> np.dtype[Any]:
+    """Return a dtype in the byte order of its state (version, order, subdtype, names, fields, ...)."""
+    _, order, *fields = state
+    if order not in ("<", ">", "|", "=") or any(value is not None for value in fields[:3]):
         raise ValueError("it has an array of tables, and not of numbers")
-    return made.newbyteorder(order)
+    return kind.newbyteorder(order)
 
 
 def array(shape: Any, kind: Any, columns_first: Any, values: Any) -> np.ndarray:

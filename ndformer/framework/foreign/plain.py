@@ -1,4 +1,4 @@
-"""JSON, YAML, XML and lists of plain values: nothing in them runs, and they are made in bounded time and memory."""
+"""Safe readers of JSON, YAML, XML and text lists, in bounded time and memory."""
 
 import json
 import os
@@ -11,32 +11,32 @@ import numpy as np
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.files import check_size, content, regular, text
 
-DEPTH, ALIASES, SIZE = 20, 16, 2**24  # of YAML: lists in lists, values that stand for others, bytes
-NESTED = 100  # of JSON: lists in lists
-MADE = {b"[": 64, b"{": 200, b",": 32}  # bytes of memory that a JSON's marks stand for, as CPython has it
-EXPANSION = 6  # bytes of memory for a byte of it
+DEPTH, ALIASES, SIZE = 20, 16, 2**24  # limits of YAML: nesting, aliases, bytes
+NESTED = 100  # nesting limit of JSON
+MARK_COST = {b"[": 64, b"{": 200, b",": 32}  # bytes of memory of the objects that JSON marks create in CPython
+EXPANSION = 6  # bytes of memory per byte of JSON that are always allowed
 ENDS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))
-BETWEEN = bytes(set(range(256)) - set(b"[{]}"))
-LIST, LINE = 16, 2**16  # bytes of memory for a byte of a list; characters of a line
-ELEMENT = 32  # bytes of memory for a byte of XML
+NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
+LIST, LINE = 16, 2**16  # bytes of memory per byte of a text list; longest line in characters
+ELEMENT = 32  # bytes of memory per byte of XML
 
 
 def plain_json(path: Path) -> Any:
-    """A value of a JSON file; a ValueError (json.JSONDecodeError, UnicodeDecodeError) where it is none.
+    """Read a JSON file; raise ValueError (json.JSONDecodeError, UnicodeDecodeError) if it is not valid.
 
-    Its lists, objects and numbers are counted before they are made: text of a few bytes becomes objects of many. COCO's
-    own annotations, 450 MB, take less than six times their bytes, which is allowed where it is more than the limit.
-    (What stands in its texts counts too.)
+    Lists, objects and numbers are counted before parsing, because their Python objects are much larger than their text.
+    Up to six times the file size is always allowed: COCO's annotations of 450 MB need less. Marks inside strings are
+    counted too.
     """
     return parsed_json(content(path), path)
 
 
 def parsed_json(raw: bytes, path: Path) -> Any:
-    """The same of the bytes of a JSON text that a file holds."""
-    made = sum(size * raw.count(mark) for mark, size in MADE.items())
-    if made > EXPANSION * len(raw):
-        check_size(path, made)
-    brackets = np.frombuffer(raw.translate(ENDS, BETWEEN), np.int8)
+    """Parse the bytes of a JSON text from a file, as plain_json() does."""
+    cost = sum(size * raw.count(mark) for mark, size in MARK_COST.items())
+    if cost > EXPANSION * len(raw):
+        check_size(path, cost)
+    brackets = np.frombuffer(raw.translate(ENDS, NOT_BRACKETS), np.int8)
     if len(brackets) and np.cumsum(brackets, dtype=np.int32).max() > NESTED:
         raise ValueError(f"lists in lists, deeper than {NESTED}")
     try:
@@ -46,7 +46,7 @@ def parsed_json(raw: bytes, path: Path) -> Any:
 
 
 def lines(path: Path, errors: str = "strict") -> list[str]:
-    """The lines of a list: names, labels, rows. It may be long, and its words are objects, so less of it fits."""
+    """Read the lines of a text list (names, labels, rows) that fits into memory as Python objects."""
     check_size(path, LIST * os.stat(regular(path)).st_size)
     try:
         found = text(path, errors).splitlines()
@@ -58,22 +58,22 @@ def lines(path: Path, errors: str = "strict") -> list[str]:
     return found
 
 
-def words_of(path: Path) -> list[str]:
-    """What stands between spaces and line breaks of a list, whatever its encoding."""
+def words(path: Path) -> list[str]:
+    """Read the words of a text list, separated by spaces and line breaks, in any encoding."""
     return [word for line in lines(path, errors="replace") for word in line.split()]
 
 
 def plain_xml(path: Path) -> ElementTree.Element:
-    """The root; an ElementTree.ParseError or a ValueError where it is none. Nothing is fetched, entities stay few."""
+    """Read the root of an XML file; raise ElementTree.ParseError or ValueError if invalid. Nothing is downloaded."""
     check_size(path, ELEMENT * os.stat(regular(path)).st_size)
     try:
         return ElementTree.fromstring(content(path))
-    except LookupError as error:  # of an encoding that nobody knows
+    except LookupError as error:  # unknown encoding
         raise ValueError(str(error)) from None
 
 
 def plain_yaml(path: Path) -> Any:
-    """Lists, dicts, texts, numbers, dates. Tags that would make objects, deep nesting and alias bombs are refused."""
+    """Read a YAML file of lists, dicts, texts, numbers and dates; refuse object tags, deep nesting and many aliases."""
     import yaml
 
     if regular(path).stat().st_size > SIZE:
@@ -82,15 +82,15 @@ def plain_yaml(path: Path) -> Any:
         )
     depth = aliases = 0
     try:
-        words = text(path)
-        for event in yaml.parse(words, Loader=yaml.SafeLoader):
+        source = text(path)
+        for event in yaml.parse(source, Loader=yaml.SafeLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             aliases += isinstance(event, yaml.AliasEvent)
             if depth > DEPTH or aliases > ALIASES:
                 raise DataError(
                     f"{path} nests deeper than {DEPTH} or has more than {ALIASES} aliases: write it plainly"
                 )
-        return yaml.safe_load(words)
+        return yaml.safe_load(source)
     except (yaml.YAMLError, ValueError) as error:
-        said = " ".join(str(error).split())
-        raise DataError(f"{path} is not plain YAML ({said}): write names: [cat, dog]") from None
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} is not plain YAML ({reason}): write names: [cat, dog]") from None

@@ -1,4 +1,4 @@
-"""Text of others, fit to be printed: no escape sequences, no line breaks that forge lines."""
+"""Untrusted text made safe for printing: no escape sequences, no line breaks that forge log lines."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import sys
 from collections.abc import Iterator
 from typing import TextIO
 
-LONGEST = 4000  # characters of a sentence
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # as spreadsheets begin them
+LONGEST = 4000  # characters of a message
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of spreadsheet formulas
 
 
 def printable(text: object) -> str:
-    """The same text, with all that is no visible character or space written as an escape: \\x1b, \\n, \\u202e."""
+    """Return the text with nonprintable characters as escapes: \\x1b, \\n, \\u202e."""
     text = str(text)
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def one_line(text: object) -> str:
-    """Printable, in a line of at most LONGEST characters."""
+def single_line(text: object) -> str:
+    """Return the text as one printable line of at most LONGEST characters."""
     words = printable(" ".join(str(text).split()))
     return words if len(words) <= LONGEST else f"{words[:LONGEST]}..."
 
 
 def cell(text: object) -> object:
-    """What a spreadsheet shows and does not compute: a text is printable, and does not begin like a formula."""
+    """Return a value for a spreadsheet cell: texts are printable and cannot be read as formulas."""
     if not isinstance(text, str):
         return text
     return f"'{printable(text)}" if text.startswith(FORMULAS) else printable(text)
 
 
 class PlainStream(io.TextIOBase):
-    """A stream to which lines of printable text alone get through."""
+    """A text stream that passes only printable characters and line breaks on."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -61,7 +61,7 @@ class PlainStream(io.TextIOBase):
 
 
 def rewritable(stream: TextIO) -> TextIO:
-    """The stream behind plain ones: for our own bars of progress, which go back to the beginning of their line."""
+    """Return the stream behind PlainStream, for progress bars, which need carriage returns."""
     while isinstance(stream, PlainStream):
         stream = stream.stream
     return stream
@@ -69,7 +69,7 @@ def rewritable(stream: TextIO) -> TextIO:
 
 @contextlib.contextmanager
 def plain_streams() -> Iterator[None]:
-    """What is printed meanwhile, by whomever, is printable: names and messages of files from elsewhere are in it."""
+    """Make everything printed within the block printable, since it may contain text from untrusted files."""
     with (
         contextlib.redirect_stdout(PlainStream(sys.stdout)),
         contextlib.redirect_stderr(PlainStream(sys.stderr)),

@@ -1,21 +1,21 @@
-"""Bare numbers, rows of them without a word of how wide they are: how wide they look (period of a series)."""
+"""Guess the row width of a file of numbers without a header, from the period of the series."""
 
 import numpy as np
 
-WIDTHS = range(3, 8)  # of rows of numbers, as clouds with colours, normals and times have them
-SEEN = 2**13  # numbers that are looked at
-SURELY = 3.0  # times as alike
+WIDTHS = range(3, 8)  # columns of point clouds with colors, normals or times
+MAX_VALUES = 2**13  # numbers used for the guess
+SURELY = 3.0  # ratio of differences from which another width is certain
 
 
-def repeating(values: np.ndarray) -> int:
-    """After how many numbers the next is most like the one before: so wide are rows, those of others too."""
+def guess_row_width(values: np.ndarray) -> int:
+    """Return the row width with the smallest mean difference between values one row apart."""
     return min(WIDTHS, key=lambda wide: _change(values, wide))
 
 
-def surely_other(rows: np.ndarray) -> int | None:
-    """So wide are the rows that (n, wide) numbers of a file clearly come in, where that is not how they were read."""
-    values = np.nan_to_num(rows.ravel()[:SEEN])
-    likely = repeating(values)
+def conflicting_row_width(rows: np.ndarray) -> int | None:
+    """Return another row width that fits the numbers read as (n, width) rows clearly better, else None."""
+    values = np.nan_to_num(rows.ravel()[:MAX_VALUES])
+    likely = guess_row_width(values)
     other = likely != rows.shape[1] and _change(values, rows.shape[1]) > SURELY * _change(values, likely)
     return likely if other else None
 

@@ -1,4 +1,4 @@
-"""The weights in a checkpoint of anyone's."""
+"""Safe loading of the weights in untrusted checkpoints."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +13,12 @@ from ndformer.framework.foreign.files import regular
 from ndformer.framework.system import archive
 
 
-def tensors_of(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> dict[str, Tensor]:
-    """Tensors by name, of a file that can hold no code (weights_only, safetensors). `inside`: under which keys they may
-    be, one in the other."""
-    scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics, among the weights
+def load_tensors(path: Path, inside: Sequence[str] = ("state_dict", "model")) -> dict[str, Tensor]:
+    """Load tensors by name without running code from the file (weights_only or safetensors).
+
+    `inside` lists the keys under which the tensors may be nested.
+    """
+    scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics stored with the weights
     plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
     try:
         with torch.serialization.safe_globals(plain):

@@ -1,1 +1,1 @@
-"""What makes predictions and losses from tokens."""
+"""Heads: predictions and losses from tokens."""

@@ -1,4 +1,4 @@
-"""A class for every cell of a full grid of tokens: what an encoder answers, cell by cell and all at once."""
+"""A head that predicts a class for every cell of a full grid of tokens."""
 
 from typing import Any
 
@@ -16,37 +16,40 @@ from ndformer.framework.tokens import TokenSet
 
 @HEADS.register_module()
 class CellReader(Head):
-    """A linear layer on every token, trained by cross entropy. A sample has its `labels` (h, w), of a grid with as many
-    cells as there are tokens, negative where nobody knows."""
+    """A linear layer on every token, trained with cross entropy.
+
+    A sample has `labels` (h, w), one per token; negative labels are unknown and ignored.
+    """
 
     def __init__(self, dim: Width, classes: Classes) -> None:
         super().__init__()
         self.classes, self.linear = classes, nn.Linear(dim, classes)
 
     def forward(self, tokens: TokenSet) -> Tensor:
-        """(B, N, classes) logits."""
+        """Return (B, N, classes) logits."""
         return self.linear(tokens.features)
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        """(B, N)."""
+        """Return (B, N) labels."""
         labels = [checked(sample["labels"], self.classes, sample).flatten() for sample in data_samples]
         return torch.stack(labels).to(device, non_blocking=True)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         if targets.shape != tokens.features.shape[:2]:
             raise ValueError(
-                f"labels of {targets.shape[1]} cells came for {tokens.features.shape[1]} tokens: each token is a cell"
+                f"CellReader expects one label per token, {tokens.features.shape[1]}, got labels of "
+                f"{targets.shape[1]} cells"
             )
         return label_loss(self(tokens).transpose(1, 2), targets)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         best = finite(self(tokens), data_samples).argmax(-1).to(torch.int16).cpu()
-        return [self._answer(one, sample) for one, sample in zip(best, data_samples)]
+        return [self._answer(labels, sample) for labels, sample in zip(best, data_samples)]
 
     def _answer(self, best: Tensor, sample: dict[str, Any]) -> Cells:
         truth = sample.get("labels")
         side = round(len(best) ** 0.5)
         predicted = best.view((side, side) if truth is None else truth.shape)
-        kept = {name: sample[name] for name in ("path", "index") if name in sample}
-        kept |= {} if truth is None else dict(truth=truth)
-        return Cells(sample=kept, predicted=predicted, classes=self.classes)
+        fields = {name: sample[name] for name in ("path", "index") if name in sample}
+        fields |= {} if truth is None else dict(truth=truth)
+        return Cells(sample=fields, predicted=predicted, classes=self.classes)

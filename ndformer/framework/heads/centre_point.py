@@ -1,4 +1,4 @@
-"""Boxes in space by their centres (CenterPoint, Yin 2021): a map of peaks for each class, and a box in every cell."""
+"""CenterPoint (Yin 2021): 3-D boxes from a heatmap per class and a box regressed in every cell."""
 
 from typing import Any, NamedTuple
 
@@ -17,25 +17,27 @@ from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 
-CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # numbers that a cell says of the box in it
-START = 0.1  # the score that all cells begin with
+CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # channels of the box code of a cell
+PRIOR = 0.1  # initial score of every cell
 
 
 class Cells(NamedTuple):
-    """What is said in every cell of a map from above."""
+    """Predictions for every cell of a bird's-eye-view map."""
 
-    peaks: Tensor  # (B, classes, ny, nx) logits
+    peaks: Tensor  # (B, classes, ny, nx) heatmap logits
     code: Tensor  # (B, 10, ny, nx): x and y from the cell's corner in cells, z, log sizes, sin and cos of yaw, velocity
 
 
 @HEADS.register_module()
 class CentrePoint(Head):
-    """One group of classes, no suppression but that a peak is the largest of its 3 x 3 cells; the `most` surest count,
-    with a score of `least_score` or more.
+    """The CenterPoint head with one group of classes.
 
-    A sample has its `boxes` (K, 9), x, y, z, width, length, height, yaw, vx, vy, and `classes` (K,). Of objects whose
-    centre is beside the map nothing is learnt; of a velocity that is NaN neither. Trained by the focal loss of peaks,
-    and L1 in the cells of centres, times `box_weight`, that of velocities times `velocity_weight` of it.
+    A peak is a cell with the largest score among its 3 x 3 neighbors; there is no other suppression. predict() returns
+    at most `most` boxes per sample, each with a score of at least `least_score`.
+
+    A sample has `boxes` (K, 9) as x, y, z, width, length, height, yaw, vx, vy, and `classes` (K,). Objects whose center
+    is outside the map and velocities that are NaN are ignored. The loss is the focal loss of the heatmap plus
+    `box_weight` times the L1 loss of the box code at object centers, with velocities weighted by `velocity_weight`.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class CentrePoint(Head):
     ) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
-        self.classes, self.most, self.least_score = classes, most, least_score
+        self.classes, self.max_boxes, self.min_score = classes, most, least_score
         self.box_weight, self.velocity_weight = box_weight, velocity_weight
 
         def branch(out: int) -> nn.Sequential:
@@ -67,62 +69,62 @@ class CentrePoint(Head):
         last = self.heat[-1]
         assert isinstance(last, nn.Conv2d)
         assert last.bias is not None
-        nn.init.constant_(last.bias, -torch.tensor(1 / START - 1).log().item())
+        nn.init.constant_(last.bias, -torch.tensor(1 / PRIOR - 1).log().item())
 
     def forward(self, tokens: TokenSet) -> Cells:
         x = self.shared(self.neck(tokens))
         return Cells(self.heat(x).float(), self.code(x).float())
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects3D:
-        return Objects3D.of(data_samples, self.classes, device)
+        return Objects3D.from_samples(data_samples, self.classes, device)
 
     def loss(self, tokens: TokenSet, targets: Objects3D) -> dict[str, Tensor]:
-        """The `loss`, and its parts to look at."""
+        """Return the `loss` and its detached parts for logging."""
         cells = self(tokens)
         with without_autocast(cells.code):
-            field: BEVGrid = self.neck.out
-            heat = peak_focal(cells.peaks, peaks(targets, field, self.classes))
-            at = field.to_cells(targets.boxes)
-            there = targets.real & field.contains(at)  # (B, K)
-            number = field.flat_index(at)[:, None].expand(-1, cells.code.shape[1], -1)
-            said = cells.code.flatten(2).gather(2, number).mT  # (B, K, 10)
-            true = code_of(targets.boxes, field)
-            known = there[..., None] & true.isfinite()
+            grid: BEVGrid = self.neck.out
+            heat = peak_focal(cells.peaks, peaks(targets, grid, self.classes))
+            position = grid.to_cells(targets.boxes)
+            inside = targets.real & grid.contains(position)  # (B, K)
+            number = grid.flat_index(position)[:, None].expand(-1, cells.code.shape[1], -1)
+            predicted = cells.code.flatten(2).gather(2, number).mT  # (B, K, 10)
+            true = encode_boxes(targets.boxes, grid)
+            mask = inside[..., None] & true.isfinite()
             weights = tensor_like([1.0] * 8 + [self.velocity_weight] * 2, true)
-            away = (said - true.nan_to_num()).abs() * weights
-            box = self.box_weight * away.masked_fill(~known, 0).sum() / there.sum().clamp(min=1)
+            error = (predicted - true.nan_to_num()).abs() * weights
+            box = self.box_weight * error.masked_fill(~mask, 0).sum() / inside.sum().clamp(min=1)
         return dict(loss=heat + box, peaks=heat.detach(), boxes=box.detach())
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        scores, labels, boxes = map(Tensor.cpu, self.decoded(self(tokens)))  # waits for the device once
-        found: list[Answer] = []
+        scores, labels, boxes = map(Tensor.cpu, self.decoded(self(tokens)))  # one device synchronization
+        answers: list[Answer] = []
         for sample, score, label, box in zip(data_samples, finite(scores, data_samples), labels, boxes):
-            keep = score >= self.least_score
-            found.append(Boxes3D(sample=sample, boxes=box[keep], labels=label[keep], scores=score[keep]))
-        return found
+            keep = score >= self.min_score
+            answers.append(Boxes3D(sample=sample, boxes=box[keep], labels=label[keep], scores=score[keep]))
+        return answers
 
     def decoded(self, cells: Cells) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores (B, most), classes and boxes (B, most, 9), the surest first."""
-        field: BEVGrid = self.neck.out
+        """Return scores (B, K), classes (B, K) and boxes (B, K, 9) of the K = `most` best peaks, best first."""
+        grid: BEVGrid = self.neck.out
         scores = local_maxima(cells.peaks.sigmoid()).flatten(1)
-        scores, best = scores.topk(min(self.most, scores.shape[1]))
-        area = field.shape[0] * field.shape[1]
+        scores, best = scores.topk(min(self.max_boxes, scores.shape[1]))
+        area = grid.shape[0] * grid.shape[1]
         labels, place = best.div(area, rounding_mode="floor"), best % area
         code = cells.code.flatten(2).gather(2, place[:, None].expand(-1, cells.code.shape[1], -1)).mT
-        return scores, labels, boxes_of(code, place, field)
+        return scores, labels, decode_boxes(code, place, grid)
 
 
-def code_of(boxes: Tensor, field: BEVGrid) -> Tensor:
-    """(..., 9) -> (..., 10)."""
-    at, yaw = field.to_cells(boxes), boxes[..., 6:7]
-    sizes = boxes[..., 3:6].clamp(min=1e-6).log()  # padding has none
-    return torch.cat([at - at.floor(), boxes[..., 2:3], sizes, yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)
+def encode_boxes(boxes: Tensor, grid: BEVGrid) -> Tensor:
+    """Return the box codes (..., 10) of boxes (..., 9)."""
+    position, yaw = grid.to_cells(boxes), boxes[..., 6:7]
+    sizes = boxes[..., 3:6].clamp(min=1e-6).log()  # sizes of padding are 0
+    return torch.cat([position - position.floor(), boxes[..., 2:3], sizes, yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)
 
 
-def boxes_of(code: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
-    """(..., 10) of cells (...,) -> (..., 9)."""
-    corner = torch.stack([place % field.shape[1], place.div(field.shape[1], rounding_mode="floor")], -1)
-    centre = (corner + code[..., :2]) * field.step + tensor_like(field.low, code)
+def decode_boxes(code: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
+    """Return the boxes (..., 9) of box codes (..., 10) at cells (...,)."""
+    corner = torch.stack([place % grid.shape[1], place.div(grid.shape[1], rounding_mode="floor")], -1)
+    centre = (corner + code[..., :2]) * grid.step + tensor_like(grid.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

@@ -1,4 +1,4 @@
-"""One label per sample."""
+"""A head that predicts one label per sample."""
 
 import math
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from ndformer.framework.tokens import TokenSet
 
 @HEADS.register_module()
 class Classifier(Head):
-    """A linear layer on the first token (`pool='class'`) or on the mean of the tokens that have a place (`'mean'`).
+    """A linear layer on the class token (`pool='class'`) or on the mean of the tokens with a position (`'mean'`).
 
-    It starts with zero weights and bias -log(classes): every class equally likely, as in the PaPE paper.
+    It starts with zero weights and bias -log(classes), so every class is equally likely, as in the PaPE paper.
 
-    `hidden` layers before it, each with batch norm, ReLU and `dropout`, and `lovasz` times the Lovasz-Softmax loss
-    beside cross entropy: Point Transformer V3's recipe has hidden=(256, 128), dropout=0.5, lovasz=1.
+    `hidden` are the widths of layers before it, each with batch norm, ReLU and `dropout`. `lovasz` is the weight of the
+    Lovasz-Softmax loss added to cross entropy. Point Transformer V3 uses hidden=(256, 128), dropout=0.5, lovasz=1.
 
-    A sample with `among`, class numbers, is taken for one of those.
+    If a sample has `among`, a list of class numbers, only those classes are predicted for it.
     """
 
     output_axes = dict(logits=("batch", "classes"))
@@ -55,19 +55,19 @@ class Classifier(Head):
         nn.init.constant_(self.linear.bias, -math.log(classes))
 
     def forward(self, tokens: TokenSet) -> Tensor:
-        """(B, classes) logits."""
+        """Return (B, classes) logits."""
         return self.linear(self.hidden(pooled(tokens, self.pool)))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        """(B, classes) one-hot; a sample with `blend`, another label and the share of its own, has both."""
+        """Return (B, classes) one-hot targets; `blend` = (second label, weight of the first) mixes two labels."""
         wrong = next((sample for sample in data_samples if not 0 <= sample["label"] < self.classes), None)
         if wrong is not None:
             name = wrong.get("path", f"sample {wrong.get('index', '')}".strip())
             raise no_class(name, wrong["label"], self.classes, "correct what the dataset gives")
         rows = [(s["label"], *s.get("blend", (s["label"], 1.0))) for s in data_samples]
-        labels, others, shares = torch.tensor(rows).to(device, non_blocking=True).float().T  # at once, as float32
+        labels, second, shares = torch.tensor(rows).to(device, non_blocking=True).float().T  # one copy to the device
         one_hot = lambda labels: F.one_hot(labels.long(), self.classes)
-        return shares[:, None] * one_hot(labels) + (1 - shares[:, None]) * one_hot(others)
+        return shares[:, None] * one_hot(labels) + (1 - shares[:, None]) * one_hot(second)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens).float()
@@ -77,13 +77,8 @@ class Classifier(Head):
         return dict(loss=loss)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        logits = self(tokens).float().cpu()  # all at once, or each look at an answer would wait for the device
-        for one, sample in zip(logits, data_samples):
+        logits = self(tokens).float().cpu()  # one device synchronization for all samples
+        for row, sample in zip(logits, data_samples):
             if "among" in sample:
-                one[_others(sample["among"], self.classes)] = -math.inf
-        return [Label(sample=sample, scores=one) for sample, one in zip(data_samples, logits.softmax(-1))]
-
-
-def _others(among: Sequence[int], classes: int) -> list[int]:
-    """All classes but those of `among`."""
-    return sorted(set(range(classes)) - set(among))
+                row[sorted(set(range(self.classes)) - set(sample["among"]))] = -math.inf
+        return [Label(sample=sample, scores=scores) for sample, scores in zip(data_samples, logits.softmax(-1))]

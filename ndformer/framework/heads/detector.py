@@ -1,4 +1,4 @@
-"""Boxes with a class: a pyramid of maps, and YOLOv10's head without non-maximum suppression."""
+"""A 2-D object detector: a feature pyramid and YOLOv10's head, which needs no non-maximum suppression."""
 
 import copy
 from typing import Any
@@ -23,16 +23,18 @@ from ndformer.framework.tokens import TokenSet
 
 @HEADS.register_module()
 class Detector(Head):
-    """Two branches see the same maps. In the first, which also trains the backbone, many anchors learn an object. In
-    the second, which answers, a single one does: so an object is found once.
+    """Two branches over the same feature maps, trained with one-to-many and one-to-one assignment.
 
-    A sample has its `boxes` (G, 4), x1 y1 x2 y2 in pixels of the input, and `labels` (G,). Where it has a `frame`
-    (scale x, scale y, offset x, offset y) and the `size` (height, width) of the original image, what is `found` is in
-    pixels of that: original = input * scale + offset.
+    The one-to-many branch also trains the backbone. The one-to-one branch makes the predictions: each object is
+    assigned a single anchor, so there are no duplicates to suppress.
 
-    `patch`: pixels from one cell of the tokens' grid to the next. `nms`: the IoU above which the better of two boxes of
-    a class stays alone; none by default. `one_to_one`: anchors that an object of the second branch considers, and of
-    which it keeps one (newer programs: 7).
+    A sample has `boxes` (G, 4), x1 y1 x2 y2 in pixels of the input, and `labels` (G,). If it has a `frame`
+    (scale x, scale y, offset x, offset y) and the `size` (height, width) of the original image, predicted boxes are in
+    pixels of the original image: original = input * scale + offset.
+
+    `patch` is the size of a token in pixels. predict() returns at most `most` boxes with a score of at least
+    `least_score`. `nms` is the IoU threshold of an additional NMS; None means no NMS. `one_to_one` is the number of
+    candidate anchors per object in the one-to-one branch, of which one is assigned (newer implementations use 7).
     """
 
     output_axes = dict(boxes=("batch", "places", "x1 y1 x2 y2"), logits=("batch", "places", "classes"))
@@ -53,12 +55,12 @@ class Detector(Head):
     ) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
-        self.classes, self.most, self.least_score, self.nms = classes, most, least_score, nms
+        self.classes, self.max_boxes, self.min_score, self.nms = classes, most, least_score, nms
         strides = [patch / scale for scale in self.neck.scales]
         self.many = Branch(self.neck.width, classes, strides, norm_eps, norm_momentum)
         self.one = copy.deepcopy(self.many)
-        self.assign_many = TaskAligned(least_side=least_side)
-        self.assign_one = TaskAligned(one_to_one, keep=None if one_to_one == 1 else 1, least_side=least_side)
+        self.train_assigner = TaskAligned(min_side=least_side)
+        self.predict_assigner = TaskAligned(one_to_one, None if one_to_one == 1 else 1, min_side=least_side)
         self.parts = DetectionLoss()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:
@@ -67,37 +69,37 @@ class Detector(Head):
         labels = torch.zeros(len(data_samples), count, dtype=torch.int64)
         real = torch.zeros(len(data_samples), count, dtype=torch.bool)
         for i, sample in enumerate(data_samples):
-            own = len(checked(sample["labels"], self.classes, sample))
-            boxes[i, :own], labels[i, :own], real[i, :own] = sample["boxes"].reshape(-1, 4), sample["labels"], True
+            n = len(checked(sample["labels"], self.classes, sample))
+            boxes[i, :n], labels[i, :n], real[i, :n] = sample["boxes"].reshape(-1, 4), sample["labels"], True
         return Objects(*(x.to(device, non_blocking=True) for x in (boxes, labels, real)))
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
-        """The `loss`, and its parts of both branches to look at."""
+        """Return the `loss` and its detached parts of both branches for logging."""
         maps = self.neck(tokens)
-        many, one = self.many(maps), self.one([x.detach() for x in maps])
+        many, single = self.many(maps), self.one([x.detach() for x in maps])
         with without_autocast(many.boxes):
-            told = self.parts(many, targets, self.assign_many)
-            answer = self.parts(one, targets, self.assign_one)
-        parts = {f"many_{k}": v for k, v in told.items()} | {f"one_{k}": v for k, v in answer.items()}
+            many_losses = self.parts(many, targets, self.train_assigner)
+            one_losses = self.parts(single, targets, self.predict_assigner)
+        parts = {f"many_{k}": v for k, v in many_losses.items()} | {f"one_{k}": v for k, v in one_losses.items()}
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 
     def forward(self, tokens: TokenSet) -> Anchors:
-        """Boxes and scores at every cell of every map, of the branch that answers."""
+        """Return boxes and scores of the one-to-one branch at every cell of every map."""
         return self.one(self.neck(tokens))
 
-    def exported(self, said: Anchors) -> dict[str, Tensor]:
-        return dict(boxes=said.boxes, logits=said.logits)
+    def exported(self, output: Anchors) -> dict[str, Tensor]:
+        return dict(boxes=output.boxes, logits=output.logits)
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         anchors = self(tokens)
-        found: list[Answer] = []
-        answers = list(map(Tensor.cpu, best(anchors.logits, anchors.boxes, self.most)))
-        finite(answers[0], data_samples)  # NaN would be among the best
-        for sample, scores, labels, boxes in zip(data_samples, *answers):
-            keep = scores >= self.least_score
+        answers: list[Answer] = []
+        candidates = list(map(Tensor.cpu, best(anchors.logits, anchors.boxes, self.max_boxes)))
+        finite(candidates[0], data_samples)  # topk sorts NaN first
+        for sample, scores, labels, boxes in zip(data_samples, *candidates):
+            keep = scores >= self.min_score
             if self.nms is not None:
                 keep &= ~suppressed(boxes, labels, self.nms)
             boxes = original(boxes[keep], sample)
-            found.append(Boxes(sample=sample, boxes=boxes, labels=labels[keep], scores=scores[keep]))
-        return found
+            answers.append(Boxes(sample=sample, boxes=boxes, labels=labels[keep], scores=scores[keep]))
+        return answers

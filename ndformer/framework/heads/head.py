@@ -1,4 +1,4 @@
-"""Head: what makes losses and answers from tokens. One class for each task."""
+"""Base class of heads, which make losses and answers from tokens; one class per task."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
@@ -15,40 +15,43 @@ Scores = TypeVar("Scores", Tensor, Sequence[Tensor])
 
 
 def finite(scores: Scores, samples: Sequence[dict[str, Any]]) -> Scores:
-    """The scores of each sample, after one look at all: what is chosen by the largest hides that one is no number."""
-    good = torch.stack([one.isfinite().all() for one in scores]).tolist()
+    """Return the scores of each sample, or raise BadNumbers: argmax and topk would hide NaN.
+
+    Synchronizes with the device once, for all samples.
+    """
+    good = torch.stack([values.isfinite().all() for values in scores]).tolist()
     if not all(good):
         sample = samples[good.index(False)]
         name = sample.get("path") or f"sample {sample.get('index', '')}".strip()
-        raise BadNumbers(f"what the model says of {name} is not finite, so its weights or its input are not")
+        raise BadNumbers(f"the model's output for {name} is not finite. Check the weights and the input.")
     return scores
 
 
 class Head(nn.Module):
-    """Extend it with `targets`, `loss` and `predict`, and register it in HEADS. Its constructor begins with `dim`, the
-    width of tokens."""
+    """Base class of all heads: implement `targets`, `loss` and `predict`, and register the class in HEADS.
 
-    output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # names of the axes of what exported() returns, by output
-    classes: int = 0  # how many it tells apart: as many as the data has, where it says so
+    The first argument of its constructor is `dim`, the width of tokens.
+    """
+
+    output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # axis names of each output of exported()
+    classes: int = 0  # number of classes; checked against the dataset unless 0
 
     def forward(self, tokens: TokenSet) -> Any:
-        """What it says of a batch, as tensors with gradients: what model(x) gives in plain code."""
-        raise TypeError(
-            f"{type(self).__name__} has no forward(tokens), what it says as tensors: ask for mode='predict'"
-        )
+        """Return the raw output for a batch, with gradients: the value of model(x)."""
+        raise TypeError(f"{type(self).__name__} has no forward(tokens), so it has no raw output. Use mode='predict'.")
 
-    def exported(self, said: Any) -> Tensor | dict[str, Tensor]:
-        """What forward() gave, as a graph for elsewhere gives it: a tensor, or several by their names."""
-        return said
+    def exported(self, output: Any) -> Tensor | dict[str, Tensor]:
+        """Convert the output of forward() to what an exported graph returns: a tensor, or several by name."""
+        return output
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
-        """What a batch should be answered, as `loss` takes it, and as mixers of training batches change it."""
+        """Return the targets of a batch on the device, as loss() takes them and mixers change them."""
         return tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), data_samples)
 
     def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
-        """dict(loss=...), which is trained on, and whatever else is to be looked at."""
+        """Return dict(loss=...), which is minimized; further entries are logged."""
         raise NotImplementedError
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        """An answer for each sample."""
+        """Return an Answer for each sample."""
         raise NotImplementedError

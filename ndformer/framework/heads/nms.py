@@ -1,13 +1,13 @@
-"""Non-maximum suppression (NMS): of boxes that overlap, the best stays."""
+"""Non-maximum suppression (NMS) of axis-aligned boxes."""
 
 import torch
 from torch import Tensor
 
 
 def suppressed(boxes: Tensor, labels: Tensor, threshold: float) -> Tensor:
-    """NMS: (K,) which boxes, best first, overlap by more than `threshold` with a better one of their class that stays.
+    """Return (K,) True for boxes, sorted best first, that NMS removes at the IoU `threshold` within each class.
 
-    A box's fate hangs on those before it, so as many rounds as a chain of overlaps is long settle all.
+    Each iteration settles one more link of the longest chain of overlapping boxes.
     """
     side = (boxes[:, 2:] - boxes[:, :2]).clamp(min=0)
     low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
@@ -16,9 +16,9 @@ def suppressed(boxes: Tensor, labels: Tensor, threshold: float) -> Tensor:
     area = side.prod(-1)
     over = both > threshold * (area[:, None] + area - both)
     over = (over & (labels[:, None] == labels)).triu(1)  # (K, K) row before column
-    gone = torch.zeros_like(labels, dtype=torch.bool)
+    removed = torch.zeros_like(labels, dtype=torch.bool)
     while True:
-        now = (over & ~gone[:, None]).any(0)
-        if torch.equal(now, gone):
-            return gone
-        gone = now
+        update = (over & ~removed[:, None]).any(0)
+        if torch.equal(update, removed):
+            return removed
+        removed = update

@@ -1,4 +1,4 @@
-"""The features of a sample, without a task: for classes=0 of ndformer.create()."""
+"""A head without a task that returns pooled features, for ndformer.create(..., classes=0)."""
 
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ Pool = Literal["class", "mean"]
 
 
 def pooled(tokens: TokenSet, pool: Pool) -> Tensor:
-    """Return (B, dim): the first token (`class`), or the mean of the tokens that have a place (`mean`)."""
+    """Return (B, dim): the first token (`class`), or the mean of the tokens with a position (`mean`)."""
     if pool == "class":
         return tokens.features[:, 0]
     real = tokens.where.real
@@ -37,8 +37,8 @@ class PooledFeatures(Head):
 
     def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
         raise TypeError(
-            "PooledFeatures has no loss. Put a layer and a loss of your own behind model(x), or name a task."
+            "PooledFeatures has no loss. Add your own layer and loss after model(x), or choose a head with a task."
         )
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        raise TypeError("PooledFeatures has no classes to predict. Call model(x), which gives the features (B, dim).")
+        raise TypeError("PooledFeatures has no classes to predict. Call model(x), which returns features (B, dim).")

@@ -1,4 +1,4 @@
-"""A class for every pixel: the maps of a pyramid, added up at the size of the finest."""
+"""A semantic segmentation head that sums the levels of a feature pyramid at the finest resolution."""
 
 from typing import Any
 
@@ -17,16 +17,16 @@ from ndformer.framework.registry.ranges import Classes, Few, NonNegative, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet
 
-PIXELS = 2**16  # of an image on disk, that are answered at once: scores of many classes are large
+CHUNK_PIXELS = 2**16  # pixels interpolated together: scores of all classes of a large image would not fit in memory
 
 
 @HEADS.register_module()
 class Segmenter(Head):
-    """A 1 x 1 convolution for each level, their sum, and one more for the classes (the light form of Kirillov 2019).
+    """A 1 x 1 convolution per level, their sum, and a 1 x 1 classifier (a light Panoptic FPN, Kirillov 2019).
 
-    Trained by cross entropy, plus `lovasz` times the Lovasz-Softmax loss. A sample has its `mask` (H, W) in pixels of
-    the input, negative where nobody knows. What is `predicted` has the `size` of the image on disk where there is a
-    `frame` that leads to it, else that of the input.
+    The loss is cross entropy plus `lovasz` times the Lovasz-Softmax loss. A sample has a `mask` (H, W) in pixels of the
+    input, negative where the class is unknown. Predictions have the size of the image on disk if the sample has a
+    `frame`, otherwise the size of the input.
     """
 
     output_axes = dict(logits=("batch", "classes", "rows", "columns"))
@@ -43,42 +43,42 @@ class Segmenter(Head):
         self.stride = patch / max(self.neck.scales)
 
     def forward(self, tokens: TokenSet) -> Tensor:
-        """(B, classes, h, w) float32 logits, one per `stride` pixels."""
+        """Return (B, classes, h, w) float32 logits, one per `stride` pixels."""
         maps = [level(x) for level, x in zip(self.levels, self.neck(tokens))]
         finest = max(maps, key=lambda x: x.shape[-1]).shape[-2:]
-        together = [x if x.shape[-2:] == finest else _enlarged(x, finest) for x in maps]
-        return self.answer(torch.stack(together).sum(0)).float()
+        resized = [x if x.shape[-2:] == finest else _resized(x, finest) for x in maps]
+        return self.answer(torch.stack(resized).sum(0)).float()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        """(B, H, W)."""
+        """Return (B, H, W) classes."""
         masks = torch.stack([checked(sample["mask"], self.classes, sample) for sample in data_samples])
         return masks.to(device, non_blocking=True)
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens)
         with without_autocast(logits):
-            return label_loss(_enlarged(logits, targets.shape[-2:]), targets, self.lovasz)
+            return label_loss(_resized(logits, targets.shape[-2:]), targets, self.lovasz)
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         logits = finite(self(tokens), data_samples)
-        maps = [self._on_disk(one, sample) for one, sample in zip(logits, data_samples)]
-        home = torch.cat([one.flatten() for one in maps]).cpu().split([one.numel() for one in maps])
+        masks = [self._mask_on_disk(scores, sample) for scores, sample in zip(logits, data_samples)]
+        flat = torch.cat([mask.flatten() for mask in masks]).cpu().split([mask.numel() for mask in masks])
         return [
-            Pixels(sample=sample, predicted=one.view(there.shape), classes=self.classes)
-            for sample, one, there in zip(data_samples, home, maps)
+            Pixels(sample=sample, predicted=values.view(mask.shape), classes=self.classes)
+            for sample, values, mask in zip(data_samples, flat, masks)
         ]
 
-    def _on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
-        """(H, W) the class with the largest score, interpolated, at the centre of each pixel."""
+    def _mask_on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
+        """Return (H, W): the argmax of the interpolated logits at the center of each pixel of the image on disk."""
         height, width = (round(side * self.stride) for side in logits.shape[-2:])
         grid = original_grid(sample, (height, width), logits.device)
         parts = []
-        for places in grid.flatten(0, 1).split(PIXELS):
-            scores = F.grid_sample(logits[None], places[None, None], padding_mode="border", align_corners=False)
+        for points in grid.flatten(0, 1).split(CHUNK_PIXELS):
+            scores = F.grid_sample(logits[None], points[None, None], padding_mode="border", align_corners=False)
             parts.append(scores[0, :, 0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32))
         return torch.cat(parts).view(grid.shape[:2])
 
 
-def _enlarged(x: Tensor, size: Any) -> Tensor:
+def _resized(x: Tensor, size: Any) -> Tensor:
     return F.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)

@@ -1,4 +1,4 @@
-"""One label per token."""
+"""A head that predicts one label per token."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ from ndformer.framework.tokens import TokenSet
 
 @HEADS.register_module()
 class TokenSegmenter(Head):
-    """A linear layer on every token; cross entropy plus `lovasz` times the Lovasz-Softmax loss.
+    """A linear layer on every token; the loss is cross entropy plus `lovasz` times the Lovasz-Softmax loss.
 
-    A sample has `labels` (n,) of its tokens, negative where nobody knows. Where it has `inverse` (N,), the token that
-    each of N raw points became, predictions are of those, and `whole_labels` (N,) are theirs.
+    A sample has `labels` (n,), one per token, negative where unknown. If it has `inverse` (N,), the token index of each
+    of its N raw points, predictions are made for the raw points, whose labels are `whole_labels` (N,).
     """
 
     def __init__(self, dim: Width, classes: Classes, lovasz: NonNegative = 1.0) -> None:
@@ -28,36 +28,38 @@ class TokenSegmenter(Head):
         self.linear = nn.Linear(dim, classes)
 
     def forward(self, tokens: TokenSet) -> list[Tensor]:
-        """(n, classes) logits of each sample."""
+        """Return a list of (n, classes) logits, one tensor per sample."""
         logits, valid = self.linear(tokens.features), tokens.where.valid
         if valid is None:
             return list(logits)
-        counts = valid.expand(logits.shape[:2]).sum(1).tolist()  # the one wait for all samples
+        counts = valid.expand(logits.shape[:2]).sum(1).tolist()  # one device synchronization for all samples
         real = torch.nonzero_static(valid.expand(logits.shape[:2]).flatten(), size=sum(counts)).squeeze(1)
         return list(logits.flatten(0, 1).index_select(0, real).split(counts))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> list[Tensor]:
-        """The labels of each sample."""
+        """Return a list of labels (n,), one tensor per sample."""
         labels = [checked(torch.as_tensor(s["labels"]).long(), self.classes, s) for s in data_samples]
-        return list(torch.cat(labels).to(device, non_blocking=True).split([len(one) for one in labels]))
+        return list(torch.cat(labels).to(device, non_blocking=True).split([len(values) for values in labels]))
 
     def loss(self, tokens: TokenSet, targets: list[Tensor]) -> dict[str, Tensor]:
         logits, labels = torch.cat(self(tokens)), torch.cat(targets)
         if len(logits) != len(labels):
-            raise ValueError(f"{len(labels)} labels came for {len(logits)} tokens: each token has one")
+            raise ValueError(f"TokenSegmenter expects one label per token, {len(logits)}, got {len(labels)} labels")
         return label_loss(logits, labels, self.lovasz)
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        """They keep of a sample its name and the truth: what else it holds is large."""
         scores = finite(self(tokens), data_samples)
-        best = torch.cat([one.argmax(-1) for one in scores]).cpu().split([len(one) for one in scores])
-        return [self._of_all(sample, one) for sample, one in zip(data_samples, best)]
+        best = torch.cat([values.argmax(-1) for values in scores]).cpu().split([len(values) for values in scores])
+        return [self._answer(sample, labels) for sample, labels in zip(data_samples, best)]
 
-    def _of_all(self, sample: dict[str, Any], predicted: Tensor) -> Points:
-        """The labels (n,) that the tokens of a sample were given, for all of its points."""
+    def _answer(self, sample: dict[str, Any], predicted: Tensor) -> Points:
+        """Return the answer for all points of a sample, from the predicted labels (n,) of its tokens.
+
+        It stores only the sample's name and labels, because the points themselves are large.
+        """
         inverse, truth = sample.get("inverse"), sample.get("whole_labels", sample.get("labels"))
         if inverse is not None:
             predicted = predicted[torch.as_tensor(inverse)]
-        kept = {name: sample[name] for name in ("path", "index") if name in sample}
-        kept |= {} if truth is None else dict(truth=torch.as_tensor(truth).short())
-        return Points(sample=kept, predicted=predicted.short(), classes=self.classes)
+        fields = {name: sample[name] for name in ("path", "index") if name in sample}
+        fields |= {} if truth is None else dict(truth=torch.as_tensor(truth).short())
+        return Points(sample=fields, predicted=predicted.short(), classes=self.classes)

@@ -1,4 +1,4 @@
-"""Boxes in space by queries (TransFusion, Bai 2022, as UniTR has it): the best cells of a map look about themselves."""
+"""TransFusion (Bai 2022, as in UniTR): 3-D boxes from queries at the best heatmap cells, with local cross-attention."""
 
 import math
 from typing import Any, NamedTuple, cast
@@ -11,7 +11,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.heads.head import Head, finite
-from ndformer.framework.losses.boxes3d import kept_above
+from ndformer.framework.losses.boxes3d import rotated_nms
 from ndformer.framework.losses.matching import Matching, Weights
 from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
@@ -22,29 +22,29 @@ from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 
 PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
-START = 0.1  # the score that all cells begin with
+PRIOR = 0.1  # initial score of every cell
 
 
 class Queries(NamedTuple):
-    """What Q queries of B samples say, and the map that they are of."""
+    """Predictions of Q queries per sample, and the heatmap they were selected from."""
 
-    peaks: Tensor  # (B, classes, ny, nx) logits
-    seed: Tensor  # (B, Q, classes) the scores that the map gave the classes of a query's cell; 0 but for its own
+    peaks: Tensor  # (B, classes, ny, nx) heatmap logits
+    seed: Tensor  # (B, Q, classes) heatmap score of the query's cell for the query's class, 0 for other classes
     logits: Tensor  # (B, Q, classes)
     boxes: Tensor  # (B, Q, 9)
     code: Tensor  # (B, Q, 10) x and y in cells, z, log sizes, sin and cos of yaw, velocity
-    iou: Tensor  # (B, Q) 2 IoU - 1 of the box, as the query thinks
+    iou: Tensor  # (B, Q) predicted 2 IoU - 1 of the box
 
 
 @HEADS.register_module()
 class TransFusion(Head):
-    """A map of peaks for each class gives `queries`, its best cells; each attends to the map about it, `radius` cells
-    far (None: to all of it, and queries to each other), and says a class and a box.
+    """The TransFusion head: the `queries` best heatmap cells attend to the map and predict a class and a box each.
 
-    Of `sharp` classes, small things such as nuScenes' 8 and 9, a peak need not be the largest among its neighbours;
-    boxes of them that a surer one overlaps from above by an IoU of more than `nms` are left out. Scores are
-    sigmoid(logit) times that of the peak, then score^(1 - trust) iou^trust. Trained on one query for each object, that
-    of the Hungarian assignment. A sample has `boxes` and `classes` as for CentrePoint.
+    A query attends to cells at most `radius` cells away; with None it attends to the whole map, and queries attend to
+    each other. Cells of the classes `sharp` (small objects, nuScenes' 8 and 9) need not be local maxima; their boxes go
+    through NMS in the bird's-eye view with the IoU threshold `nms`. The score is s^(1 - trust) * iou^trust, where s is
+    sigmoid(logit) times the heatmap score. The loss uses one query per object, chosen by Hungarian assignment. A sample
+    has `boxes` and `classes` as for CentrePoint.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class TransFusion(Head):
     ) -> None:
         super().__init__()
         if max(sharp, default=0) >= classes:
-            raise ValueError(f"sharp has numbers of classes, 0 to {classes - 1}, got {max(sharp)}")
+            raise ValueError(f"sharp expects class numbers from 0 to {classes - 1}, got {max(sharp)}")
         self.neck = NECKS.create(neck, dim=dim)
         self.classes, self.queries, self.sharp, self.nms = classes, queries, tuple(sharp), nms
-        self.trust, self.least_score = trust, least_score
+        self.trust, self.min_score = trust, least_score
         self.shared = nn.Conv2d(self.neck.width, width, 3, 1, 1)
         self.heat = nn.Sequential(
             nn.Conv2d(width, width, 3, 1, 1),
@@ -79,89 +79,89 @@ class TransFusion(Head):
         )
         self.classed = nn.Linear(classes, width)
         self.decoder = Decoder(width, heads, hidden, dropout, radius)
-        self.parts = nn.ModuleDict({name: _said(width, out) for name, out in (PARTS | dict(classes=classes)).items()})
+        self.parts = nn.ModuleDict({name: _branch(width, out) for name, out in (PARTS | dict(classes=classes)).items()})
         self.matching, self.weights = Matching(), Weights()
         for last in (self.heat[-1], cast(nn.Sequential, self.parts["classes"])[-1]):
-            nn.init.constant_(cast(Tensor, cast(nn.Module, last).bias), -math.log(1 / START - 1))
+            nn.init.constant_(cast(Tensor, cast(nn.Module, last).bias), -math.log(1 / PRIOR - 1))
 
     def forward(self, tokens: TokenSet) -> Queries:
-        field: BEVGrid = self.neck.out
+        grid: BEVGrid = self.neck.out
         x = self.shared(self.neck(tokens))  # (B, width, ny, nx)
         heat = self.heat(x).float()
         scores = heat.detach().sigmoid()
         best = local_maxima(scores, self.sharp).flatten(1)
-        area = field.shape[0] * field.shape[1]
+        area = grid.shape[0] * grid.shape[1]
         best = best.topk(min(self.queries, best.shape[1])).indices  # (B, Q)
         label, place = best.div(area, rounding_mode="floor"), best % area
-        own = F.one_hot(label, self.classes).to(x.dtype)  # (B, Q, classes)
+        one_hot = F.one_hot(label, self.classes).to(x.dtype)  # (B, Q, classes)
         flat = x.flatten(2).mT  # (B, cells, width)
-        q = flat.gather(1, place[..., None].expand(-1, -1, flat.shape[2])) + self.classed(own)
-        middles = field.centers(flat)
-        q = self.decoder(q, flat, middles, place, field)
-        said = {name: part(q).float() for name, part in self.parts.items()}
+        q = flat.gather(1, place[..., None].expand(-1, -1, flat.shape[2])) + self.classed(one_hot)
+        middles = grid.centers(flat)
+        q = self.decoder(q, flat, middles, place, grid)
+        outputs = {name: part(q).float() for name, part in self.parts.items()}
         with without_autocast(x):
-            centre = said["centre"] + middles[place]
-            parts = [centre, *(said[name] for name in ("height", "size", "heading", "velocity"))]
-            code = torch.cat(parts, -1)
-            seed = scores.flatten(2).gather(2, place[:, None].expand(-1, self.classes, -1)).mT * own.float()
-            return Queries(heat, seed, said["classes"], decoded(code, field), code, said["iou"][..., 0])
+            center = outputs["centre"] + middles[place]
+            code = torch.cat([center, *(outputs[name] for name in ("height", "size", "heading", "velocity"))], -1)
+            seed = scores.flatten(2).gather(2, place[:, None].expand(-1, self.classes, -1)).mT * one_hot.float()
+            return Queries(heat, seed, outputs["classes"], decode_queries(code, grid), code, outputs["iou"][..., 0])
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects3D:
-        return Objects3D.of(data_samples, self.classes, device)
+        return Objects3D.from_samples(data_samples, self.classes, device)
 
     def loss(self, tokens: TokenSet, targets: Objects3D) -> dict[str, Tensor]:
-        """The `loss`, and its parts to look at."""
-        said, field = self(tokens), cast(BEVGrid, self.neck.out)
-        with without_autocast(said.code):
-            heat = peak_focal(said.peaks, peaks(targets, field, self.classes))
-            there = targets.real & field.contains(field.to_cells(targets.boxes))
-            inside = Objects3D(targets.boxes, targets.labels, there)
-            pairs = self.matching(said.logits, said.boxes, inside, field)
-            parts = dict(peaks=heat) | self.weights(said.logits, said.boxes, said.code, said.iou, inside, pairs, field)
+        """Return the `loss` and its detached parts for logging."""
+        queries, grid = self(tokens), cast(BEVGrid, self.neck.out)
+        with without_autocast(queries.code):
+            heat = peak_focal(queries.peaks, peaks(targets, grid, self.classes))
+            inside = targets.real & grid.contains(grid.to_cells(targets.boxes))
+            objects = Objects3D(targets.boxes, targets.labels, inside)
+            pairs = self.matching(queries.logits, queries.boxes, objects, grid)
+            terms = self.weights(queries.logits, queries.boxes, queries.code, queries.iou, objects, pairs, grid)
+            parts = dict(peaks=heat) | terms
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        said = self(tokens)
-        scores, labels = (said.logits.sigmoid() * said.seed).max(-1)  # (B, Q)
-        sure = ((said.iou + 1) / 2).clamp(0, 1)
-        scores = scores ** (1 - self.trust) * sure**self.trust
-        found: list[Answer] = []
-        scores, labels, boxes = map(Tensor.cpu, (scores, labels, said.boxes))
+        queries = self(tokens)
+        scores, labels = (queries.logits.sigmoid() * queries.seed).max(-1)  # (B, Q)
+        iou = ((queries.iou + 1) / 2).clamp(0, 1)
+        scores = scores ** (1 - self.trust) * iou**self.trust
+        answers: list[Answer] = []
+        scores, labels, boxes = map(Tensor.cpu, (scores, labels, queries.boxes))
         for sample, score, label, box in zip(data_samples, finite(scores, data_samples), labels, boxes):
-            keep = score >= self.least_score
-            for one in self.sharp:
-                own = (keep & (label == one)).nonzero().squeeze(1)
-                keep[own] = kept_above(box[own], score[own], self.nms)
-            order = score[keep].argsort(descending=True, stable=True)
-            kept = [part[keep][order] for part in (box, label, score)]
-            found.append(Boxes3D(sample=sample, boxes=kept[0], labels=kept[1], scores=kept[2]))
-        return found
+            keep = score >= self.min_score
+            for class_number in self.sharp:
+                index = (keep & (label == class_number)).nonzero().squeeze(1)
+                keep[index] = rotated_nms(box[index], score[index], self.nms)
+            index = keep.nonzero().squeeze(1)
+            index = index[score[index].argsort(descending=True, stable=True)]
+            answers.append(Boxes3D(sample=sample, boxes=box[index], labels=label[index], scores=score[index]))
+        return answers
 
 
-def decoded(code: Tensor, field: BEVGrid) -> Tensor:
-    """(..., 10) -> (..., 9)."""
-    centre = code[..., :2] * field.step + tensor_like(field.low, code)
+def decode_queries(code: Tensor, grid: BEVGrid) -> Tensor:
+    """Return the boxes (..., 9) of query codes (..., 10)."""
+    centre = code[..., :2] * grid.step + tensor_like(grid.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)
 
 
 class Channels(nn.BatchNorm1d):
-    """Batch norm of (B, N, C), over all but the channels."""
+    """Batch norm of (B, N, C) over the batch and tokens."""
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.flatten(0, -2)).view_as(input)
 
 
-def _said(width: int, out: int) -> nn.Sequential:
+def _branch(width: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, 64), Channels(64), nn.ReLU(), nn.Linear(64, out))
 
 
 class Decoder(nn.Module):
-    """A layer: queries attend to each other, then to the map, then feed-forward; a norm after each.
+    """A post-norm decoder layer: self-attention of queries, cross-attention to the map, feed-forward.
 
-    With a `radius` a query is alone with its cells, as published: its self-attention then sees nothing but itself.
-    Places are learnt of x and y in cells, and added to what queries and keys are made from.
+    With a `radius`, self-attention is applied to each query alone, as published. Positions (x, y in cells) go through
+    an MLP and are added to the inputs of the query and key projections.
     """
 
     def __init__(self, width: int, heads: int, hidden: int, dropout: float, radius: int | None) -> None:
@@ -175,41 +175,41 @@ class Decoder(nn.Module):
         )
         self.drop = nn.Dropout(dropout)
 
-    def forward(self, q: Tensor, keys: Tensor, middles: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
-        """Queries (B, Q, C) at cells (B, Q) of a map (B, cells, C) -> (B, Q, C)."""
+    def forward(self, q: Tensor, keys: Tensor, middles: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
+        """Return (B, Q, C): queries (B, Q, C) at cells (B, Q) after attending to a map (B, cells, C)."""
         with without_autocast(q):
             middles = middles.to(next(self.parameters()).dtype)
-            at, cells = self.query_place(middles[place]), self.key_place(middles[None])
+            embedding, cells = self.query_place(middles[place]), self.key_place(middles[None])
         alone = self.radius is not None
         x = q.flatten(0, 1)[:, None] if alone else q
-        where = at.flatten(0, 1)[:, None] if alone else at
+        where = embedding.flatten(0, 1)[:, None] if alone else embedding
         x = x + self.drop(self.own(x + where, x + where, x, need_weights=False)[0])
         x = self.norms[0](x.view_as(q))
         placed = keys + cells
-        x = self.norms[1](x + self.drop(self._look(x + at, placed, keys, place, field)))
+        x = self.norms[1](x + self.drop(self._cross_attention(x + embedding, placed, keys, place, grid)))
         return self.norms[2](x + self.drop(self.mlp(x)))
 
-    def _look(self, q: Tensor, placed: Tensor, keys: Tensor, place: Tensor, field: BEVGrid) -> Tensor:
-        """Attention of each query to the cells about it."""
+    def _cross_attention(self, q: Tensor, placed: Tensor, keys: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
+        """Attend from each query to the cells within radius."""
         if self.radius is None:
             return self.cross(q, placed, keys, need_weights=False)[0]
         B, Q, C = q.shape
         weights, biases = self.cross.in_proj_weight.chunk(3), self.cross.in_proj_bias.chunk(3)
         parts = [F.linear(x, w, b) for x, w, b in zip((q, placed, keys), weights, biases)]
-        window, there = _about(place, field, self.radius)  # (B, Q, W)
-        one = parts[0].flatten(0, 1).unflatten(-1, (self.heads, -1))[:, :, None]  # (B Q, H, 1, h)
+        window, inside = _window(place, grid, self.radius)  # (B, Q, W)
+        queries = parts[0].flatten(0, 1).unflatten(-1, (self.heads, -1))[:, :, None]  # (B Q, H, 1, h)
         shift = window + torch.arange(B, device=q.device)[:, None, None] * keys.shape[1]
         k, v = (x.flatten(0, 1)[shift.flatten(0, 1)].unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in parts[1:])
         rate = self.cross.dropout if self.training else 0.0
-        out = F.scaled_dot_product_attention(one, k, v, there.flatten(0, 1)[:, None, None], dropout_p=rate)
+        out = F.scaled_dot_product_attention(queries, k, v, inside.flatten(0, 1)[:, None, None], dropout_p=rate)
         return self.cross.out_proj(out.reshape(B, Q, C))
 
 
-def _about(place: Tensor, field: BEVGrid, radius: int) -> tuple[Tensor, Tensor]:
-    """(B, Q, W) the cells of the square about each cell (B, Q), and which of them are on the map."""
-    ny, nx = field.shape
+def _window(place: Tensor, grid: BEVGrid, radius: int) -> tuple[Tensor, Tensor]:
+    """Return (B, Q, W) the cells of the square around each cell (B, Q), and which of them are on the map."""
+    ny, nx = grid.shape
     step = torch.arange(-radius, radius + 1, device=place.device)
     y = place.div(nx, rounding_mode="floor")[..., None, None] + step[:, None]
     x = (place % nx)[..., None, None] + step
-    there = (y >= 0) & (y < ny) & (x >= 0) & (x < nx)
-    return (y.clamp(0, ny - 1) * nx + x.clamp(0, nx - 1)).flatten(2), there.flatten(2)
+    inside = (y >= 0) & (y < ny) & (x >= 0) & (x < nx)
+    return (y.clamp(0, ny - 1) * nx + x.clamp(0, nx - 1)).flatten(2), inside.flatten(2)

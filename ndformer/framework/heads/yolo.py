@@ -1,4 +1,4 @@
-"""YOLOv10's head (Wang 2024): at every cell of every map, a box and class scores, and which of them to believe."""
+"""YOLOv10's head (Wang 2024): a box and class scores at every cell of every map, and top-k decoding."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from ndformer.framework.losses.detection import Anchors
 from ndformer.framework.system.autocast import without_autocast
 
-BINS = 16  # distances of 0 to 15 strides
+BINS = 16  # distances from 0 to 15 strides
 
 
 class Branch(nn.Module):
-    """One opinion about the maps: convolutions for boxes and lighter ones for classes, on each level its own."""
+    """Convolutions for boxes and lighter (depthwise) ones for classes, separate for each level."""
 
     def __init__(
         self, channels: int, classes: int, strides: Sequence[float], norm_eps: float, norm_momentum: float
@@ -44,22 +44,27 @@ class Branch(nn.Module):
             for _ in strides
         )
         for level, stride in enumerate(strides):
-            nn.init.ones_(_last(self.box[level]))
-            nn.init.constant_(_last(self.score[level]), math.log(5 / classes / (640 / stride) ** 2))  # 5 in 640 pixels
+            nn.init.ones_(_last_bias(self.box[level]))
+            nn.init.constant_(
+                _last_bias(self.score[level]), math.log(5 / classes / (640 / stride) ** 2)
+            )  # 5 in 640 pixels
 
     def forward(self, maps: Sequence[Tensor]) -> Anchors:
-        """From (B, C, H, W) maps, one per stride. Beyond the convolutions everything is float32: IoU^6 is 0 in fp16."""
-        sides = torch.cat([_flat(layer(x)) for layer, x in zip(self.box, maps)], 1)  # (B, A, 4 R)
-        logits = torch.cat([_flat(layer(x)) for layer, x in zip(self.score, maps)], 1)
+        """Return predictions from (B, C, H, W) maps, one per stride.
+
+        After the convolutions everything is float32: IoU^6 underflows in float16.
+        """
+        sides = torch.cat([_flattened(layer(x)) for layer, x in zip(self.box, maps)], 1)  # (B, A, 4 R)
+        logits = torch.cat([_flattened(layer(x)) for layer, x in zip(self.score, maps)], 1)
         with without_autocast(sides):
             sides, logits = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (sides, logits))
-            centres, stride = centres_of(maps, self.strides, sides.dtype)
+            centres, stride = anchor_centers(maps, self.strides, sides.dtype)
             sides = sides.unflatten(-1, (4, BINS))
             return Anchors(centres, stride, logits, sides, decode(sides, centres, stride))
 
 
-def centres_of(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """(A, 2) x y in pixels and (A,) strides, by level and row: made anew, so they are never those of another size."""
+def anchor_centers(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the centers (A, 2), x y in pixels, and strides (A,) of all anchors, by level and row."""
     centres, all_strides = [], []
     for x, stride in zip(maps, strides):
         rows, columns = (torch.arange(n, device=x.device, dtype=dtype) + 0.5 for n in x.shape[-2:])
@@ -70,32 +75,30 @@ def centres_of(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dt
 
 
 def decode(sides: Tensor, centres: Tensor, stride: Tensor) -> Tensor:
-    """(B, A, 4, R) logits -> (B, A, 4) boxes x1 y1 x2 y2 in pixels: expected distances from the centres."""
+    """Return boxes (B, A, 4), x1 y1 x2 y2 in pixels, from the logits (B, A, 4, R) of distances to their sides."""
     bins = torch.arange(sides.shape[-1], device=sides.device, dtype=sides.dtype)
     left_top, right_bottom = ((sides.softmax(-1) * bins).sum(-1) * stride[:, None]).chunk(2, -1)
     return torch.cat([centres - left_top, centres + right_bottom], -1)
 
 
-def best(logits: Tensor, boxes: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Top-k: scores (B, K), labels (B, K) and boxes (B, K, 4) of the K = min(most, A) best, falling.
+def best(logits: Tensor, boxes: Tensor, max_boxes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scores (B, K), labels (B, K) and boxes (B, K, 4) of the K = min(max_boxes, A) best, best first.
 
-    The anchors with the best classes first, then the best classes of those: an anchor may stand for two.
+    The K anchors with the best class come first, then the K best classes of those: an anchor can appear twice.
     """
     scores = logits.sigmoid()
-    classes, count = scores.shape[-1], min(most, scores.shape[1])
+    classes, count = scores.shape[-1], min(max_boxes, scores.shape[1])
     anchor = scores.amax(-1).topk(count).indices  # (B, K)
     scores, index = scores.gather(1, anchor[..., None].expand(-1, -1, classes)).flatten(1).topk(count)
     anchor = anchor.gather(1, index // classes)
     return scores, index % classes, boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
 
 
-def _flat(x: Tensor) -> Tensor:
-    """(B, C, H, W) -> (B, H W, C)"""
+def _flattened(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
-def _last(layers: nn.Module) -> Tensor:
-    """The bias of the last convolution."""
+def _last_bias(layers: nn.Module) -> Tensor:
     bias = list(layers.children())[-1].bias
     assert isinstance(bias, Tensor)
     return bias

@@ -1,6 +1,6 @@
-"""Weights trained elsewhere, by our names: a file for each source, which knows its names and shapes and nothing else.
+"""Importers of pretrained weights from other projects, one module per source, which map names and shapes to ours.
 
-imported = SOURCES["dinov2"].convert(tensors_of(path), head_dim=64)
+imported = SOURCES["dinov2"].convert(load_tensors(path), head_dim=64)
 imported.parts["backbone"].config, imported.parts["backbone"].weights
 """
 

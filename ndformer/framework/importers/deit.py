@@ -1,4 +1,4 @@
-"""DeiT and DeiT III: timm's names, layer scale as gamma_1 and gamma_2, a class token without an entry in the table."""
+"""DeiT and DeiT III: timm's names, layer scale gamma_1 and gamma_2, no position embedding of the class token."""
 
 from ndformer.framework.importers import timm
 from ndformer.framework.importers.state_dict import Imported, State
@@ -8,5 +8,5 @@ INSIDE = timm.INSIDE
 HEAD_DIM = 64
 
 
-def convert(given: State, head_dim: int) -> Imported:
-    return timm.convert(given, head_dim, "DeiT")
+def convert(state_dict: State, head_dim: int) -> Imported:
+    return timm.convert(state_dict, head_dim, "DeiT")

@@ -1,4 +1,4 @@
-"""DINOv2: timm's names, registers behind the class token that have no entry in the table of places."""
+"""DINOv2: timm's names, register tokens after the class token without a position embedding."""
 
 from ndformer.framework.importers import timm
 from ndformer.framework.importers.state_dict import Imported, State
@@ -8,5 +8,5 @@ INSIDE = timm.INSIDE
 HEAD_DIM = 64
 
 
-def convert(given: State, head_dim: int) -> Imported:
-    return timm.convert(given, head_dim, "DINOv2")
+def convert(state_dict: State, head_dim: int) -> Imported:
+    return timm.convert(state_dict, head_dim, "DINOv2")

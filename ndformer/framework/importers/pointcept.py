@@ -1,4 +1,4 @@
-"""Weights of Point Transformer V3 by the names that Pointcept gives them, and by ours."""
+"""Importer of Point Transformer V3 weights from Pointcept."""
 
 import re
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ LICENCE = "MIT"
 INSIDE = ("state_dict", "model")
 HEAD_DIM = 16
 
-NAMES = [  # in a block, a pooling or an unpooling: their name, ours
+NAMES = [  # pattern of Pointcept's name in a block, pooling or unpooling, and our name
     (r"cpe\.0\.", "cpe.conv."),
     (r"cpe\.1\.", "cpe.linear."),
     (r"cpe\.2\.", "cpe.norm."),
@@ -29,31 +29,31 @@ NAMES = [  # in a block, a pooling or an unpooling: their name, ours
 ]
 
 
-def convert(given: State, head_dim: int) -> Imported:
-    body, weights, left = backbone(given, head_dim)
+def convert(state_dict: State, head_dim: int) -> Imported:
+    body, weights, left = backbone(state_dict, head_dim)
     parts = dict(backbone=Part(body, weights))
-    config, more, left = head(given, left)
+    config, more, left = head(state_dict, left)
     return Imported(parts | (dict(head=Part(config, more)) if config else {}), left)
 
 
-def backbone(given: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
-    """The backbone that weights of Pointcept's PT-v3m1 fit, those weights by our names, and the names left over."""
-    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in given}
+def backbone(state_dict: State, head_dim: int) -> tuple[dict[str, Any], State, list[str]]:
+    """Return the backbone config for weights of Pointcept's PT-v3m1, the weights by our names, and unused names."""
+    names = {name: re.sub(r"^(module\.)?(backbone\.)?", "", name) for name in state_dict}
     coarsest = max((int(n) for n in _numbers(r"enc\.enc(\d+)\.", names.values())), default=-1)
     if coarsest < 0:
         raise DataError("these are no weights of a Point Transformer V3: none is called enc.enc0. ...")
-    found: State = {}
+    weights: State = {}
     left = []
     for old, name in names.items():
         new = _renamed(name, coarsest)
         if new is None:
             left.append(old)
-        elif new.endswith("attention.encoding.tables"):  # theirs (3 (2 reach + 1), H) by i - j, ours the other way
-            for p, table in enumerate(given[old].chunk(3)):
-                found[f"{new}.{p}"] = table.flip(0).T.contiguous()
+        elif new.endswith("attention.encoding.tables"):  # Pointcept's (3 (2 reach + 1), H) by i - j, ours by j - i
+            for p, table in enumerate(state_dict[old].chunk(3)):
+                weights[f"{new}.{p}"] = table.flip(0).T.contiguous()
         else:
-            found[new] = given[old]
-    return _sizes(found, coarsest + 1, head_dim), found, left
+            weights[new] = state_dict[old]
+    return _sizes(weights, coarsest + 1, head_dim), weights, left
 
 
 def _renamed(name: str, coarsest: int) -> str | None:
@@ -62,52 +62,55 @@ def _renamed(name: str, coarsest: int) -> str | None:
     match = re.fullmatch(r"(enc|dec)\.(?:enc|dec)(\d+)\.(?:block(\d+)\.)?(.+)", name)
     if match is None:
         return None
-    side, stage, block, rest = match.groups()
-    for theirs, ours in NAMES:
-        new, count = re.subn(rf"^{theirs}", ours, rest)
+    side, stage, block, suffix = match.groups()
+    for pattern, replacement in NAMES:
+        new, count = re.subn(rf"^{pattern}", replacement, suffix)
         if count:
             place = f"encoder.{stage}." if side == "enc" else f"decoder.{coarsest - 1 - int(stage)}."
             return place + (f"blocks.{block}." if block else "") + new
     return None
 
 
-def head(given: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
-    """The same of the head, from the names that the backbone left over: a linear layer on every point (`seg_head`), or
-    the classifier of objects (`cls_head`). Empty without one."""
+def head(state_dict: State, left: Iterable[str]) -> tuple[dict[str, Any], State, list[str]]:
+    """Return config, weights and unused names of the head, empty without one.
+
+    `left` are the names the backbone did not use. The head is a linear layer on every point (`seg_head`) or an object
+    classifier (`cls_head`).
+    """
     numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
-    last, found, over = max(numbers, default=0), {}, []
+    last, weights, over = max(numbers, default=0), {}, []
     for old in left:
         name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
         name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
         if name.startswith(("linear.", "hidden.")):
-            found[name] = given[old]
+            weights[name] = state_dict[old]
         else:
             over.append(old)
-    if "linear.weight" not in found:
+    if "linear.weight" not in weights:
         return {}, {}, list(left)
-    hidden = tuple(len(found[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
-    classes = len(found["linear.weight"])
+    hidden = tuple(len(weights[f"hidden.{i}.weight"]) for i in range(0, last, 4))  # each with a norm, ReLU and dropout
+    classes = len(weights["linear.weight"])
     if not hidden:
-        return dict(type="TokenSegmenter", classes=classes), found, over
-    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), found, over
+        return dict(type="TokenSegmenter", classes=classes), weights, over
+    return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), weights, over
 
 
 def _layer(number: int, last: int) -> str:
     return "linear." if number == last else f"hidden.{number}."
 
 
-def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
-    """The arguments of PTv3, read off the shapes; how wide heads are, shapes do not tell."""
+def _sizes(weights: State, stages: int, head_dim: int) -> dict[str, Any]:
+    """Return the arguments of PTv3 from the shapes of weights; the width of heads is not in the shapes."""
 
     def shape(name: str) -> torch.Size:
-        if name not in found:
+        if name not in weights:
             raise DataError(f"no weights of {name} were found: the file holds no whole Point Transformer V3")
-        return found[name].shape
+        return weights[name].shape
 
     sides = dict(
         enc=[f"encoder.{s}." for s in range(stages)], dec=[f"decoder.{stages - 2 - s}." for s in range(stages - 1)]
     )
-    if not any(name.startswith("decoder.") for name in found):
+    if not any(name.startswith("decoder.") for name in weights):
         sides["dec"] = []
     first = "encoder.0.blocks.0."
     cfg: dict[str, Any] = dict(type="PTv3", in_channels=shape("stem.conv.weight")[-1])
@@ -115,11 +118,11 @@ def _sizes(found: State, stages: int, head_dim: int) -> dict[str, Any]:
         channels = tuple(shape(f"{at}blocks.0.norm1.weight")[0] for at in places)
         if any(c % head_dim for c in channels):
             raise DataError(f"channels {channels} do not divide into heads of {head_dim}: say how wide they are")
-        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", found)) for at in places)
+        cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", weights)) for at in places)
         cfg |= {f"{side}_channels": channels, f"{side}_heads": tuple(c // head_dim for c in channels)}
     cfg["mlp_ratio"] = shape(first + "mlp.0.weight")[0] / cfg["enc_channels"][0]
-    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in found else "none", bits=None)
-    table = found.get(first + "attention.encoding.tables.0")
+    cfg |= dict(cpe="xcpe" if first + "cpe.conv.weight" in weights else "none", bits=None)
+    table = weights.get(first + "attention.encoding.tables.0")
     if table is not None:
         cfg |= dict(encoding=dict(type="RelativeBias", reach=table.shape[1] // 2), positions="grid", stage_scale=True)
     return cfg

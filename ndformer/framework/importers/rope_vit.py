@@ -1,7 +1,7 @@
-"""rope-vit (Heo 2024): DeiT III with axial RoPE or RoPE-Mixed, at times beside a learned table.
+"""rope-vit (Heo 2024): DeiT III with axial RoPE or RoPE-Mixed, in some models with learned absolute embeddings too.
 
-Theirs counts x first: in axial RoPE the first half of the channels turns by x, in RoPE-Mixed freqs[0] is of x. Axial
-frequencies are not among the weights: base 100, as in all that they published.
+rope-vit has x first: in axial RoPE the first half of the channels rotates by x, in RoPE-Mixed freqs[0] is for x. Axial
+frequencies are not in the weights; all published models use base 100.
 """
 
 from typing import Any
@@ -10,39 +10,39 @@ import torch
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.state_dict import Imported, State, Taken, heads_of
+from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
 
 LICENCE = "Apache-2.0"
 INSIDE = ("state_dict", "model")
 HEAD_DIM = 64
 EPS = 1e-6
-UNUSED = r"freqs_t_[xy]"  # places of the patches
+UNUSED = r"freqs_t_[xy]"  # positions of the patches
 
 
-def convert(given: State, head_dim: int) -> Imported:
-    taken = Taken(given, "rope-vit")
-    dim = vit.width(taken, "patch_embed.proj")
-    heads = heads_of(dim, head_dim)
+def convert(state_dict: State, head_dim: int) -> Imported:
+    reader = StateDictReader(state_dict, "rope-vit")
+    dim = vit.width(reader, "patch_embed.proj")
+    heads = head_count(dim, head_dim)
     if head_dim % 4:
         raise DataError(f"rope-vit turns all channels of a head, in fours: {head_dim} do not divide", "--head-dim N")
-    table = "pos_embed" in taken
+    table = "pos_embed" in reader
     place = "encoding.parts.1." if table else "encoding."
     encoding: list[dict[str, Any]] = [dict(type="AxialRoPE", axes=(1, 0))]
     more: State = {}
-    if "freqs" in taken:
-        depth = taken.count(r"blocks\.(\d+)\.")
-        freqs = taken.take("freqs", 2, depth, dim // 2).unflatten(-1, (heads, -1))  # (2, depth, H, h / 2)
+    if "freqs" in reader:
+        depth = reader.count(r"blocks\.(\d+)\.")
+        freqs = reader.take("freqs", 2, depth, dim // 2).unflatten(-1, (heads, -1))  # (2, depth, H, h / 2)
         turns = torch.stack([freqs[1], freqs[0]], dim=-1)  # (depth, H, h / 2, 2)
-        more = {f"blocks.{i}.attention.{place}frequencies": own for i, own in enumerate(turns.contiguous())}
+        more = {f"blocks.{i}.attention.{place}frequencies": layer for i, layer in enumerate(turns.contiguous())}
         encoding = [dict(type="RoPEMixed")]
     if table:
-        grid, _, more["encoding.parts.0.table"] = vit.grid_of(taken, "pos_embed", (0,), dim)
+        grid, _, more["encoding.parts.0.table"] = vit.position_table(reader, "pos_embed", (0,), dim)
         encoding.insert(0, dict(type="LearnableAbsolute", grid=grid, class_entries=0))
-    rows = taken.take("cls_token", 1, 1, dim)
-    one = encoding if table else encoding[0]
+    rows = reader.take("cls_token", 1, 1, dim)
+    config = encoding if table else encoding[0]
     parts = {
-        "modalities.image": vit.patches(taken, "patch_embed.proj", rows),
-        "backbone": vit.backbone(taken, dim, head_dim, one, eps=EPS, more=more),
+        "modalities.image": vit.patches(reader, "patch_embed.proj", rows),
+        "backbone": vit.backbone(reader, dim, head_dim, config, eps=EPS, more=more),
     }
-    parts |= vit.classifier(taken, dim, "class")
-    return Imported(parts, taken.rest(UNUSED), vit.assumed(head_dim, EPS))
+    parts |= vit.classifier(reader, dim, "class")
+    return Imported(parts, reader.check_unused(UNUSED), vit.assumed(head_dim, EPS))

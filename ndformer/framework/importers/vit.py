@@ -1,4 +1,4 @@
-"""What vision transformers (ViT) have in common: patches, pre-norm blocks, a norm behind them, a linear head."""
+"""Common parts of vision transformer (ViT) importers: patches, pre-norm blocks, final norm, linear head."""
 
 import math
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers.state_dict import Part, State, Taken, heads_of, stacked
+from ndformer.framework.importers.state_dict import Part, State, StateDictReader, head_count, stacked
 
 
 @dataclass(frozen=True)
 class Names:
-    """Of the parts of a block; the defaults are timm's, which most have."""
+    """Names of the parts of a block; the defaults are timm's."""
 
     block: str = "blocks.{}."
     qkv: str = "attn.qkv"
@@ -23,35 +23,35 @@ class Names:
 
 
 TIMM = Names()
-SCALES = (("ls1.gamma", "ls2.gamma"), ("gamma_1", "gamma_2"))  # timm's and DINO's, DeiT's
+SCALES = (("ls1.gamma", "ls2.gamma"), ("gamma_1", "gamma_2"))  # names of layer scale in timm and DINO, and in DeiT
 
 
-def blocks(taken: Taken, dim: int, names: Names = TIMM) -> tuple[State, dict[str, Any]]:
-    """The weights of all blocks, and the backbone's arguments that they tell."""
+def blocks(reader: StateDictReader, dim: int, names: Names = TIMM) -> tuple[State, dict[str, Any]]:
+    """Return the weights of all blocks, and the backbone's arguments derived from them."""
     first = names.block.format(0)
-    gated = next((n for n in ("mlp.w12.weight", "mlp.w1.weight", "mlp.w3.weight") if first + n in taken), None)
+    gated = next((n for n in ("mlp.w12.weight", "mlp.w1.weight", "mlp.w3.weight") if first + n in reader), None)
     if gated is not None:
         raise DataError(f"{first}{gated} is of a gated MLP (SwiGLU), which our blocks have not: take a smaller model")
     weights: State = {}
-    depth = taken.count(names.block.replace(".", r"\.").format(r"(\d+)"))
-    hidden, *_ = taken.left.get(f"{first}{names.up}.weight", torch.empty(1)).shape or (1,)
-    scales = next((pair for pair in SCALES if first + pair[0] in taken), None)
+    depth = reader.count(names.block.replace(".", r"\.").format(r"(\d+)"))
+    hidden, *_ = reader.left.get(f"{first}{names.up}.weight", torch.empty(1)).shape or (1,)
+    scales = next((pair for pair in SCALES if first + pair[0] in reader), None)
     for i in range(depth):
-        theirs, ours = names.block.format(i), f"blocks.{i}."
+        source, target = names.block.format(i), f"blocks.{i}."
         for norm in ("norm1", "norm2"):
-            weights |= taken.pair(theirs + norm, ours + norm, dim)
-        weights |= taken.pair(theirs + names.qkv, f"{ours}attention.qkv", 3 * dim, dim)
-        weights |= taken.pair(theirs + names.proj, f"{ours}attention.proj", dim, dim)
-        weights |= taken.pair(theirs + names.up, f"{ours}mlp.0", hidden, dim)
-        weights |= taken.pair(theirs + names.down, f"{ours}mlp.2", dim, hidden)
+            weights |= reader.pair(source + norm, target + norm, dim)
+        weights |= reader.pair(source + names.qkv, f"{target}attention.qkv", 3 * dim, dim)
+        weights |= reader.pair(source + names.proj, f"{target}attention.proj", dim, dim)
+        weights |= reader.pair(source + names.up, f"{target}mlp.0", hidden, dim)
+        weights |= reader.pair(source + names.down, f"{target}mlp.2", dim, hidden)
         for number, name in enumerate(scales or (), 1):
-            weights[f"{ours}scale{number}.gamma"] = taken.take(theirs + name, dim)
-    told: dict[str, Any] = dict(dim=dim, depth=depth, mlp_ratio=_ratio(hidden, dim))
-    return weights, told | (dict(layer_scale=1e-5) if scales else {})
+            weights[f"{target}scale{number}.gamma"] = reader.take(source + name, dim)
+    arguments: dict[str, Any] = dict(dim=dim, depth=depth, mlp_ratio=_ratio(hidden, dim))
+    return weights, arguments | (dict(layer_scale=1e-5) if scales else {})
 
 
 def backbone(
-    taken: Taken,
+    reader: StateDictReader,
     dim: int,
     head_dim: int,
     encoding: Any,
@@ -62,18 +62,18 @@ def backbone(
     position_dims: int = 2,
     more: State | None = None,
 ) -> Part:
-    """The whole of it; `more` are the weights of its encoding."""
-    weights, told = blocks(taken, dim, names)
-    config = dict(type="Transformer", **told, heads=heads_of(dim, head_dim), position_dims=position_dims)
+    """Return config and weights of the backbone; `more` are the weights of its encoding."""
+    weights, arguments = blocks(reader, dim, names)
+    config = dict(type="Transformer", **arguments, heads=head_count(dim, head_dim), position_dims=position_dims)
     config |= dict(encoding=encoding) | (dict(norm_eps=eps) if eps != 1e-5 else {})
-    weights |= taken.pair(norm, "final_norm", dim)
+    weights |= reader.pair(norm, "final_norm", dim)
     return Part(config, weights | (more or {}))
 
 
-def patches(taken: Taken, name: str, *rows: Tensor, class_token: bool = True, **options: Any) -> Part:
-    """The adapter of images; `rows`, (1, n, dim) each, are the class token, if there is one, and registers."""
-    weight = taken.left.get(f"{name}.weight", torch.empty(0))
-    weights = taken.pair(name, "project", None, None, None, None)
+def patches(reader: StateDictReader, name: str, *rows: Tensor, class_token: bool = True, **options: Any) -> Part:
+    """Return the image adapter; `rows` (1, n, dim) are the class token, if there is one, and registers."""
+    weight = reader.left.get(f"{name}.weight", torch.empty(0))
+    weights = reader.pair(name, "project", None, None, None, None)
     if weight.shape[2] != weight.shape[3]:
         raise DataError(f"{name}.weight is of patches of {weight.shape[2]} x {weight.shape[3]}: ours are square")
     weights["tokens"] = stacked(*rows) if rows else weights["project.bias"].new_zeros(0, len(weight))
@@ -82,26 +82,28 @@ def patches(taken: Taken, name: str, *rows: Tensor, class_token: bool = True, **
     return Part(config | (dict(registers=registers) if registers > 0 else {}) | options, weights)
 
 
-def width(taken: Taken, name: str) -> int:
-    """Of tokens: how many channels the patches get."""
-    value = taken.left.get(f"{name}.weight")
+def width(reader: StateDictReader, name: str) -> int:
+    """Return the token width: the number of output channels of the patch convolution."""
+    value = reader.left.get(f"{name}.weight")
     if value is None or value.dim() not in (4, 5) or 0 in value.shape:
         shape = "none" if value is None else tuple(value.shape)
-        raise DataError(f"these are no weights of {taken.model}: {name}.weight should be a convolution, got {shape}")
+        raise DataError(f"these are no weights of {reader.model}: {name}.weight should be a convolution, got {shape}")
     return value.shape[0]
 
 
-def classifier(taken: Taken, dim: int, pool: str, name: str = "head") -> dict[str, Part]:
-    """A linear head, where there is one."""
-    if f"{name}.weight" not in taken:
+def classifier(reader: StateDictReader, dim: int, pool: str, name: str = "head") -> dict[str, Part]:
+    """Return the linear head, or an empty dict without one."""
+    if f"{name}.weight" not in reader:
         return {}
-    weights = taken.pair(name, "linear", None, dim)
+    weights = reader.pair(name, "linear", None, dim)
     return dict(head=Part(dict(type="Classifier", classes=len(weights["linear.bias"]), pool=pool), weights))
 
 
-def grid_of(taken: Taken, name: str, prefixes: tuple[int, ...], dim: int) -> tuple[tuple[int, int], int, Tensor]:
-    """The sides of a square table of places (1, prefix + cells, dim), how many entries are before it, and the table."""
-    table = taken.take(name, 1, None, dim)[0]
+def position_table(
+    reader: StateDictReader, name: str, prefixes: tuple[int, ...], dim: int
+) -> tuple[tuple[int, int], int, Tensor]:
+    """Return (grid, prefix, table) of a square position embedding (1, prefix + cells, dim)."""
+    table = reader.take(name, 1, None, dim)[0]
     for prefix in prefixes:
         side = math.isqrt(max(0, len(table) - prefix))
         if side > 0 and side * side == len(table) - prefix:
@@ -110,7 +112,7 @@ def grid_of(taken: Taken, name: str, prefixes: tuple[int, ...], dim: int) -> tup
 
 
 def _ratio(hidden: int, dim: int) -> float:
-    """What `dim` is multiplied with for exactly `hidden` channels."""
+    """Return the mlp_ratio for which int(dim * ratio) is exactly `hidden`."""
     ratio = hidden / dim
     return ratio if int(dim * ratio) == hidden else math.nextafter(ratio, math.inf)
 

@@ -1,1 +1,1 @@
-"""Losses that several heads share, and who learns from what."""
+"""Losses and assignments shared by several heads."""

@@ -1,4 +1,4 @@
-"""How far boxes x1 y1 x2 y2 are apart: complete IoU (CIoU, Zheng 2020), distribution focal loss (DFL, Li 2020)."""
+"""Losses of boxes x1 y1 x2 y2: complete IoU (CIoU, Zheng 2020) and distribution focal loss (DFL, Li 2020)."""
 
 import math
 
@@ -10,9 +10,9 @@ EPS = 1e-7
 
 
 def complete_iou(a: Tensor, b: Tensor) -> Tensor:
-    """CIoU: (..., 4), (..., 4) -> (...): IoU, less the distance of the centres, less the difference of the shapes.
+    """Return the CIoU (...) of boxes (..., 4): IoU minus a center distance term minus an aspect ratio term.
 
-    The weight of the shapes has no gradient, as its authors have it.
+    The weight of the aspect ratio term has no gradient, as in the authors' code.
     """
     low, high = torch.maximum(a[..., :2], b[..., :2]), torch.minimum(a[..., 2:], b[..., 2:])
     both = (high - low).clamp(min=0).prod(-1)
@@ -20,18 +20,18 @@ def complete_iou(a: Tensor, b: Tensor) -> Tensor:
     height_a, height_b = height_a + EPS, height_b + EPS
     iou = both / (width_a * height_a + width_b * height_b - both + EPS)
     around = torch.maximum(a[..., 2:], b[..., 2:]) - torch.minimum(a[..., :2], b[..., :2])
-    between = (a[..., :2] + a[..., 2:] - b[..., :2] - b[..., 2:]) / 2
-    apart = between.square().sum(-1) / (around.square().sum(-1) + EPS)
+    offset = (a[..., :2] + a[..., 2:] - b[..., :2] - b[..., 2:]) / 2
+    distance = offset.square().sum(-1) / (around.square().sum(-1) + EPS)
     shape = 4 / math.pi**2 * (torch.atan(width_b / height_b) - torch.atan(width_a / height_a)).square()
     with torch.no_grad():
         weight = shape / (shape - iou + (1 + EPS))
-    return iou - apart - weight * shape
+    return iou - distance - weight * shape
 
 
 def distribution_focal(logits: Tensor, distance: Tensor) -> Tensor:
-    """DFL: (..., R), (...) -> (...): cross entropy of the two whole numbers about a distance, each by its nearness.
+    """Return the DFL (...) of logits (..., R): cross entropy with the two bins next to the distance (...).
 
-    A distance beyond R - 1 counts as almost that.
+    Distances are clamped to just below R - 1.
     """
     distance = distance.clamp(0, logits.shape[-1] - 1 - 0.01)
     below = distance.floor().long()

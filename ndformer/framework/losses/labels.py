@@ -1,4 +1,4 @@
-"""A label for every token, pixel or point: cross entropy and Lovasz-Softmax over those that somebody knows."""
+"""Cross entropy and Lovasz-Softmax for dense labels of tokens, pixels or points, ignoring unknown labels."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from ndformer.framework.system.autocast import without_autocast
 
 
 def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str, Tensor]:
-    """Logits (N, C, ...) and labels (N, ...), negative where nobody knows -> the `loss` and, with `lovasz`, its parts.
+    """Return the `loss` of logits (N, C, ...) with labels (N, ...), and its parts if `lovasz` is not 0.
 
-    A batch in which nothing is known has a loss of 0, with gradients that are 0: a crop may hold no label.
+    Negative labels are ignored. If all are negative (a crop may have none), the loss and its gradients are 0.
     """
     with without_autocast(logits):
         logits, known = logits.float(), labels >= 0
@@ -21,12 +21,12 @@ def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str,
         cross_entropy = total / known.sum().clamp(min=1)
         if not lovasz:
             return dict(loss=cross_entropy)
-        other = lovasz * lovasz_softmax(logits.movedim(1, -1).flatten(0, -2).softmax(-1), labels.flatten())
-    return dict(loss=cross_entropy + other, cross_entropy=cross_entropy.detach(), lovasz=other.detach())
+        jaccard = lovasz * lovasz_softmax(logits.movedim(1, -1).flatten(0, -2).softmax(-1), labels.flatten())
+    return dict(loss=cross_entropy + jaccard, cross_entropy=cross_entropy.detach(), lovasz=jaccard.detach())
 
 
 def checked(labels: Tensor, classes: int, sample: dict[str, Any]) -> Tensor:
-    """The labels of a sample, negative where nobody knows, if the head has as many classes."""
+    """Return the labels of a sample, or raise DataError if one is not below the number of classes of the head."""
     if labels.numel() and labels.max() >= classes:
         who, remedy = sample.get("path", "a sample"), "give the head as many as the dataset has, model.head.classes"
         raise no_class(who, int(labels.max()), classes, remedy)

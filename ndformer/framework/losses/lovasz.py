@@ -1,4 +1,4 @@
-"""Lovasz-Softmax (Berman 2018): the Jaccard loss 1 - IoU, made continuous, so that it can be trained."""
+"""Lovasz-Softmax (Berman 2018), a differentiable extension of the Jaccard loss 1 - IoU."""
 
 import torch
 import torch.nn.functional as F
@@ -6,20 +6,19 @@ from torch import Tensor
 
 
 def lovasz_softmax(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Probabilities (N, C) and labels (N,), negative where nobody knows -> the mean over those classes that are among
-    the labels.
+    """Return the Lovasz-Softmax loss of probabilities (N, C), averaged over the classes present in labels (N,).
 
-    With errors e_i of a class, 1 - p at its points and p elsewhere, sorted downwards, it is the sum of e_i times what
-    the i-th adds to the Jaccard loss of getting the first i wrong.
+    Negative labels are ignored. The errors e_i of a class, 1 - p at its points and p elsewhere, are sorted in
+    descending order; each is weighted by the increase of the Jaccard loss when the i-th point is also wrong.
     """
     known = (labels >= 0)[:, None]
     truth = F.one_hot(labels.clamp(min=0), probabilities.shape[1]).to(probabilities.dtype) * known  # (N, C)
-    errors = (truth - probabilities).abs().masked_fill(~known, -1)  # behind all others, where nothing is added any more
+    errors = (truth - probabilities).abs().masked_fill(~known, -1)  # sorted last, where the increase is 0
     errors, order = errors.sort(dim=0, descending=True)
-    right = truth.gather(0, order).cumsum(0)  # of the class, among the first i
+    right = truth.gather(0, order).cumsum(0)  # points of the class among the first i
     total = right[-1]
     i = torch.arange(1, len(labels) + 1, device=labels.device, dtype=right.dtype)[:, None]
     jaccard = 1 - (total - right) / (total + i - right)
     added = torch.diff(jaccard, dim=0, prepend=jaccard.new_zeros(1, jaccard.shape[1]))
-    there = (total > 0).to(errors.dtype)
-    return ((errors * added).sum(0) * there).sum() / there.sum().clamp(min=1)
+    present = (total > 0).to(errors.dtype)
+    return ((errors * added).sum(0) * present).sum() / present.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""One query for each object (DETR, Carion 2020; TransFusion's terms): who is assigned, and what pairs lose."""
+"""Hungarian assignment of one query per object (DETR, Carion 2020), and TransFusion's losses of the pairs."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +16,8 @@ ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 
 
 class Pairs(NamedTuple):
+    """P pairs of a query and the object assigned to it, as indices."""
+
     sample: Tensor  # (P,)
     query: Tensor  # (P,)
     object: Tensor  # (P,)
@@ -23,47 +25,50 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Matching:
-    """What a pair costs: the focal cost of the object's class, L1 from above in shares of the map, and 3-D IoU."""
+    """The weights of the assignment cost: focal class cost, L1 distance of centers (map size 1), and 3-D IoU."""
 
     score: float = 0.15
     distance: float = 0.25
     overlap: float = 0.25
 
     @torch.no_grad()
-    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: BEVGrid) -> Pairs:
+    def __call__(self, logits: Tensor, boxes: Tensor, objects: Objects3D, grid: BEVGrid) -> Pairs:
         """Assign the objects of each sample to its queries (B, Q, ...) at the lowest total cost (Hungarian assignment).
 
-        Waits for the device once, for all samples.
+        Synchronizes with the device once, for all samples.
         """
-        from scipy.optimize import linear_sum_assignment  # here: it takes long to import
+        from scipy.optimize import linear_sum_assignment  # slow to import
 
-        cost = self.costs(logits, boxes, objects, field).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
+        cost = self.costs(logits, boxes, objects, grid).nan_to_num(1e4, 1e4, -1e4).cpu().numpy()  # (B, Q, K)
         real = objects.real.cpu().numpy()
-        found = []
-        for b, (own, there) in enumerate(zip(cost, real)):
-            numbers = there.nonzero()[0]
-            queries, chosen = linear_sum_assignment(own[:, numbers])
-            found += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
-        columns = tensor_like(torch.tensor(found, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
+        pairs = []
+        for b, (sample_cost, mask) in enumerate(zip(cost, real)):
+            numbers = mask.nonzero()[0]
+            queries, chosen = linear_sum_assignment(sample_cost[:, numbers])
+            pairs += [(b, int(q), int(numbers[o])) for q, o in zip(queries, chosen)]
+        columns = tensor_like(torch.tensor(pairs, dtype=torch.int64), logits).reshape(-1, 3).unbind(1)
         return Pairs(*columns)
 
-    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, field: BEVGrid) -> Tensor:
-        """(B, Q, K)."""
+    def costs(self, logits: Tensor, boxes: Tensor, objects: Objects3D, grid: BEVGrid) -> Tensor:
+        """Return the cost (B, Q, K) of every pair of a query and an object."""
         p = logits.float().sigmoid()
         positive = ALPHA * (1 - p) ** GAMMA * -(p + 1e-12).log()
         negative = (1 - ALPHA) * p**GAMMA * -(1 - p + 1e-12).log()
         label = objects.labels[:, None].expand(-1, p.shape[1], -1)
         score = (positive - negative).gather(2, label)
-        size = tensor_like(field.shape[::-1], boxes) * field.step
-        away = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
-        common = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
-        return self.score * score + self.distance * away - self.overlap * common
+        size = tensor_like(grid.shape[::-1], boxes) * grid.step
+        distance = ((boxes[:, :, None, :2] - objects.boxes[:, None, :, :2]) / size).abs().sum(-1)
+        iou = iou_3d(boxes[:, :, None, :7], objects.boxes[:, None, :, :7])
+        return self.score * score + self.distance * distance - self.overlap * iou
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What queries lose, over the number of pairs: the focal loss of classes; L1 of the code of boxes, of velocities
-    `velocity` as much; DIoU; and L1 of 2 IoU - 1 that they think their box has."""
+    """The weights of the losses of queries, which are divided by the number of pairs.
+
+    `score`: focal loss of classes. `box`: L1 of box codes, with velocities weighted by `velocity`. `iou`: L1 of the
+    predicted 2 IoU - 1. `overlap`: DIoU.
+    """
 
     score: float = 1.0
     box: float = 0.25
@@ -72,37 +77,37 @@ class Weights:
     overlap: float = 0.5
 
     def __call__(
-        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, field: BEVGrid
+        self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, grid: BEVGrid
     ) -> dict[str, Tensor]:
         count = max(1, len(pairs.sample))
         chosen = (pairs.sample, pairs.query)
         truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
         target = torch.zeros_like(logits)
         target[(*chosen, objects.labels[pairs.sample, pairs.object])] = 1
-        away = (code[chosen] - query_code(truth, field)) * tensor_like([1.0] * 8 + [self.velocity] * 2, code)
-        known = away.isfinite()  # velocities may be NaN
-        own = boxes[chosen]
+        error = (code[chosen] - query_code(truth, grid)) * tensor_like([1.0] * 8 + [self.velocity] * 2, code)
+        known = error.isfinite()  # velocities may be NaN
+        predicted = boxes[chosen]
         with torch.no_grad():
-            common = 2 * iou_3d(own[:, :7], truth[:, :7]) - 1
+            iou_target = 2 * iou_3d(predicted[:, :7], truth[:, :7]) - 1
         return dict(
             score=self.score * focal(logits, target).sum() / count,
-            box=self.box * torch.where(known, away, 0.0).abs().sum() / count,
-            iou=self.iou * (iou[chosen] - common).abs().sum() / count,
-            overlap=self.overlap * (1 - distance_iou(own[:, :7], truth[:, :7])).sum() / count,
+            box=self.box * torch.where(known, error, 0.0).abs().sum() / count,
+            iou=self.iou * (iou[chosen] - iou_target).abs().sum() / count,
+            overlap=self.overlap * (1 - distance_iou(predicted[:, :7], truth[:, :7])).sum() / count,
         )
 
 
 def focal(logits: Tensor, target: Tensor) -> Tensor:
-    """The sigmoid focal loss (Lin 2017), of each entry."""
+    """Return the elementwise sigmoid focal loss (Lin 2017)."""
     p = logits.sigmoid()
     right = p * target + (1 - p) * (1 - target)
     weight = ALPHA * target + (1 - ALPHA) * (1 - target)
     return weight * (1 - right) ** GAMMA * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
 
 
-def query_code(boxes: Tensor, field: BEVGrid) -> Tensor:
-    """(..., 9) -> (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
+def query_code(boxes: Tensor, grid: BEVGrid) -> Tensor:
+    """Encode boxes (..., 9) as (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
     yaw = boxes[..., 6:7]
     return torch.cat(
-        [field.to_cells(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
+        [grid.to_cells(boxes), boxes[..., 2:3], boxes[..., 3:6].log(), yaw.sin(), yaw.cos(), boxes[..., 7:]], -1
     )

@@ -1,4 +1,4 @@
-"""Objects in space that a batch should find: x, y, z, width, length, height, yaw, vx, vy."""
+"""True 3-D boxes of a batch (x, y, z, width, length, height, yaw, vx, vy) and CenterPoint's heatmap loss."""
 
 from __future__ import annotations
 
@@ -14,66 +14,66 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.system.devices import tensor_like
 
-LEAST = 2  # cells, the radius of the smallest object's peak
+MIN_RADIUS = 2  # cells, of an object's peak in the heatmap
 
 
 @dataclass(frozen=True, eq=False)
 class Objects3D:
-    """Padded to as many as the fullest sample has. Velocities that nobody knows are NaN."""
+    """The true boxes of B samples, padded to K objects. Unknown velocities are NaN."""
 
     boxes: Tensor  # (B, K, 9)
     labels: Tensor  # (B, K)
     real: Tensor  # (B, K) False = padding
 
     @classmethod
-    def of(cls, samples: Sequence[dict[str, Any]], classes: int, device: torch.device) -> Objects3D:
-        """Of data samples with `boxes` (K, 9) and `classes` (K,); each with as many as it has, or none."""
+    def from_samples(cls, samples: Sequence[dict[str, Any]], classes: int, device: torch.device) -> Objects3D:
+        """Pad and stack data samples with `boxes` (k, 9) and `classes` (k,), where k may differ or be 0."""
         count = max([len(sample["classes"]) for sample in samples], default=0)
         boxes = torch.zeros(len(samples), count, 9)
         labels = torch.zeros(len(samples), count, dtype=torch.int64)
         real = torch.zeros(len(samples), count, dtype=torch.bool)
         for i, sample in enumerate(samples):
-            own = len(checked(sample["classes"], classes, sample))
-            given = sample["boxes"].reshape(-1, 9).float()
-            sound = given[:, :7].isfinite().all(1) & (given[:, 3:6] > 0).all(1)
-            if len(given) != own or not bool(sound.all()):
-                who = sample.get("path", f"sample {i}")
+            n = len(checked(sample["classes"], classes, sample))
+            values = sample["boxes"].reshape(-1, 9).float()
+            valid = values[:, :7].isfinite().all(1) & (values[:, 3:6] > 0).all(1)
+            if len(values) != n or not bool(valid.all()):
+                name = sample.get("path", f"sample {i}")
                 raise DataError(
-                    f"boxes of {who} are not (number, 9) of finite places and sizes above 0, one for each of its "
-                    f"{own} classes: remove what is none"
+                    f"boxes of {name}: expected {n}, one per class label, with finite positions and sizes above 0, "
+                    f"got {len(values)}, {int((~valid).sum())} of them invalid. Remove or correct the invalid boxes."
                 )
-            boxes[i, :own], labels[i, :own], real[i, :own] = given, sample["classes"], True
-        return cls(*(each.to(device, non_blocking=True) for each in (boxes, labels, real)))
+            boxes[i, :n], labels[i, :n], real[i, :n] = values, sample["classes"], True
+        return cls(*(x.to(device, non_blocking=True) for x in (boxes, labels, real)))
 
 
-def peaks(objects: Objects3D, field: BEVGrid, classes: int, overlap: float = 0.1) -> Tensor:
-    """(B, classes, ny, nx): 1 in the cell of each object's middle, a Gaussian about it; the largest where several meet.
+def peaks(objects: Objects3D, grid: BEVGrid, classes: int, overlap: float = 0.1) -> Tensor:
+    """Return target heatmaps (B, classes, ny, nx): a Gaussian around each object's center cell, which is 1.
 
-    CornerNet's radius: any box whose corners are so near overlaps by `overlap` or more. Objects beside the map have
-    none.
+    Overlapping Gaussians are combined by their maximum. The radius is CornerNet's: boxes with corners within it have an
+    IoU of at least `overlap`. Objects outside the map are left out.
     """
-    at = field.to_cells(objects.boxes)  # (B, K, 2)
-    width, length = objects.boxes[..., 3] / field.step, objects.boxes[..., 4] / field.step
-    radius = corner_radius(length, width, overlap).floor().clamp(min=LEAST)  # (B, K)
+    position = grid.to_cells(objects.boxes)  # (B, K, 2)
+    width, length = objects.boxes[..., 3] / grid.step, objects.boxes[..., 4] / grid.step
+    radius = corner_radius(length, width, overlap).floor().clamp(min=MIN_RADIUS)  # (B, K)
     sigma = (2 * radius + 1) / 6
-    there = objects.real & field.contains(at)
-    middle = at.floor()
-    B, K = there.shape
-    maps = at.new_zeros(B, classes, *field.shape)
-    y, x = (torch.arange(n, device=at.device, dtype=at.dtype) for n in field.shape)
-    for k in range(K):  # all samples at once: K maps of a batch would not fit
+    inside = objects.real & grid.contains(position)
+    middle = position.floor()
+    B, K = inside.shape
+    maps = position.new_zeros(B, classes, *grid.shape)
+    y, x = (torch.arange(n, device=position.device, dtype=position.dtype) for n in grid.shape)
+    for k in range(K):  # a loop, because K maps per sample would not fit in memory
         dx, dy = x - middle[:, k, :1], y - middle[:, k, 1:]  # (B, nx), (B, ny)
         near_x, near_y = dx.abs() <= radius[:, k, None], dy.abs() <= radius[:, k, None]
         twice = 2 * sigma[:, k, None] ** 2
         bell_x, bell_y = (-(dx**2) / twice).exp() * near_x, (-(dy**2) / twice).exp() * near_y
-        bell = bell_y[:, :, None] * bell_x[:, None] * there[:, k, None, None]
-        own = objects.labels[:, k, None, None, None].expand(B, 1, *field.shape)
-        maps = maps.scatter_reduce(1, own, bell[:, None], "amax")
+        bell = bell_y[:, :, None] * bell_x[:, None] * inside[:, k, None, None]
+        label = objects.labels[:, k, None, None, None].expand(B, 1, *grid.shape)
+        maps = maps.scatter_reduce(1, label, bell[:, None], "amax")
     return maps
 
 
 def corner_radius(length: Tensor, width: Tensor, overlap: float) -> Tensor:
-    """The radius of Law & Deng 2018 in the form of their code, whose roots are divided by 2 whatever the factor is."""
+    """Return the peak radius of Law & Deng 2018 as in their code, which divides roots by 2 instead of 2a."""
     total, area = length + width, length * width
     roots = []
     for a, b, c in (
@@ -86,7 +86,7 @@ def corner_radius(length: Tensor, width: Tensor, overlap: float) -> Tensor:
 
 
 def peak_focal(logits: Tensor, target: Tensor) -> Tensor:
-    """The focal loss of peaks (CornerNet's, alpha 2, gamma 4), over the number of peaks."""
+    """Return CornerNet's focal loss of heatmaps (alpha 2, gamma 4), divided by the number of peaks."""
     p = logits.sigmoid().clamp(1e-4, 1 - 1e-4)
     peak = target == 1
     positive = -(p.log() * (1 - p) ** 2).masked_fill(~peak, 0).sum()
@@ -95,9 +95,8 @@ def peak_focal(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:
-    """(B, classes, ny, nx) scores, 0 where a neighbour in the same map has a larger one; not in classes `sharp`."""
-    largest = torch.nn.functional.max_pool2d(scores, 3, 1, 1)
-    kept = scores == largest
+    """Return scores (B, classes, ny, nx), set to 0 if a neighbor is larger, except in the classes `sharp`."""
+    mask = scores == torch.nn.functional.max_pool2d(scores, 3, 1, 1)
     if len(sharp):
-        kept = kept.index_fill(1, tensor_like(list(sharp), scores), True)
-    return scores * kept
+        mask = mask.index_fill(1, tensor_like(list(sharp), scores), True)
+    return scores * mask

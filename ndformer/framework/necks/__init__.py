@@ -1,1 +1,1 @@
-"""Between the backbone and a dense head: maps from tokens."""
+"""Necks: feature maps from tokens, between the backbone and a dense head."""

@@ -1,4 +1,4 @@
-"""Tokens to a map from above, and a residual network over it (that of UniTR, as BEVFusion and CenterPoint have one)."""
+"""A bird's-eye-view map from tokens and a residual network over it, as in UniTR, BEVFusion and CenterPoint."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from ndformer.framework.tokens import TokenSet
 EPS = 1e-3
 
 
-def map_of(tokens: TokenSet, field: BEVGrid, patches: bool = False) -> Tensor:
-    """(B, C, ny, nx) the pillars at their cells (the first two axes of their positions), 0 elsewhere. With `patches`,
-    the mean of those of cameras is added in each cell where some stand."""
-    x, B = tokens.features, tokens.features.shape[0]
-    at = field.to_cells(tokens.where.positions.expand(B, -1, -1))
-    kept = field.contains(at)
-    kept = kept if tokens.where.valid is None else kept & tokens.where.valid
-    cells = field.shape[0] * field.shape[1]
-    number = field.flat_index(at) + cells * torch.arange(B, device=x.device)[:, None]  # (B, N)
-    pillar = kept if tokens.modality is None else kept & (tokens.modality == 0)
-    place = number.flatten()  # all are put, what is not meant as nothing: to choose would make a GPU wait
+def scatter_to_map(tokens: TokenSet, grid: BEVGrid, patches: bool = False) -> Tensor:
+    """Return (B, C, ny, nx): the pillars at the cells of their positions (first two axes), 0 elsewhere.
 
-    def summed(chosen: Tensor) -> Tensor:
-        meant = torch.where(chosen[..., None], x, 0).flatten(0, 1)
-        return x.new_zeros(B * cells, x.shape[2]).index_put((place,), meant, accumulate=True)
+    With `patches`, the mean of the camera patches in a cell is added.
+    """
+    x, B = tokens.features, tokens.features.shape[0]
+    position = grid.to_cells(tokens.where.positions.expand(B, -1, -1))
+    inside = grid.contains(position)
+    inside = inside if tokens.where.valid is None else inside & tokens.where.valid
+    cells = grid.shape[0] * grid.shape[1]
+    number = grid.flat_index(position) + cells * torch.arange(B, device=x.device)[:, None]  # (B, N)
+    pillar = inside if tokens.modality is None else inside & (tokens.modality == 0)
+    index = number.flatten()  # of all tokens; others add 0, because selecting would synchronize with the device
+
+    def summed(mask: Tensor) -> Tensor:
+        values = torch.where(mask[..., None], x, 0).flatten(0, 1)
+        return x.new_zeros(B * cells, x.shape[2]).index_put((index,), values, accumulate=True)
 
     total = summed(pillar)
     if patches:
-        others = kept & ~pillar
-        count = number.new_zeros(B * cells).index_put((place,), others.flatten().long(), accumulate=True)
-        total = total + summed(others) / count.clamp(min=1)[:, None]
-    return total.unflatten(0, (B, *field.shape)).permute(0, 3, 1, 2)
+        patch = inside & ~pillar
+        count = number.new_zeros(B * cells).index_put((index,), patch.flatten().long(), accumulate=True)
+        total = total + summed(patch) / count.clamp(min=1)[:, None]
+    return total.unflatten(0, (B, *grid.shape)).permute(0, 3, 1, 2)
 
 
 class MapNorm(nn.BatchNorm2d):
-    """Batch norm; the first 1 / momentum batches are averaged evenly, as short trainings need it."""
+    """Batch norm whose running statistics average the first 1 / momentum batches evenly, for short trainings."""
 
     def __init__(self, channels: int, momentum: float) -> None:
         super().__init__(channels, EPS, momentum)
-        self.last = momentum
-        self.batches: int | None = None  # so far; None: not known
+        self.final_momentum = momentum
+        self.batches: int | None = None  # number of training batches; None: not read from the device yet
         self.register_load_state_dict_post_hook(_loaded)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training:
-            if self.batches is None:  # asked once: reading the count makes a GPU wait
+            if self.batches is None:  # read once, because reading synchronizes with the device
                 assert self.num_batches_tracked is not None
                 self.batches = int(self.num_batches_tracked)
             self.batches += 1
-            self.momentum = max(self.last, 1 / self.batches)
+            self.momentum = max(self.final_momentum, 1 / self.batches)
         return super().forward(input)
 
 
@@ -65,7 +67,7 @@ def _loaded(norm: MapNorm, keys: object) -> None:
 
 
 class Residual(nn.Module):
-    """Two convolutions, and the input beside them; `down`: through one of 1 x 1."""
+    """A residual block of two convolutions; `down` adds a 1 x 1 convolution to the shortcut."""
 
     def __init__(self, channels: int, out: int, stride: int, down: bool, momentum: float) -> None:
         super().__init__()
@@ -85,12 +87,12 @@ class Residual(nn.Module):
 
 @NECKS.register_module()
 class BirdsEyeNet(nn.Module):
-    """Pillars on a map of `cell` metres from `low` to `high` (x, y), then stages of residual blocks: `blocks[i]` of
-    `widths[i]` channels, the first of them with `strides[i]`. Each stage's map is brought to `stride` with `up`
-    channels, and they are laid on each other.
+    """A residual network over a bird's-eye-view map of pillars, with upsampled and concatenated stages.
 
-    The defaults are UniTR's. `patches`: patches of cameras are put where they stand, too; UniTR leaves them out, as
-    pillars have looked at them. `norm_momentum` is of batch norms.
+    The map has cells of `cell` meters from `low` to `high` (x, y). Stage i has `blocks[i]` residual blocks with
+    `widths[i]` channels, the first with stride `strides[i]`. Each stage's output is resampled to `stride` with `up`
+    channels. The defaults are UniTR's. `patches` adds camera patches to the map; UniTR leaves them out because pillars
+    have attended to them. `norm_momentum` is the momentum of batch norms.
     """
 
     def __init__(
@@ -109,9 +111,12 @@ class BirdsEyeNet(nn.Module):
     ) -> None:
         super().__init__()
         if not len(blocks) == len(strides) == len(widths) > 0:
-            raise ValueError("blocks, strides and widths have one number per stage, one or more of them")
+            raise ValueError(
+                f"blocks, strides and widths expect one number per stage, got {len(blocks)}, {len(strides)} and "
+                f"{len(widths)} numbers"
+            )
         shape = (round((high[1] - low[1]) / cell), round((high[0] - low[0]) / cell))
-        self.field, self.patches = BEVGrid(low, cell, shape), patches
+        self.grid, self.patches = BEVGrid(low, cell, shape), patches
         self.stages, self.ups, total = nn.ModuleList(), nn.ModuleList(), 1
         channels = dim
         for count, factor, width in zip(blocks, strides, widths):
@@ -120,11 +125,11 @@ class BirdsEyeNet(nn.Module):
             if shape[0] % total or shape[1] % total or stride * more != total * down:
                 raise ValueError(
                     f"a map of {shape[1]} x {shape[0]} cells cannot have stages of stride {total} brought to {stride}: "
-                    "take a range, a cell and strides that divide each other"
+                    "choose low, high, cell and strides that divide each other"
                 )
-            first = [Residual(channels, width, factor, True, norm_momentum)]
-            rest = [Residual(width, width, 1, False, norm_momentum) for _ in range(count - 1)]
-            self.stages.append(nn.Sequential(*first, *rest))
+            layers = [Residual(channels, width, factor, True, norm_momentum)]
+            layers += [Residual(width, width, 1, False, norm_momentum) for _ in range(count - 1)]
+            self.stages.append(nn.Sequential(*layers))
             resized = (
                 nn.Conv2d(width, up, down, down, bias=False)
                 if total < stride
@@ -132,14 +137,14 @@ class BirdsEyeNet(nn.Module):
             )
             self.ups.append(nn.Sequential(resized, MapNorm(up, norm_momentum), nn.ReLU()))
             channels = width
-        self.width = up * len(blocks)  # what heads get
+        self.width = up * len(blocks)  # channels of the output
         self.out = BEVGrid(low, cell * stride, (shape[0] // stride, shape[1] // stride))
 
     def forward(self, tokens: TokenSet) -> Tensor:
-        """(B, width, ny / stride, nx / stride)."""
-        x = map_of(tokens, self.field, self.patches)
+        """Return (B, width, ny / stride, nx / stride)."""
+        x = scatter_to_map(tokens, self.grid, self.patches)
         if self.training and x.shape[0] == 0:
-            raise DataError("a batch without samples cannot be learnt from")
+            raise DataError("expected a training batch with at least one sample, got none")
         maps = []
         for stage, up in zip(cast(list[nn.Module], self.stages), self.ups):
             x = stage(x)

@@ -1,4 +1,4 @@
-"""The simple feature pyramid of ViTDet (Li 2022): maps of several sizes from the one that a plain transformer has."""
+"""The simple feature pyramid of ViTDet (Li 2022): maps at several scales from the single map of a transformer."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
@@ -25,7 +25,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class Halve(nn.Module):
-    """The maximum of 2 x 2 cells. An odd last row or column stays: events and small objects are there too."""
+    """Max pooling over 2 x 2 cells that keeps an odd last row or column (ceil mode)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.max_pool2d(x, 2, ceil_mode=True)
@@ -33,11 +33,11 @@ class Halve(nn.Module):
 
 @NECKS.register_module()
 class SimpleFeaturePyramid(nn.Module):
-    """A map of `width` channels for each of `scales`, relative to the tokens' grid.
+    """A feature pyramid with one map of `width` channels per scale, relative to the tokens' grid.
 
-    ViTDet's levels have 3 x 3 convolutions; `reduced=True` is the PaPE paper's form without them. Sparse tokens become
-    a map of `cells` (rows, columns), each `cell` wide in units of their positions, by the latest token of each cell
-    (`ages`: times count back from now).
+    Levels have 3 x 3 convolutions as in ViTDet; `reduced=True` leaves them out as in the PaPE paper. Sparse tokens
+    become a map of `cells` (rows, columns), each of side `cell` in position units, with the most recent token of each
+    cell (`ages`: times count back from now).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SimpleFeaturePyramid(nn.Module):
         self.levels = nn.ModuleList(level(dim, width, scale) for scale in self.scales)
 
     def forward(self, tokens: TokenSet) -> list[Tensor]:
-        """(B, width, H s, W s) for each scale s, rounded up."""
+        """Return maps (B, width, H s, W s), one for each scale s, with sizes rounded up."""
         x = grid_map(tokens) if self.cells is None else latest_map(tokens, self.cells, self.cell, self.ages)
         return [level(x) for level in self.levels]
 
@@ -70,7 +70,7 @@ def _level(dim: int, width: int, scale: float) -> nn.Sequential:
         1: (dim, []),
         0.5: (dim, [Halve()]),
     }
-    channels, layers = _at(resize, scale)
+    channels, layers = _level_layers(resize, scale)
     out = [nn.Conv2d(channels, width, 1, bias=False), ChannelNorm(width)]
     return nn.Sequential(*layers, *out, nn.Conv2d(width, width, 3, padding=1, bias=False), ChannelNorm(width))
 
@@ -81,10 +81,10 @@ def _reduced(dim: int, width: int, scale: float) -> nn.Sequential:
         1: [nn.Conv2d(dim, width, 1)],
         0.5: [Halve(), nn.Conv2d(dim, width, 1)],
     }
-    return nn.Sequential(*_at(resize, scale), ChannelNorm(width))
+    return nn.Sequential(*_level_layers(resize, scale), ChannelNorm(width))
 
 
-def _at(levels: dict[float, T], scale: float) -> T:
+def _level_layers(levels: dict[float, T], scale: float) -> T:
     if scale not in levels:
-        raise ValueError(f"this pyramid has levels at scales {', '.join(f'{s:g}' for s in levels)}, got {scale:g}")
+        raise ValueError(f"scales expects {', '.join(f'{s:g}' for s in levels)}, got {scale:g}")
     return levels[scale]

@@ -1,1 +1,1 @@
-"""All drawing: of encodings, of runs, of samples, and the cards that answers are drawn on."""
+"""Drawing of encodings, runs, samples and answers."""

@@ -1,4 +1,4 @@
-"""Maps of what tokens take of each other, drawn over the sample that they are of: still, moving, or on a sheet."""
+"""Attention maps drawn over their sample: as an image, an animation, or a sheet of several moments."""
 
 import math
 from collections.abc import Sequence
@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.canvas import Scene
-from ndformer.framework.pictures.figures import Panels, canvas, color_map, ring
+from ndformer.framework.pictures.canvas import Canvas
+from ndformer.framework.pictures.figures import Panels, color_map, new_figure, ring
 from ndformer.framework.system import atomic
 
-UNSEEN = (0.235, 0.251, 0.263, 0.8)  # what a query never sees
+UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
 
 
 class Painting:
-    """A block of rows x columns maps for each quantity, (rows, columns, N) values of a scene's tokens; NaN is unseen.
+    """A figure with a block of maps for each quantity: values (rows, columns, N) of a canvas's tokens, NaN if masked.
 
-    `queries` has the token that looks in each row, ringed, or None for one without a place. A column shows the scene as
-    it is at its own of `moments`; without them all columns show the query's, and the scene is beside each row.
+    `queries` has the query token of each row, which gets a ring, or None for a token without a position. With
+    `moments`, column i shows the canvas at moments[i]; otherwise all columns show a moment with the query, and the
+    sample is drawn next to the rows.
     """
 
     def __init__(
@@ -28,43 +29,44 @@ class Painting:
         rows: Sequence[str],
         columns: Sequence[str],
         queries: Sequence[int | None],
-        scene: Scene,
+        canvas: Canvas,
         note: str = "",
         moments: Sequence[int] = (),
     ) -> None:
-        self.scene, self.moments = scene, moments
+        self.canvas, self.moments = canvas, moments
         first = next((query for query in queries if query is not None), None)
-        known = (m for m in range(scene.moments) if first is not None and scene.spot(first, m) is not None)
-        self.now = next(known, scene.stills[0])  # of what stands still: the query is seen
+        with_query = (m for m in range(canvas.moments) if first is not None and canvas.spot(first, m) is not None)
+        self.now = next(with_query, canvas.stills[0])  # the moment drawn in a still image
         self.maps: list[tuple[Any, np.ndarray | None]] = []  # images, colours (N, 4)
         self.rings: list[tuple[Any, int]] = []  # axes, token
-        height, width = scene.plain(0).shape[:2]
-        pixel = scene.inches / max(height, width)
-        beside = len(columns) * len(blocks) <= 8 and not moments
-        across, down = (len(blocks), 1) if beside else (1, len(blocks))
+        height, width = canvas.plain(0).shape[:2]
+        pixel = canvas.inches / max(height, width)
+        side_by_side = len(columns) * len(blocks) <= 8 and not moments
+        across, down = (len(blocks), 1) if side_by_side else (1, len(blocks))
         tall = [(pixel * height + 0.14) * len(block.values) + 0.45 for block in blocks]
         full = max((pixel * width * len(columns) + 1.1) * across, 5)
-        own = 0.0 if moments else pixel * width + 0.5
-        with canvas(full + own, (max(tall) if beside else sum(tall)) + 0.55, title) as self.figure:
+        sample_width = 0.0 if moments else pixel * width + 0.5
+        figure_height = (max(tall) if side_by_side else sum(tall)) + 0.55
+        with new_figure(full + sample_width, figure_height, title) as self.figure:
             self.figure.supxlabel(note, fontsize=8, color="0.35")
             home: Any = self.figure
             if not moments:
-                left, home = self.figure.subfigures(1, 2, squeeze=False, width_ratios=(own, full)).flat
-                self._scenes(left, queries, len(rows) * down)
-            ratios = None if beside else tall
+                left, home = self.figure.subfigures(1, 2, squeeze=False, width_ratios=(sample_width, full)).flat
+                self._draw_samples(left, queries, len(rows) * down)
+            ratios = None if side_by_side else tall
             parts = home.subfigures(down, across, squeeze=False, height_ratios=ratios).flat
             for number, (block, part) in enumerate(zip(blocks, parts)):
                 part.suptitle(block.name, fontsize=10)
                 axes = part.subplots(len(block.values), len(columns), squeeze=False)
                 for (r, c), ax in np.ndenumerate(axes):
-                    empty = np.isnan(block.values[:, c]).all(1) & (block.kind != "plain")  # of rows
+                    empty = np.isnan(block.values[:, c]).all(1) & (block.kind != "plain")  # empty rows
                     ax.set_title(columns[c] if r == empty.argmin() and (number == 0 or not moments) else "")
                     ax.set_ylabel(rows[r] if c == 0 and block.kind != "plain" else "")
                     self._map(ax, block, r, c, queries[r])
                 _colour_bar(part, axes, block)
 
-    def _scenes(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
-        """The sample, once for each different query."""
+    def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
+        """Draw the sample once for each distinct query."""
         part.suptitle("sample", fontsize=10)
         different = [query for r, query in enumerate(queries) if r == 0 or query != queries[r - 1]]
         for slot, ax in enumerate(part.subplots(slots, 1, squeeze=False).flat):
@@ -80,14 +82,14 @@ class Painting:
         self.maps.append((ax.imshow(self._pixels(colours, moment)), colours))
         if query is not None:
             self.rings.append((ax, query))
-            ring(ax, self.scene.spot(query, moment), animated=not self.moments and self.scene.moments > 1)
+            ring(ax, self.canvas.spot(query, moment), animated=not self.moments and self.canvas.moments > 1)
 
     def _pixels(self, colours: np.ndarray | None, moment: int) -> np.ndarray:
-        return self.scene.plain(moment) if colours is None else self.scene.painted(colours, moment)
+        return self.canvas.plain(moment) if colours is None else self.canvas.painted(colours, moment)
 
     def _map(self, ax: Any, block: Panels, row: int, column: int, query: int | None) -> None:
         values = block.values[row, column]
-        if block.kind != "plain" and np.isnan(values).all():  # a head that this layer does not have
+        if block.kind != "plain" and np.isnan(values).all():  # this layer has fewer heads
             ax.set_axis_off()
             return
         self._show(ax, None if block.kind == "plain" else coloured(values, block), column, query)
@@ -99,7 +101,7 @@ class Painting:
             self.figure.savefig(half)
 
     def moving(self, path: Path) -> None:
-        """A GIF of all moments."""
+        """Write a GIF of all moments."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image
 
@@ -107,25 +109,25 @@ class Painting:
         agg.draw()
         empty = agg.copy_from_bbox(self.figure.bbox)
         frames = []
-        for moment in range(self.scene.moments):
+        for moment in range(self.canvas.moments):
             agg.restore_region(empty)
             for image, colours in self.maps:
                 image.set_data(self._pixels(colours, moment))
                 image.axes.draw_artist(image)
             for ax, query in self.rings:
-                y, x = self.scene.spot(query, moment) or (np.nan, np.nan)
+                y, x = self.canvas.spot(query, moment) or (np.nan, np.nan)
                 for line in ax.lines:
                     line.set_data([x], [y])
                     ax.draw_artist(line)
-            says = self.figure.text(0.995, 0.995, self.scene.says(moment), ha="right", va="top", fontsize=8)
-            self.figure.draw_artist(says)
-            says.remove()
+            caption = self.figure.text(0.995, 0.995, self.canvas.caption(moment), ha="right", va="top", fontsize=8)
+            self.figure.draw_artist(caption)
+            caption.remove()
             frames.append(Image.fromarray(np.asarray(agg.buffer_rgba())[..., :3].copy()))
-        save_gif(frames, path, self.scene.seconds)
+        save_gif(frames, path, self.canvas.seconds)
 
 
 def save_gif(frames: Sequence[Any], path: Path, seconds: float) -> None:
-    """PIL images, one after the other, for ever."""
+    """Write PIL images as a GIF that repeats forever."""
     with atomic.replacing(path) as half:
         frames[0].save(half, save_all=True, append_images=frames[1:], duration=round(1000 * seconds), loop=0)
 
@@ -136,12 +138,14 @@ def sheet(
     rows: Sequence[str],
     columns: Sequence[str],
     queries: Sequence[int | None],
-    scene: Scene,
+    canvas: Canvas,
     note: str,
 ) -> Painting:
-    """Some moments of a scene that moves, from left to right, the scene itself first. Where there are several rows and
-    columns (layers and heads), it is the mean of columns; else one of them is said in the title."""
-    moments = scene.stills
+    """Draw several moments of a canvas from left to right, with the sample in the first row.
+
+    With several rows and columns (layers and heads), values are averaged over columns.
+    """
+    moments = canvas.stills
     several = len(rows) > 1 and len(columns) > 1
     names = list(rows) if several or len(columns) == 1 else list(columns)
     who = list(queries) if len(names) == len(rows) else [query for query in queries for _ in columns]
@@ -149,42 +153,42 @@ def sheet(
     for block in blocks:
         values = block.values  # (rows, columns, N)
         values = _mean(values)[:, None] if several else values.reshape(-1, 1, values.shape[-1])
-        said = [] if several else [text for texts in block.beneath for text in texts]
-        under = [[text, *[" "] * (len(moments) - 1)] for text in said]  # each below its first moment
+        texts = [] if several else [text for row in block.beneath for text in row]
+        under = [[text, *[" "] * (len(moments) - 1)] for text in texts]  # below the first moment
         name = f"{block.name}, mean of heads" if several else block.name
         flat.append(Panels(name, values.repeat(len(moments), 1), block.kind, block.limit, under))
-    alone = Panels("sample", np.zeros((1, len(moments), 1)), "plain")
-    head = [scene.says(moment) for moment in moments]
-    return Painting(title, [alone, *flat], names, head, who, scene, note, moments)
+    sample = Panels("sample", np.zeros((1, len(moments), 1)), "plain")
+    captions = [canvas.caption(moment) for moment in moments]
+    return Painting(title, [sample, *flat], names, captions, who, canvas, note, moments)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """(rows, columns, N) -> (rows, N), of the columns that a row has."""
-    there = ~np.isnan(values)
-    total, count = np.where(there, values, 0).sum(1), there.sum(1)
+    """Average (rows, columns, N) over columns to (rows, N), ignoring NaN."""
+    finite = ~np.isnan(values)
+    total, count = np.where(finite, values, 0).sum(1), finite.sum(1)
     return np.where(count > 0, total / np.maximum(1, count), np.nan)
 
 
 def coloured(values: np.ndarray, block: Panels) -> np.ndarray:
-    """(N,) -> (N, 4): shares by their root, to see what is faint, of the largest of them; signed values about 0."""
-    seen = np.isfinite(values)
+    """Return colors (N, 4) of values (N,): shares by the root of their ratio to the largest, signed values around 0."""
+    finite = np.isfinite(values)
     if block.kind == "signed":
         low, high = block.range
-        most = max(high, -low)
-        found = color_map("signed")(0.5 + 0.5 * np.where(seen, values, 0).clip(-most, most) / most)
+        limit = max(high, -low)
+        colours = color_map("signed")(0.5 + 0.5 * np.where(finite, values, 0).clip(-limit, limit) / limit)
     elif block.kind == "share":
-        root = np.sqrt(np.where(seen, values, 0) / max(np.nanmax(values), np.finfo(np.float32).tiny))
-        found = color_map("share")(root)
-        found[:, 3] = 0.25 + 0.6 * root
+        root = np.sqrt(np.where(finite, values, 0) / max(np.nanmax(values), np.finfo(np.float32).tiny))
+        colours = color_map("share")(root)
+        colours[:, 3] = 0.25 + 0.6 * root
     else:
         low, high = block.range
-        found = color_map("level")((np.where(seen, values, low) - low) / (high - low))
-    found[~seen] = UNSEEN
-    return found
+        colours = color_map("level")((np.where(finite, values, low) - low) / (high - low))
+    colours[~finite] = UNSEEN
+    return colours
 
 
 def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
-    """Of a plain block its room alone, so that what stands below has the same width."""
+    """Draw the color bar of a block; a plain block gets an invisible one, so that all blocks have the same width."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize, PowerNorm
 
@@ -192,25 +196,25 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
         part.colorbar(ScalarMappable(Normalize(-10, 10)), ax=axes, fraction=0.05, pad=0.02).ax.set_visible(False)
         return
     low, high = block.range
-    most = max(high, -low)
-    norms = {"signed": Normalize(-most, most), "share": PowerNorm(0.5, 0.0, 1.0)}
+    limit = max(high, -low)
+    norms = {"signed": Normalize(-limit, limit), "share": PowerNorm(0.5, 0.0, 1.0)}
     finite = block.values[np.isfinite(block.values)]
     below, above = block.kind != "share" and finite.min() < low, block.kind != "share" and finite.max() > high
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    shown = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
-    bar = part.colorbar(shown, ax=axes, fraction=0.05, pad=0.02, extend=extend[bool(below), bool(above)])
+    mappable = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
+    bar = part.colorbar(mappable, ax=axes, fraction=0.05, pad=0.02, extend=extend[bool(below), bool(above)])
     bar.outline.set_linewidth(0.4)
     if block.kind == "share":
         bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])
     if block.kind == "signed":
-        bar.ax.set_ylim(low, high)  # no colours for the side of 0 where nothing is
+        bar.ax.set_ylim(low, high)  # no colors beyond the values
 
 
 def z_map(title: str, values: np.ndarray) -> Any:
-    """A figure of z-scores (layers, heads), NaN where a layer has fewer; orange: by positions, blue: by semantics."""
+    """Draw z-scores (layers, heads), NaN where a layer has fewer heads: orange for positions, blue for semantics."""
     layers, heads = values.shape
     numbers = heads <= 16
-    with canvas(max(4.2, 0.45 * heads + 2.2), max(2.2, 0.32 * layers + 1.3), title) as figure:
+    with new_figure(max(4.2, 0.45 * heads + 2.2), max(2.2, 0.32 * layers + 1.3), title) as figure:
         axis = figure.subplots()
         image = axis.imshow(values, cmap=color_map("signed"), vmin=-1, vmax=1, aspect="auto")
         axis.set_facecolor("0.92")

@@ -1,4 +1,4 @@
-"""Scene: a sample as a picture, or as one that moves or turns, with a colour for each of its tokens over it."""
+"""Canvases: a sample as an image or animation on which a color is drawn for each of its tokens."""
 
 import colorsys
 import math
@@ -8,54 +8,57 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.view import Cloud, Moments, View, at_places
+from ndformer.framework.pictures.explorer.view import Cloud, Moments, View, points_view
+from ndformer.moved import old_names
 
-STILLS = 8  # of a scene that moves, as many as a sheet has room for
-SIDE, DOT = 200, 3  # pixels of a picture of dots, of the radius of one
+STILLS = 8  # moments of an animation on one sheet
+SIDE, DOT = 200, 3  # pixels: side of a picture of dots, radius of a dot
 TURN = 0.381966  # of the circle of hues, from one token to the next: the golden angle
-OBLIQUE = (-0.23, -0.41)  # how far down and right a step towards the viewer moves a dot
+OBLIQUE = (-0.23, -0.41)  # shift (down, right) of a dot per step towards the viewer
 
 
-class Scene:
-    """Extend it with `plain`, `painted` and `spot`, and with `view` for the explorer; an adapter's scene() makes one.
-    `coordinates` (N, P) say where its tokens are, in numbers that people know; class and register tokens are none of
-    it."""
+class Canvas:
+    """Base class of canvases: implement `plain`, `painted` and `spot`, and `view` for the explorer.
 
-    axes: ClassVar[Mapping[str, str]]  # a letter and a word for each of them: Y, row
-    exact: ClassVar[bool] = False  # whether tokens are on whole numbers alone; else the one nearest to a place is meant
-    moments: int = 1  # pictures of one that moves or turns
-    stills: Sequence[int] = (0,)  # those of them to see side by side
-    seconds: float = 0.15  # that each is seen
-    inches: float = 1.1  # of a panel that it is drawn in, the longer side
+    An adapter's scene() returns one. `coordinates` (N, P) are the readable positions of the tokens, without class and
+    register tokens.
+    """
+
+    axes: ClassVar[Mapping[str, str]]  # letter and name of each axis: Y, row
+    exact: ClassVar[bool] = False  # tokens are named by whole numbers; otherwise a position selects the nearest token
+    moments: int = 1  # frames of an animation
+    stills: Sequence[int] = (0,)  # frames that a sheet shows side by side
+    seconds: float = 0.15  # duration of a frame
+    inches: float = 1.1  # longer side of a panel
 
     def __init__(self, coordinates: np.ndarray) -> None:
         self.coordinates = coordinates
         if len(coordinates) == 0:
-            raise DataError("the sample has no tokens: there is nothing to look at")
+            raise DataError("the sample has no tokens, so there is nothing to draw")
 
     def plain(self, moment: int) -> np.ndarray:
-        """(H, W, 3) uint8: the sample alone."""
+        """Return the sample as (H, W, 3) uint8."""
         raise NotImplementedError
 
     def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        """The same size, with colours (N, 4) in 0..1 over it; the last is how much they cover."""
+        """Return the sample with RGBA colors (N, 4) in 0..1 of its tokens drawn over it."""
         raise NotImplementedError
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
-        """(y, x) of a token, in pixels; None where it is not seen."""
+        """Return the pixel (y, x) of a token, or None if it is not visible at this moment."""
         raise NotImplementedError
 
-    def says(self, moment: int) -> str:
-        """Which moment it is."""
+    def caption(self, moment: int) -> str:
+        """Return a caption of the moment."""
         return ""
 
     def view(self) -> View:
-        """The same in the explorer: tokens in their order."""
-        return at_places(self.coordinates.astype(np.float32))
+        """Return the sample for the explorer, with tokens in order."""
+        return points_view(self.coordinates.astype(np.float32))
 
     @property
     def middle(self) -> int:
-        """The token nearest to the middle of all; of two alike, the later one."""
+        """Return the token nearest to the middle of all tokens, the later one of equals."""
         low, high = self.coordinates.min(0), self.coordinates.max(0)
         return self._nearest((low + high) / 2 + 1e-4 * (high - low))
 
@@ -63,7 +66,7 @@ class Scene:
         return int(((self.coordinates - place) ** 2).sum(1).argmin())
 
     def token(self, text: str) -> int:
-        """The one that 'Y,X' names, or the one nearest to it."""
+        """Return the token at a position given as text, such as 'Y,X', or the nearest one."""
         words = text.split(",")
         try:
             place = np.array([float(word) for word in words])
@@ -81,19 +84,19 @@ class Scene:
 
     @property
     def how(self) -> str:
-        """How to name a token: Y,X (row 0 to 7, column 0 to 7)."""
+        """Describe how to name a token: Y,X (row 0 to 7, column 0 to 7)."""
         ends = zip(self.axes.values(), self.coordinates.min(0), self.coordinates.max(0))
         return f"{','.join(self.axes)} ({', '.join(f'{name} {low:.3g} to {high:.3g}' for name, low, high in ends)})"
 
 
 def blended(below: np.ndarray, over: np.ndarray) -> np.ndarray:
-    """(..., 3) uint8 of grey or coloured values 0..255 under colours (..., 4) in 0..1."""
+    """Blend gray or RGB values 0..255 with RGBA colors (..., 4) in 0..1 over them; return (..., 3) uint8."""
     share = over[..., 3:]
     return (below * (1 - share) + 255 * over[..., :3] * share).clip(0, 255).astype(np.uint8)
 
 
-class GridScene(Scene):
-    """Pictures (T, H, W, 3) uint8, with tokens on a grid over them, (rows, columns) or (times, rows, columns)."""
+class GridCanvas(Canvas):
+    """A canvas of pictures (T, H, W, 3) uint8 with tokens on a grid (rows, columns) or (times, rows, columns)."""
 
     exact = True
 
@@ -118,7 +121,7 @@ class GridScene(Scene):
         cells = colours.reshape(*self.grid, 4)[self._time(moment)]  # (rows, columns, 4)
         _, rows, columns = self.grid
         over = cells[np.arange(height) * rows // height][:, np.arange(width) * columns // width]
-        grey = picture.mean(2, keepdims=True) * 0.6 + 70  # so that the darkest colour is seen on it, and the brightest
+        grey = picture.mean(2, keepdims=True) * 0.6 + 70  # visible under dark and bright colors
         return blended(grey, over)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
@@ -128,15 +131,15 @@ class GridScene(Scene):
         height, width = self.pictures.shape[1:3]
         return (row + 0.5) * height / self.grid[1] - 0.5, (column + 0.5) * width / self.grid[2] - 0.5
 
-    def says(self, moment: int) -> str:
+    def caption(self, moment: int) -> str:
         return f"frame {moment + 1} of {self.moments}" if self.moments > 1 else ""
 
     def view(self) -> Moments:
         edges = [-(-np.arange(n + 1) * side // n) for n, side in zip(self.grid, self.pictures.shape)]
         first = np.stack(np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij"), -1).reshape(-1, 3)
-        behind = np.stack(np.meshgrid(*(edge[1:] for edge in edges), indexing="ij"), -1).reshape(-1, 3)
-        boxes = np.stack([first, behind], 2).reshape(-1, 6)[:, [0, 1, 2, 4, 3, 5]]
-        return Moments(list(self.pictures), boxes, [self.says(moment) for moment in range(self.moments)])
+        end = np.stack(np.meshgrid(*(edge[1:] for edge in edges), indexing="ij"), -1).reshape(-1, 3)
+        boxes = np.stack([first, end], 2).reshape(-1, 6)[:, [0, 1, 2, 4, 3, 5]]
+        return Moments(list(self.pictures), boxes, [self.caption(moment) for moment in range(self.moments)])
 
 
 def axis_names(axes: Sequence[str], count: int) -> tuple[str, ...]:
@@ -151,11 +154,11 @@ def axis_names(axes: Sequence[str], count: int) -> tuple[str, ...]:
     return tuple(axes)
 
 
-class Dots(Scene):
-    """Dots at the positions (N, P) of tokens, for a modality without a picture of its samples.
+class Dots(Canvas):
+    """A canvas with dots at the positions (N, P) of tokens, for modalities that do not draw their samples.
 
-    `axes` are the names of the P axes; at_places() says which way each of them points. A third axis is drawn
-    obliquely, so that no token hides behind another one.
+    `axes` are the names of the P axes; points_view() defines their directions. A third axis is drawn obliquely, so that
+    no token hides another one.
     """
 
     def __init__(self, positions: np.ndarray, axes: Sequence[str] = ()) -> None:
@@ -167,25 +170,25 @@ class Dots(Scene):
             keys = "ABCDEFGH"
         self.axes = dict(zip(keys, self.names))  # pyright: ignore[reportAttributeAccessIssue]
         x, y, z = self.view().centres.T
-        at = np.stack([-y - OBLIQUE[0] * z, x + OBLIQUE[1] * z], 1)  # (N, 2): down, right
-        low, high = at.min(0), at.max(0)
-        share = (at - (low + high) / 2) / max(float((high - low).max()), 1e-9)  # -0.5 to 0.5
+        plane = np.stack([-y - OBLIQUE[0] * z, x + OBLIQUE[1] * z], 1)  # (N, 2): down, right
+        low, high = plane.min(0), plane.max(0)
+        share = (plane - (low + high) / 2) / max(float((high - low).max()), 1e-9)  # -0.5 to 0.5
         self.pixels = (share * (SIDE - 4 * DOT) + SIDE / 2).astype(int)
-        reach = np.arange(-DOT, DOT + 1)
-        disc = np.stack(np.meshgrid(reach, reach, indexing="ij"), -1).reshape(-1, 2)
+        offsets = np.arange(-DOT, DOT + 1)
+        disc = np.stack(np.meshgrid(offsets, offsets, indexing="ij"), -1).reshape(-1, 2)
         y, x = (self.pixels[:, None] + disc[(disc**2).sum(1) <= DOT**2]).transpose(2, 0, 1)  # (N, D) each
-        self.shown = np.full((SIDE, SIDE), -1)  # of each pixel
-        self.shown[y, x] = np.arange(len(at))[:, None]
+        self.pixel_tokens = np.full((SIDE, SIDE), -1)  # index of the token drawn at each pixel
+        self.pixel_tokens[y, x] = np.arange(len(plane))[:, None]
 
     def view(self) -> Cloud:
-        return at_places(self.coordinates.astype(np.float32), self.names)
+        return points_view(self.coordinates.astype(np.float32), self.names)
 
     def plain(self, moment: int) -> np.ndarray:
         return self.painted(np.zeros((len(self.pixels), 4)), moment)
 
     def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        over = np.concatenate([colours, np.zeros((1, 4))])[self.shown]  # (SIDE, SIDE, 4)
-        return blended(np.where(self.shown < 0, 16.0, 150.0)[..., None], over)
+        over = np.concatenate([colours, np.zeros((1, 4))])[self.pixel_tokens]  # (SIDE, SIDE, 4)
+        return blended(np.where(self.pixel_tokens < 0, 16.0, 150.0)[..., None], over)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
         y, x = self.pixels[token]
@@ -194,11 +197,14 @@ class Dots(Scene):
 
 def distinct_colors(tokens: int) -> np.ndarray:
     """Return a color (N, 4) for each token; neighbors get hues that are far apart."""
-    made = [(*colorsys.hsv_to_rgb(i * TURN % 1, 0.9, (0.95, 0.7)[i % 2]), 0.45) for i in range(tokens)]
-    return np.array(made).reshape(-1, 4)
+    colors = [(*colorsys.hsv_to_rgb(i * TURN % 1, 0.9, (0.95, 0.7)[i % 2]), 0.45) for i in range(tokens)]
+    return np.array(colors).reshape(-1, 4)
 
 
 def stills(moments: int) -> list[int]:
-    """Some of them, evenly, each in the middle of its share."""
+    """Return at most STILLS evenly spaced moments."""
     count = min(moments, STILLS)
     return [int((i + 0.5) * moments / count) for i in range(count)]
+
+
+__getattr__ = old_names(__name__, {"Scene": "Canvas", "GridScene": "GridCanvas"})

@@ -1,4 +1,4 @@
-"""Pictures of what an untrained position encoding does to attention: for some queries, and all keys around them."""
+"""Pictures of how an untrained position encoding changes attention, for some queries and all keys."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,26 +19,26 @@ from ndformer.framework.tokens import Where
 
 Options = dict[str, Any]
 
-SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd: there is a middle
+SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd, so that there is a middle
 HEAD_DIM, DEPTH = 64, 12
-NAMES: dict[str, Any] = {  # what is measured: its title, and how it is drawn
+NAMES: dict[str, Any] = {  # measured quantity: arguments of Panels
     "similarity": dict(name="cosine similarity of the embeddings", kind="level"),
     "heard": dict(name="change of the query if the key were 0", kind="share"),
     "logit": dict(name="logit of equal queries and keys", kind="level"),
-    "bias": dict(name="bias", kind="signed", limit=10.0),  # at -10 nothing is left of attention
+    "bias": dict(name="bias", kind="signed", limit=10.0),  # attention at a bias of -10 is almost 0
     "attention": dict(name="attention", kind="share"),
 }
 
 
 @torch.no_grad()
 def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> tuple[dict[str, Tensor], bool]:
-    """What an untrained encoding does for some queries, each (Q, heads, N), and whether it depends on the tokens."""
+    """Return quantities (Q, heads, N) of an untrained encoding for some queries, and whether tokens change them."""
     torch.manual_seed(0)
     dim, N, dims = heads * HEAD_DIM, *where.positions.shape[1:]
     encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=dims, depth=DEPTH)
     layer = encoding.layer(0, DEPTH)
     for weight in layer.parameters():
-        if not weight.any():  # what starts at 0 would not show what it can do
+        if not weight.any():  # parameters initialized to 0 would have no visible effect
             nn.init.normal_(weight)
     state = encoding.prepare(where)
     random = torch.randn(1, N, dim, generator=torch.Generator().manual_seed(0))
@@ -72,29 +72,28 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
 
 
 def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
-    """(Q, N): how much of what comes to each query between the first blocks is each key's."""
+    """Return (Q, N): how much between_blocks() changes at each query if a key is set to 0."""
 
     def added(x: Tensor) -> Tensor:
-        ahead, behind = (encoding.block_update(x, state, passed) - x for passed in (0, 1))
-        return (ahead + behind)[:, queries]
+        first, second = (encoding.block_update(x, state, passed) - x for passed in (0, 1))
+        return (first + second)[:, queries]
 
-    silent = [x.index_fill(1, key, 0.0) for key in torch.arange(x.shape[1])]
-    heard = [(added(one) - added(x)).norm(dim=2)[0] for one in silent]
-    return torch.stack(heard, dim=1)
+    without_key = [x.index_fill(1, key, 0.0) for key in torch.arange(x.shape[1])]
+    return torch.stack([(added(tokens) - added(x)).norm(dim=2)[0] for tokens in without_key], dim=1)
 
 
 @dataclass
 class View:
-    """One row of the picture: a query, and the keys to show."""
+    """A row of the picture: a query and its keys."""
 
     name: str
     query: int
-    keys: Tensor  # (length,) or (height, width) token numbers
-    mark: tuple[float, float] = (0, 0)  # (y, x) of the query among them
+    keys: Tensor  # (length,) or (height, width) indices of tokens
+    mark: tuple[float, float] = (0, 0)  # (y, x) of the query among the keys
 
 
 def views(dims: int) -> list[View]:
-    """1-D and 2-D: all keys of some queries. 3-D: the planes through one query."""
+    """Return some queries with all keys in 1-D and 2-D, or the planes through one query in 3-D."""
     tokens = torch.arange(int(np.prod(SIZES[dims]))).view(SIZES[dims])
     if dims == 1:
         return [View(f"query at {i}", i, tokens) for i in (32, 8)]
@@ -107,32 +106,33 @@ def views(dims: int) -> list[View]:
     return [View(name, query, plane, (middle, middle)) for name, plane in planes]
 
 
-def draw(kind: type[PositionEncoding], given: Options, compare: Sequence[Options], dims: int, heads: int) -> Any:
-    """A column per head, or to `compare` head 1 under options, one for each of those beside `given`."""
+def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Options], dims: int, heads: int) -> Any:
+    """Draw a column per head, or to `compare` head 1 with each of these options in addition to `options`."""
     axes = [torch.arange(float(n)) for n in SIZES[dims]]
     positions = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)[None]  # (1, N, P)
-    at = positions / torch.tensor(SIZES[dims])
-    inside = (at[..., 0] > 0.1) & (at[..., 0] < 0.45) & (at[..., 1:] > 0.5).all(-1) & (at[..., 1:] < 0.9).all(-1)
-    where = Where(positions, grid=SIZES[dims], objects=5 * inside.long())  # an object, for those who look at them
+    share = positions / torch.tensor(SIZES[dims])
+    first, others = share[..., 0], share[..., 1:]
+    inside = (first > 0.1) & (first < 0.45) & (others > 0.5).all(-1) & (others < 0.9).all(-1)
+    where = Where(positions, grid=SIZES[dims], objects=5 * inside.long())  # for encodings that use objects
     rows = views(dims)
     queries = torch.tensor([row.query for row in rows])
-    title = f"{kind.__name__}{_spelled(given)}, {dims}-D, untrained"
+    title = f"{kind.__name__}{_format_options(options)}, {dims}-D, untrained"
     if compare:
-        each = [measure(dict(type=kind, **{**given, **more}), where, heads, queries) for more in compare]
-        found = {what: torch.cat([one[what][:, :1] for one, _ in each], dim=1) for what in each[0][0]}
+        each = [measure(dict(type=kind, **{**options, **more}), where, heads, queries) for more in compare]
+        found = {name: torch.cat([values[name][:, :1] for values, _ in each], dim=1) for name in each[0][0]}
         random = any(content for _, content in each)
         columns = ["\n".join(f"{key}={value}" for key, value in more.items()) for more in compare]
         title += ", head 1"
     else:
-        found, random = measure(dict(type=kind, **given), where, heads, queries)
+        found, random = measure(dict(type=kind, **options), where, heads, queries)
         columns = [f"head {h + 1}" for h in range(heads)]
         if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
-            found = {what: values[:, :1] for what, values in found.items()}
+            found = {name: values[:, :1] for name, values in found.items()}
             columns = ["all heads"]
     blocks = []
-    for what, values in found.items():  # (Q, columns, N) -> (Q, columns, *shown)
-        shown = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])
-        blocks.append(Panels(values=shown.numpy(), **NAMES[what]))
+    for name, values in found.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
+        selected = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])
+        blocks.append(Panels(values=selected.numpy(), **NAMES[name]))
     names = [row.name for row in rows]
     if dims == 1:
         steps = positions[0, :, 0].numpy() - queries.numpy()[:, None]
@@ -141,19 +141,19 @@ def draw(kind: type[PositionEncoding], given: Options, compare: Sequence[Options
     note += "; first axis down, second to the right" if dims == 2 else ""
     note += "; grey: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
     marks = [[row.mark] * len(columns) for row in rows]
-    if len(columns) == 1:  # lying down
+    if len(columns) == 1:  # transpose: one row of maps
         blocks = [Panels(b.name, b.values.swapaxes(0, 1), b.kind, b.limit) for b in blocks]
         names, columns = columns, names if dims == 3 else [name.replace("\n", " ") for name in names]
         marks = [[row.mark for row in rows]]
     return heat_maps(title, blocks, names, columns, marks, note)
 
 
-def _spelled(given: dict[str, Any]) -> str:
-    return f" ({', '.join(f'{key}={value}' for key, value in given.items())})" if given else ""
+def _format_options(options: dict[str, Any]) -> str:
+    return f" ({', '.join(f'{key}={value}' for key, value in options.items())})" if options else ""
 
 
 def draw_file(*kinds: type[PositionEncoding]) -> None:
-    """The command line of a file that defines encodings: `python -m` and its name draws each, as it is by default."""
+    """Run the command line of a module that defines encodings: `python -m MODULE` draws each with default options."""
     parser = argparse.ArgumentParser(description="Draw what the encodings of this file do to attention, untrained.")
     parser.add_argument("--out", type=Path, default=Path(), metavar="FOLDER", help="where NAME.png goes (here)")
     folder = parser.parse_args().out

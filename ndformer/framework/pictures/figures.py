@@ -1,4 +1,4 @@
-"""Pictures without a display: grids of heat maps and of curves, in one style. matplotlib is loaded by the first one."""
+"""Grids of heat maps and curves in one style, without a display; matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LETTERS, TITLE_LINES = 9.5, 4  # of a title: letters that an inch has room for, and lines
+LETTERS, TITLE_LINES = 9.5, 4  # letters per inch and largest number of lines of a title
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
@@ -31,7 +31,7 @@ STYLE: dict[Any, Any] = {
 def color_map(kind: str) -> Any:
     """Return the color map of a kind of Panels, the same in pictures and in the explorer.
 
-    Signed values go from blue to orange, which people who see red as green tell apart, too.
+    Signed values go from blue to orange, which is readable with red-green color blindness.
     """
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
@@ -43,22 +43,22 @@ def color_map(kind: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Panels:
-    """One quantity, for several rows (queries, say) and columns (heads).
+    """Maps or curves of one quantity, for several rows (such as queries) and columns (such as heads).
 
-    Maps of a `level` are coloured from the smallest to the largest value; `signed` ones about 0, -inf in grey; `share`s
-    relative to each panel's own largest value, which is written beneath it. What lies beyond `limit` is cut off. A
-    `plain` one has no values, and shows the scene that others lie over.
+    Colors of a `level` range from the smallest to the largest value, those of `signed` values around 0 (-inf is gray),
+    those of a `share` up to the largest value of each panel, which is written below it. Values are clipped to `limit`.
+    A `plain` one has no values and shows the sample alone.
     """
 
     name: str
     values: np.ndarray  # (rows, columns, height, width) for maps, (rows, columns, length) for curves, or of tokens
     kind: Literal["level", "signed", "share", "plain"] = "level"
     limit: float = np.inf
-    beneath: Sequence[Sequence[str]] = ()  # a text per panel, instead of the largest share
+    beneath: Sequence[Sequence[str]] = ()  # text below each panel, instead of the largest share
 
     @property
     def range(self) -> tuple[float, float]:
-        """The smallest and the largest value to show."""
+        """Return the smallest and the largest value to draw."""
         finite = self.values[np.isfinite(self.values)].clip(-self.limit, self.limit)
         low, high = float(finite.min()), float(finite.max())
         if self.kind != "level":
@@ -67,13 +67,13 @@ class Panels:
 
 
 @contextmanager
-def canvas(width: float, height: float, title: str) -> Iterator[Figure]:
-    """An empty figure, in inches, to draw on in the house's style. It leaves matplotlib's global state alone."""
+def new_figure(width: float, height: float, title: str) -> Iterator[Figure]:
+    """Create an empty figure (sizes in inches) in one style, without changing matplotlib's global state."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError("pictures are drawn with matplotlib, which is missing: pip install matplotlib") from None
+        raise ImportError("drawing needs matplotlib, which is missing: pip install matplotlib") from None
     with matplotlib.rc_context(STYLE):
         fig = Figure((width, height), dpi=120, layout="constrained")
         lines = textwrap.wrap(title, max(30, int(LETTERS * width)))[:TITLE_LINES]
@@ -90,15 +90,15 @@ def heat_maps(
     marks: Sequence[Sequence[tuple[float, float] | None]],
     note: str = "",
 ) -> Figure:
-    """A block of rows x columns maps per quantity, each with a colour bar. A ring marks one (y, x) in a map."""
+    """Draw a block of rows x columns maps per quantity, each with a color bar; a ring marks one (y, x) in a map."""
     height, width = blocks[0].values.shape[2:]
     pixel = 1.1 / max(height, width)
     block_width = pixel * width * len(columns) + 1.1
     block_height = (pixel * height + 0.06) * len(rows) + 0.45
-    beside = len(columns) * len(blocks) <= 8  # blocks next to each other, or else one below the other
-    across, down = (len(blocks), 1) if beside else (1, len(blocks))
+    side_by_side = len(columns) * len(blocks) <= 8
+    across, down = (len(blocks), 1) if side_by_side else (1, len(blocks))
     full = max(block_width * across, 5)
-    with canvas(full, block_height * down + 0.55, title) as fig:
+    with new_figure(full, block_height * down + 0.55, title) as fig:
         fig.supxlabel(note, fontsize=8, color="0.35")
         for block, part in zip(blocks, fig.subfigures(down, across, squeeze=False).flat):
             part.suptitle(block.name, fontsize=10)
@@ -121,17 +121,19 @@ def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     colours: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
     if block.kind == "signed":
         colours = dict(cmap=color_map("signed"), vmin=-max(high, -low), vmax=max(high, -low))
-    beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # as tall, so that blocks stand level
+    beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # keeps blocks aligned
     beneath = block.beneath[row][column] if block.beneath else beneath
     ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
-        colours = dict(cmap=color_map("share"), norm=PowerNorm(0.5, 0.0, 1.0))  # the root, to see what is faint
+        colours = dict(
+            cmap=color_map("share"), norm=PowerNorm(0.5, 0.0, 1.0)
+        )  # square root, so that small shares are visible
     ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
 
 
 def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> None:
-    """At (y, x); `animated`: it moves, and is drawn later, wherever it is then."""
+    """Draw a ring at (y, x); an `animated` one is drawn later, at its position then."""
     if mark is None and not animated:
         return
     y, x = mark or (np.nan, np.nan)
@@ -149,21 +151,21 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
     if block.kind == "share":
         bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])
     if block.kind == "signed":
-        bar.ax.set_ylim(low, high)  # no colours for the side of 0 where nothing is
+        bar.ax.set_ylim(low, high)  # no colors beyond the values
 
 
 def curves(
-    title: str, blocks: Sequence[Panels], at: np.ndarray, rows: Sequence[str], columns: Sequence[str], xlabel: str
+    title: str, blocks: Sequence[Panels], x: np.ndarray, rows: Sequence[str], columns: Sequence[str], xlabel: str
 ) -> Figure:
-    """A panel per row and quantity, with a line per column. `at` (rows, length): where the values are."""
-    with canvas(4.0 * len(blocks) + 1.2, 1.8 * len(rows) + 0.8, title) as fig:
+    """Draw a panel per row and quantity, with a line per column over the coordinates `x` (rows, length)."""
+    with new_figure(4.0 * len(blocks) + 1.2, 1.8 * len(rows) + 0.8, title) as fig:
         axes = fig.subplots(len(rows), len(blocks), squeeze=False, sharey="col")
         for (r, c), ax in np.ndenumerate(axes):
             block = blocks[c]
             for line, name in enumerate(columns):
                 values = block.values[r, line]
                 thick = 1.2 + 1.8 * (1 - (line + 1) / len(columns))  # equal lines stay visible under each other
-                ax.plot(at[r], np.where(np.isfinite(values), values, np.nan), label=name, lw=thick)
+                ax.plot(x[r], np.where(np.isfinite(values), values, np.nan), label=name, lw=thick)
             low, high = block.range
             margin = 0.05 * (high - low or 1.0)
             ax.set_ylim(low - margin, high + margin)

@@ -1,4 +1,4 @@
-"""A page of HTML that needs nothing beside it: pictures are inside, nothing runs, nothing is asked of a network."""
+"""Self-contained HTML pages: pictures are embedded, no scripts run, and no requests are made."""
 
 import base64
 import html
@@ -31,11 +31,11 @@ pre { overflow-x: auto; background: #f4f6f8; padding: .8rem; font-size: 14px }
 summary { cursor: pointer; color: #3b6ea8 }
 .note { color: #555 }
 """
-GUARD = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # whatever is in the page, nothing is loaded
+GUARD = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"  # blocks all requests
 
 
 class Markup(str):
-    """What is HTML already; any other text is escaped where it is put in."""
+    """Text that is HTML; other text is escaped when it is inserted."""
 
 
 def _inner(value: Any) -> str:
@@ -43,11 +43,11 @@ def _inner(value: Any) -> str:
 
 
 def element(tag: str, *inner: Any, **attributes: str) -> Markup:
-    said = "".join(f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items())
-    return Markup(f"<{tag}{said}>{''.join(map(_inner, inner))}</{tag}>")
+    pairs = "".join(f' {name.rstrip("_")}="{html.escape(value)}"' for name, value in attributes.items())
+    return Markup(f"<{tag}{pairs}>{''.join(map(_inner, inner))}</{tag}>")
 
 
-def joined(parts: Iterable[Any]) -> Markup:
+def join_markup(parts: Iterable[Any]) -> Markup:
     return Markup("\n".join(map(_inner, parts)))
 
 
@@ -62,27 +62,27 @@ def section(title: str, *inner: Any) -> Markup:
 
 
 def columns(*sections: Markup) -> Markup:
-    """Put sections beside each other, as many as there is room for."""
+    """Place sections side by side, as many as fit."""
     return element("div", *sections, class_="columns") if sections else Markup("")
 
 
-def width_of(png: bytes) -> int:
+def png_width(png: bytes) -> int:
     """Return the width of a PNG in pixels, from its header."""
     return int.from_bytes(png[16:20], "big")
 
 
-def picture(png: bytes | Any, says: str) -> Markup:
-    """Of a PNG's bytes, or of a PIL image; `says` is for those who do not see it."""
+def picture(png: bytes | Any, alt: str) -> Markup:
+    """Embed the bytes of a PNG, or a PIL image, with an alternative text."""
     if not isinstance(png, bytes):
-        held = io.BytesIO()
-        png.save(held, "PNG", optimize=True)
-        png = held.getvalue()
+        buffer = io.BytesIO()
+        png.save(buffer, "PNG", optimize=True)
+        png = buffer.getvalue()
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    return Markup(f'<img src="{source}" alt="{html.escape(says)}">')
+    return Markup(f'<img src="{source}" alt="{html.escape(alt)}">')
 
 
 def bar(share: float) -> Markup:
-    """A stroke as long as a share of 1 says."""
+    """Draw a bar whose length is a share of the full width."""
     return element("span", class_="bar", style=f"width: {6 * share:.2f}rem")
 
 
@@ -96,5 +96,5 @@ def page(title: str, *inner: Any) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{GUARD}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
-        f"<body>{joined([element('h1', title), *inner])}</body></html>\n"
+        f"<body>{join_markup([element('h1', title), *inner])}</body></html>\n"
     )

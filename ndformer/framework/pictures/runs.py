@@ -1,4 +1,4 @@
-"""What a run leaves behind to look at: results.json, learning curves, the confusion matrix."""
+"""Results of a run: results.json, learning curves, the confusion matrix and bar plots."""
 
 import json
 import warnings
@@ -19,10 +19,10 @@ def results(path: Path, content: dict[str, Any]) -> None:
 
 
 @contextmanager
-def attempted(what: object) -> Iterator[None]:
-    """A picture is no reason to end a run: one that cannot be drawn is a warning.
+def attempted(name: object) -> Iterator[None]:
+    """Turn errors of drawing into a warning, so that they do not end a run.
 
-    A worker process that dies meanwhile is: its error passes through.
+    Errors of dead worker processes are raised.
     """
     try:
         yield
@@ -30,12 +30,12 @@ def attempted(what: object) -> Iterator[None]:
         if is_worker_death(error):
             raise
         why = " ".join(str(error).split()) or type(error).__name__
-        warnings.warn(f"cannot draw {what} ({why}): going on without it", stacklevel=2)
+        warnings.warn(f"cannot draw {name} ({why}): going on without it", stacklevel=2)
 
 
 @contextmanager
 def _plain_words() -> Iterator[None]:
-    """Names of classes are words: `$\\frac$` is drawn as it stands, and not as a formula (mathtext)."""
+    """Disable mathtext: class names such as `$\\frac$` are drawn literally, not as formulas."""
     import matplotlib
 
     with matplotlib.rc_context({"text.parse_math": False}):
@@ -63,16 +63,16 @@ def curves(path: Path, history: list[dict[str, float]], main: str, quantity: Qua
     _save(figure, path)
 
 
-MANY, LARGEST = 30, 40.0  # classes, beyond which cells have no numbers; inches of a matrix
+MANY, LARGEST = 30, 40.0  # most classes with numbers in cells; largest matrix in inches
 
 
 @_plain_words()
 def confusion_matrix(
     path: Path, counts: np.ndarray, classes: Sequence[str], nothing: tuple[str, str] = ("", "")
 ) -> None:
-    """(C, C) counts, rows are the truth; drawn as shares of each row, with counts where classes are few.
+    """Draw a confusion matrix of (C, C) counts with the truth in rows, as shares of rows, with counts if C is small.
 
-    With `nothing`, the last row and column are no class: what they are called, as truth and as prediction.
+    With `nothing`, the last row and column are not a class; these are their names as truth and as prediction.
     """
     C = len(counts)
     total = counts.sum(1, keepdims=True)
@@ -121,13 +121,15 @@ def confusion_matrix(
 
 @_plain_words()
 def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
-    """Ratios by name, below each title; the one that is 1 is called `base`, and grey."""
+    """Draw bars of ratios by name for each group; the bar of `base`, which is 1, is gray."""
     sizes = [len(values) for values in groups.values()]
     figure = _figure(8, sum(sizes) * 0.3 + 0.9 * len(groups))
     axes = figure.subplots(len(groups), 1, squeeze=False, height_ratios=sizes)
     for axis, (title, values) in zip(axes[:, 0], groups.items()):
-        drawn = axis.barh(list(values), values.values(), color=["#b0b0b0" if n == base else "#3b6ea8" for n in values])
-        axis.bar_label(drawn, fmt="%.2f", padding=3, fontsize=8)
+        container = axis.barh(
+            list(values), values.values(), color=["#b0b0b0" if n == base else "#3b6ea8" for n in values]
+        )
+        axis.bar_label(container, fmt="%.2f", padding=3, fontsize=8)
         axis.set_title(f"{title}   (1 = {base})", fontsize=9, loc="left")
         axis.invert_yaxis()
         axis.margins(x=0.12)
@@ -137,7 +139,7 @@ def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
 
 
 def _figure(wide: float, high: float) -> Any:
-    """pyplot's would need a backend, which is the host's to choose."""
+    """Create a figure without pyplot, which would set the backend of the host program."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(wide, high))

@@ -1,4 +1,4 @@
-"""Pictures of samples: all that one holds, side by side, each modality drawn by what packs it (Pack.picture)."""
+"""Pictures of samples: all modalities side by side, each drawn by its Pack."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,24 +10,24 @@ from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.mixture import Mixture, PerModality
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.cards import SIZE, fitted
+from ndformer.framework.pictures.cards import SIZE, resize_to_fit
 from ndformer.framework.registry import TRANSFORMS
 
 
 def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
-    """Those among transforms, also where modalities have chains of their own."""
-    for one in transforms:
-        if isinstance(one, Pack):
-            yield one
-        elif isinstance(one, PerModality):
-            for chain in one.chains.values():
+    """Yield the packs among transforms, including those of PerModality."""
+    for transform in transforms:
+        if isinstance(transform, Pack):
+            yield transform
+        elif isinstance(transform, PerModality):
+            for chain in transform.chains.values():
                 yield from packs(chain)
 
 
-def pack_of(name: str, transforms: Sequence[Any]) -> Pack | None:
+def find_pack(name: str, transforms: Sequence[Any]) -> Pack | None:
     """Return the last Pack of this modality, or the registered one where no transform is; None if there is neither."""
-    found = [one for one in packs(transforms) if name in (one.of, *one.beside)]
-    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.of == name), None)
+    found = [pack for pack in packs(transforms) if name in (pack.input_name, *pack.extra_input_names)]
+    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.input_name == name), None)
 
 
 def _pack_kinds() -> list[type[Pack]]:
@@ -35,47 +35,51 @@ def _pack_kinds() -> list[type[Pack]]:
 
 
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
-    """(H, W, 3) uint8 of a sample, packed or not yet; what none of its transforms packs is drawn by who would."""
-    held = sample.get("inputs", sample)
-    own = {one.of: one for one in packs(transforms)}
-    able = {kind.of: kind for kind in _pack_kinds() if kind.of in held}
-    drawers = {name: own.get(name) or able[name]() for name in able | own if held.get(name) is not None}
-    shown = {name for one in drawers.values() for name in one.beside}
-    found = [one.picture(sample, size) for name, one in drawers.items() if name not in shown]
+    """Return an (H, W, 3) uint8 picture of a sample, packed or not, drawn by its transforms or by registered packs."""
+    fields = sample.get("inputs", sample)
+    own_packs = {pack.input_name: pack for pack in packs(transforms)}
+    registered = {kind.input_name: kind for kind in _pack_kinds() if kind.input_name in fields}
+    drawers = {
+        name: own_packs.get(name) or registered[name]()
+        for name in registered | own_packs
+        if fields.get(name) is not None
+    }
+    covered = {name for pack in drawers.values() for name in pack.extra_input_names}
+    found = [pack.picture(sample, size) for name, pack in drawers.items() if name not in covered]
     if not found:
         raise DataError(
-            f"nothing draws samples of {', '.join(held)}: give the transform that packs them `of` and "
+            f"nothing draws samples of {', '.join(fields)}: give the transform that packs them `input_name` and "
             "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
     if len(found) == 1:
         return found[0]
-    return np.concatenate([np.asarray(fitted(one, size, 4 * size)) for one in found], 1)
+    return np.concatenate([np.asarray(resize_to_fit(pixels, size, 4 * size)) for pixels in found], 1)
 
 
 def write_labelled(
     stem: Path, sample: Sample, labels: np.ndarray, transforms: Sequence[Any], classes: Sequence[str]
 ) -> None:
-    """Files of a sample as it is on disk, with a label at each of its points, by what packs it."""
-    pack = next((one for one in packs(transforms) if one.of in sample), None)
+    """Write files that show a sample with a label at each of its points, drawn by its pack."""
+    pack = next((pack for pack in packs(transforms) if pack.input_name in sample), None)
     if pack is None:
         raise DataError(f"nothing packs samples of {', '.join(sample)}, so nothing draws them with their labels")
     pack.write_labelled(stem, sample, labels, classes)
 
 
 def parts(dataset: Dataset) -> dict[str, Dataset]:
-    """The datasets of a mixture by name, or the one."""
+    """Return the datasets of a mixture by name, or {"": dataset}."""
     return dataset.parts if isinstance(dataset, Mixture) else {"": dataset}
 
 
-class OfDataset:
-    """The samples of a set that answers are about, where some of them could not be read."""
+class DatasetSource:
+    """The samples of a dataset for drawing answers, without samples that could not be read."""
 
     def __init__(self, dataset: Dataset, bad: Sequence[str] | dict[str, str] = ()) -> None:
         self.dataset = dataset
-        self.numbers = [i for i in range(len(dataset)) if dataset.name(i) not in bad]  # in their order
+        self.numbers = [i for i in range(len(dataset)) if dataset.name(i) not in bad]
 
     def _part(self, i: int) -> tuple[Dataset, int]:
-        """The one that a sample is of, and its number there."""
+        """Return the part of a sample, and the sample's index there."""
         number = self.numbers[i]
         for part in parts(self.dataset).values():
             if number < len(part):
@@ -84,7 +88,7 @@ class OfDataset:
         raise IndexError(i)
 
     def sample(self, i: int) -> Sample:
-        """As the model takes it."""
+        """Return a sample as the model's input."""
         part, number = self._part(i)
         return part[number]
 

@@ -1,4 +1,4 @@
-"""Boxes in space drawn as their edges (wireframes), on a picture that shows space several times: views."""
+"""Wireframes of 3-D boxes, drawn into a picture with several views of space."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,24 +6,26 @@ from typing import Any
 
 import numpy as np
 
-NEAREST = 0.1  # metres in front of a camera, from which on something is drawn
-# along length, width, height: the four corners of the front, from above to below, and those of the back
+NEAREST = 0.1  # smallest drawn distance from a camera, meters
+# along length, width, height: the four corners of the front, then those of the back
 CORNERS = np.array([(1, 1, 1), (1, -1, 1), (1, -1, -1), (1, 1, -1), (-1, 1, 1), (-1, -1, 1), (-1, -1, -1), (-1, 1, -1)])
 EDGES = (
     [(i, (i + 1) % 4) for i in range(4)] + [(4 + i, 4 + (i + 1) % 4) for i in range(4)] + [(i, i + 4) for i in range(4)]
 )
-AHEAD = [(0, 2), (1, 3)]  # a cross, where its front is
+AHEAD = [(0, 2), (1, 3)]  # a cross on the front
 FINE = 16  # pixels; smaller boxes have no cross
 
 
 @dataclass(frozen=True)
 class Solid:
-    box: np.ndarray  # x, y, z of the centre, width, length, height, yaw, ...
+    """A 3-D box to draw."""
+
+    box: np.ndarray  # x, y, z of the center, width, length, height, yaw, ...
     colour: tuple[int, int, int]
 
 
 def corners(boxes: np.ndarray) -> np.ndarray:
-    """(K, 7 or more) to (K, 8, 3)."""
+    """Return the corners (K, 8, 3) of boxes (K, 7 or more)."""
     boxes = np.asarray(boxes, np.float64)
     sides = CORNERS * boxes[:, None, [4, 3, 5]] / 2
     c, s = np.cos(boxes[:, 6:7]), np.sin(boxes[:, 6:7])
@@ -32,14 +34,17 @@ def corners(boxes: np.ndarray) -> np.ndarray:
 
 
 def draw(pixels: np.ndarray, solids: Sequence[Solid], about: Mapping[str, Any]) -> Any:
-    """A PIL image. `about` has `views` (V, 3, 4), each from space to pixels of its window, and `windows` (V, 4): left,
-    top, right, bottom in the picture."""
+    """Draw solids into each view of a picture and return a PIL image.
+
+    `about` has `views` (V, 3, 4), projections from space to pixels of a window, and `windows` (V, 4): left, top, right,
+    bottom in the picture.
+    """
     from PIL import Image, ImageDraw
 
     sheet = Image.fromarray(pixels)
     shapes = corners(np.stack([solid.box[:7] for solid in solids])) if solids else np.zeros((0, 8, 3))
     for view, window in zip(np.asarray(about["views"], np.float64), np.asarray(about["windows"]).tolist()):
-        piece = sheet.crop(window)  # what leaves the window is cut off
+        piece = sheet.crop(window)  # clips lines at the window
         pen = ImageDraw.Draw(piece)
         for shape, solid in zip(shapes, solids):
             for line in outlines(shape, view):
@@ -49,16 +54,16 @@ def draw(pixels: np.ndarray, solids: Sequence[Solid], about: Mapping[str, Any]) 
 
 
 def outlines(shape: np.ndarray, view: np.ndarray) -> list[np.ndarray]:
-    """(2, 2) pixels of each edge of a box (8, 3) that is in front of a view (3, 4), cut off where it is not."""
-    seen = shape @ view[:, :3].T + view[:, 3]  # (8, 3), the last one how deep
-    if (seen[:, 2] < NEAREST).all():
+    """Return the edges, (2, 2) pixels each, of a box with corners (8, 3) in front of a view (3, 4)."""
+    projected = shape @ view[:, :3].T + view[:, 3]  # (8, 3), depth last
+    if (projected[:, 2] < NEAREST).all():
         return []
-    whole = bool((seen[:, 2] >= NEAREST).all())
-    flat = seen[:, :2] / np.maximum(seen[:, 2:], NEAREST)
-    large = whole and float(np.ptp(flat, axis=0).max()) >= FINE
+    complete = bool((projected[:, 2] >= NEAREST).all())
+    flat = projected[:, :2] / np.maximum(projected[:, 2:], NEAREST)
+    large = complete and float(np.ptp(flat, axis=0).max()) >= FINE
     lines = []
     for a, b in EDGES + AHEAD * large:
-        ends = np.stack([seen[a], seen[b]])
+        ends = np.stack([projected[a], projected[b]])
         if (ends[:, 2] < NEAREST).all():
             continue
         low, high = ends[ends[:, 2].argsort(kind="stable")]

@@ -1,4 +1,4 @@
-"""Experiments as pictures: means over seeds with their intervals as dots or lines, tables as colours, and maps."""
+"""Figures of experiments: means over seeds with intervals, learning curves, colored tables and heat maps."""
 
 import textwrap
 from collections.abc import Mapping
@@ -7,25 +7,27 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import Panels, canvas, heat_maps
+from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure
 from ndformer.framework.pictures.runs import _figure, _save
 from ndformer.framework.system import atomic
 
 
 class Mean(Protocol):
+    """A mean with its confidence interval."""
+
     @property
     def mean(self) -> float: ...
     @property
-    def half(self) -> float | None: ...  # half the width of its interval
+    def half(self) -> float | None: ...  # half the width of the interval
 
 
 Curves = Mapping[str, Mapping[str, Mapping[int, Mean]]]  # panel -> row -> amount of data, or steps -> mean
 
 
-def rows_of_dots(
+def dot_plots(
     path: Path, title: str, columns: Mapping[str, str], summaries: Mapping[str, Mapping[str, Mean]], wide: float = 2.2
 ) -> None:
-    """One small plot a column, rows in one order for all."""
+    """Draw one dot plot per column, with the same order of rows."""
     names = list(next(iter(summaries.values())))
     figure = _figure(2 + wide * len(columns), 1.1 + 0.24 * len(names))
     axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
@@ -44,10 +46,10 @@ def rows_of_dots(
 
 
 def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None:
-    """A line a row; amounts are on a logarithmic axis."""
+    """Draw a line per row over a logarithmic axis of amounts."""
     rows = list(next(iter(panels.values())))
     wide = 1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows))
-    with canvas(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
+    with new_figure(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
         _lines(figure, across, panels, wide=len(panels))
         with atomic.replacing(path) as half:
             figure.savefig(half)
@@ -61,11 +63,11 @@ def abilities(
     chances: Mapping[str, float],
     curves: Curves,
 ) -> None:
-    """A table of means in %, column -> row, coloured from chance to 100; beside it the curves of learning."""
+    """Draw a table of means in %, column -> row, colored from chance to 100, next to the learning curves."""
     rows = list(next(iter(means.values())))
     values = np.array([[means[column][row] for column in columns] for row in rows])
     low = np.array([chances[column] for column in columns])
-    with canvas(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
+    with new_figure(4.5 + 0.5 * len(columns) + 6.5, max(4.5, 1.8 + 0.27 * len(rows)), title) as figure:
         parts: Any = figure.subfigures(1, 2, width_ratios=(3 + 0.5 * len(columns), 8))
         left, right = parts
         axis = left.subplots()
@@ -85,17 +87,17 @@ def abilities(
 
 
 def _lines(figure: Any, across: str, panels: Curves, wide: int) -> None:
-    """A grid of plots, `wide` beside each other, with one legend for all."""
+    """Draw a grid of plots, `wide` per row, with one legend."""
     axes = figure.subplots(-(-len(panels) // wide), wide, squeeze=False).flat
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     for axis, (heading, lines) in zip(axes, panels.items()):
         for i, (name, means) in enumerate(lines.items()):
-            at, halves = list(means), [one.half or 0.0 for one in means.values()]
+            amounts, halves = list(means), [mean.half or 0.0 for mean in means.values()]
             line = dict(color=f"C{i % 10}", ls=("-", "--", ":")[i // 10 % 3], lw=1.2, fmt="o", ms=3, capsize=2)
-            axis.errorbar(at, [one.mean for one in means.values()], halves, label=name, **line)
+            axis.errorbar(amounts, [mean.mean for mean in means.values()], halves, label=name, **line)
             axis.set_xscale("log")
-            axis.set_xticks(at, [str(amount) for amount in at])
+            axis.set_xticks(amounts, [str(amount) for amount in amounts])
         axis.minorticks_off()
         axis.set_title(heading, loc="left")
         axis.set_xlabel(across)
@@ -106,7 +108,7 @@ def _lines(figure: Any, across: str, panels: Curves, wide: int) -> None:
 def maps(
     path: Path, title: str, name: str, grids: Mapping[str, Mapping[str, np.ndarray]], marked: tuple[float, float]
 ) -> None:
-    """row -> column -> (height, width): heat maps in one scale of colours, with a ring about one place in each."""
+    """Draw heat maps, row -> column -> (height, width), with one color scale and a ring at one position in each."""
     rows, columns = list(grids), list(next(iter(grids.values())))
     values = np.array([[grids[row][column] for column in columns] for row in rows])
     short = [textwrap.fill(column, 16) for column in columns]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.canvas import GridScene, Scene
+from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import TokenSet
@@ -56,9 +56,9 @@ class GridCells(Adapter):
         numbers = box_numbers(_coloured(canvas[None]))[0]
         return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
 
-    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         canvas = sample["inputs"]["arc"].numpy()
-        return GridScene(drawn(canvas)[None], canvas.shape)
+        return GridCanvas(drawn(canvas)[None], canvas.shape)
 
     def forward(self, canvases: Tensor) -> TokenSet:
         if canvases.dim() != 3:

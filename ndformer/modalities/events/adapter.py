@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.pictures.canvas import Scene
+from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, Positive, Width
 from ndformer.framework.system.devices import tensor_like
@@ -82,7 +82,7 @@ class SpikingPatches(Adapter):
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
 
-    def canvas(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: PackTokens, places: np.ndarray) -> Canvas:
         return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.canvas import GridScene, Scene
+from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Width
 from ndformer.framework.system.devices import tensor_like
@@ -80,10 +80,10 @@ class ImagePatches(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
 
-    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         """Of the photo, where there is one in more pixels than the model is given."""
         rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
-        return GridScene(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
+        return GridCanvas(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         if isinstance(images, list):

@@ -13,7 +13,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.canvas import Scene
+from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet, Where
@@ -47,7 +47,7 @@ class Clouds(Adapter):
     def from_memory(self, value: Any, columns: str | None = None) -> Sample:
         return dict(held_cloud(value, columns))
 
-    def canvas(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Canvas:
         cloud = pack.unpacked(sample["inputs"]["points"].numpy())
         return TurningCloud(cloud["points"], seen_colours(cloud), places * self.unit)
 

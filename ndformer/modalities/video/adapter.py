@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.pictures.canvas import GridScene, Scene
+from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, Finite, Offset, Positive, Width
 from ndformer.framework.tokens import TokenSet
@@ -82,10 +82,10 @@ class Tubelets(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return tubelets(sample["inputs"]["video"].permute(0, 2, 3, 1).numpy(), self.tubelet)
 
-    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Scene:
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()
         time, rows, columns = (side // own for side, own in zip(frames.shape, self.tubelet))
-        return GridScene(frames, (time, rows, columns))
+        return GridCanvas(frames, (time, rows, columns))
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
         lengths = [len(video) for video in videos]

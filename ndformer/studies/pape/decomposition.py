@@ -14,7 +14,7 @@ from torch import Tensor
 from ndformer.framework.attention_maps import AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.figures import Panels, canvas
+from ndformer.framework.pictures.figures import Panels, new_figure
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.verdicts import Claim, above, ahead, below, combine
 from ndformer.studies.inspection import STATES, attention_maps, draw_maps, inspect_run
@@ -89,7 +89,9 @@ def draw_heads(results: Results, path: Path) -> None:
     """z of each head of the first seed, for heads of one number have nothing in common between seeds: a block for each
     set of data and state, layers from top to bottom."""
     names = [(name, state) for name in TWO for state in STATES]
-    with canvas(1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head, first seed") as figure:
+    with new_figure(
+        1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head, first seed"
+    ) as figure:
         axes = figure.subplots(1, len(names), squeeze=False)[0]
         for axis, (name, state) in zip(axes, names):
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]

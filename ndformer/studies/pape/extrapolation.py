@@ -4,7 +4,7 @@ interpolation of positions."""
 from pathlib import Path
 from typing import NamedTuple
 
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
@@ -69,7 +69,7 @@ def best_scaling(text: str, row: str) -> Claim:
 
 def draw(results: Results, path: Path) -> None:
     """As Figure 1c: a colour for each encoding, dashed where positions are interpolated."""
-    with canvas(10, 4, "tested at larger sizes: accuracy in %") as figure:
+    with new_figure(10, 4, "tested at larger sizes: accuracy in %") as figure:
         axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
         for axis, (name, sizes) in zip(axes, SIZES.items()):
             at = (sizes.train, *sizes.larger)

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.verdicts import Claim, above, below
@@ -203,7 +203,7 @@ def measure(cell: Cell) -> Values:
 
 def draw(results: Results, path: Path) -> None:
     """What the channels of one axis hold along a row, and the wavelength of each."""
-    with canvas(8, 3.2, "2D sinusoidal encoding: the half of the channels that is x's") as figure:
+    with new_figure(8, 3.2, "2D sinusoidal encoding: the half of the channels that is x's") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1.3, 1))
         row = table(grid())[:SIDE, DIM // 2 :]
         image = left.imshow(row.T.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")

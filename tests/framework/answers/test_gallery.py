@@ -90,7 +90,9 @@ def test_where_a_sample_is_from_may_be_a_path(tmp_path):
 
 
 def test_pictures_of_what_nothing_draws_are_refused():
-    with pytest.raises(DataError, match=r"nothing draws samples of smell: give the transform that packs them `of` and"):
+    with pytest.raises(
+        DataError, match=r"nothing draws samples of smell: give the transform that packs them `input_name` and"
+    ):
         samples.picture(dict(inputs=dict(smell=torch.zeros(3))), [])
 
 

@@ -329,7 +329,7 @@ def test_all_points_in_one_voxel() -> None:
 @pytest.mark.parametrize(
     "change, says",
     [
-        (lambda t: TokenSet(t.features[..., :3], t.where), "takes points with 4 features, got 3"),
+        (lambda t: TokenSet(t.features[..., :3], t.where), "expects points with in_channels=4 features, got 3"),
         (lambda t: TokenSet(t.features, Where(t.where.positions[..., :2])), "3 dimensions, got 2"),
         (lambda t: TokenSet(t.features, Where(t.where.positions * 1e5)), "voxels of 0.05 along an axis"),
         (lambda t: TokenSet(t.features, Where(t.where.positions / 0)), "not finite"),
@@ -346,8 +346,8 @@ def test_what_it_cannot_take_is_a_sentence(change: Any, says: str) -> None:
 @pytest.mark.parametrize(
     "options, says",
     [
-        (dict(enc_heads=(1, 2)), "enc_heads has one number per stage, 3, got 2"),
-        (dict(dec_channels=(16,)), "dec_channels has one number per stage, 2, got 1"),
+        (dict(enc_heads=(1, 2)), "enc_heads expects one number per stage, 3, got 2"),
+        (dict(dec_channels=(16,)), "dec_channels expects one number per stage, 2, got 1"),
         (dict(bits=30), "bits are 2, one per pooling, to 21"),
         (dict(grid_size=0.0), "grid_size is above 0"),
         (dict(curves=("peano",)), "no curve is called 'peano'"),

@@ -66,7 +66,7 @@ class Slow:
 
     def __init__(self, net: Any) -> None:
         self.net = copy.deepcopy(net).double()
-        self.published = net.whole
+        self.published = net.integer_cells
 
     def __call__(self, given: Any) -> Tensor:
         out = torch.zeros_like(given.features, dtype=torch.float64)
@@ -227,7 +227,7 @@ def test_checkpointing_changes_no_gradient():
 @pytest.mark.parametrize(
     "options, said",
     [
-        (dict(blocks=("own", "map")), "blocks are 'own', 'image' or 'bev'.*map"),
+        (dict(blocks=("own", "map")), "blocks expects one or more of 'own', 'image' and 'bev'.*map"),
         (dict(encoding=dict(type="SaPE2")), "SaPE2 needs tokens on a full grid"),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_cannot_be_is_refused(options, said):
 
 
 def test_tokens_of_others_are_refused():
-    with pytest.raises(ValueError, match="UniTR takes tokens at .x, y, view, row.*got 3 position dimensions"):
+    with pytest.raises(ValueError, match="UniTR expects tokens at .x, y, view, row.*got 3 position dimensions"):
         network()(TokenSet(torch.zeros(1, 2, 16), Where(torch.zeros(1, 2, 3))))
 
 
@@ -247,15 +247,15 @@ def test_empty_slots_change_nothing(options):
     """Sets by their lengths, as on a CPU, and all at once, as on a GPU."""
     net, given = network(**options), tokens()
     by_length = net(given).features
-    net.at_once = True
+    net.needs_all_sets = True
     assert torch.allclose(net(given).features, by_length, atol=1e-5)
 
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_camera_axis_is_0(moved):
     """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
-    net, flat = network(**LEARNED), Flat.of(tokens())
-    inside = net._told("image", flat, moved)
+    net, flat = network(**LEARNED), Flat.from_tokens(tokens())
+    inside = net._coordinates("image", flat, moved)
     assert inside.shape[1] == 3
     assert not inside[:, 2].any()
     assert not net._uncut("image", flat).positions[..., 2].any()
@@ -264,9 +264,9 @@ def test_the_camera_axis_is_0(moved):
 def test_batch_norm_is_of_all_sets_at_once():
     """What it keeps are mean and variance of what it is given of all pillars."""
     net, given = network(**LEARNED).train(), tokens()
-    told = Flat.of(given)
+    told = Flat.from_tokens(given)
     layer: Any = net.layers[0]["lidar"].mlp
-    at = net._told("lidar", told, False)[: told.pillars]
+    at = net._coordinates("lidar", told, False)[: told.pillars]
     x, before = layer[0](at), layer[1].running_mean.clone()
     net(given)
     assert torch.allclose(layer[1].running_mean, 0.9 * before + 0.1 * x.mean(0), atol=1e-5)

@@ -45,7 +45,7 @@ class Found(Uneven):
 
     def index(self, split):
         records, labels = super().index(split)
-        return [self.found[split]] * len(records), labels
+        return [self.disk_splits[split]] * len(records), labels
 
 
 def names(split, there, **options):
@@ -138,13 +138,13 @@ def test_validation_stays_the_same_and_apart():
 
 def test_a_class_with_too_few_is_one_sentence():
     with pytest.raises(
-        DataError, match=r"per_class asks for 9 .* train split under here has 8 of 'few': ask for fewer"
+        DataError, match=r"per_class needs 9 .* train split under here has 8 of 'few'. Use a smaller per_class"
     ):
         train(per_class=9)
-    with pytest.raises(ValueError, match="1 sample of each class or more, got 0"):
+    with pytest.raises(ValueError, match="per_class expects at least 1, got 0"):
         train(per_class=0)
     Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
-    with pytest.raises(DataError, match=r"under here has 9: ask for fewer"):
+    with pytest.raises(DataError, match=r"under here has 9. Use a smaller per_class"):
         Boxed("here", per_class=10)
 
 
@@ -159,7 +159,7 @@ def test_configs_may_say_it_of_any_set_of_images(name):
 def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
     datasets = [kind("here", seed=seed) for seed in (4, 4, 5)]
     for dataset in datasets:
-        dataset.deal_labels()
+        dataset.shuffle_labels()
 
     def labels(dataset, epoch):
         samples = [dataset[epoch, i] for i in range(len(dataset))]
@@ -174,6 +174,6 @@ def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
 
 def test_random_labels_where_there_are_none_is_one_sentence():
     dataset = Unlabelled("here")
-    dataset.deal_labels()
+    dataset.shuffle_labels()
     with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):
         dataset[0]

@@ -10,7 +10,7 @@ from ndformer.framework.registry import DESCRIBERS
 class Notes(Describer):
     endings = (".note",)
 
-    def tell(self, path, rows):
+    def describe(self, path, rows):
         return dict(lines=2, format=type(self).__name__), ["strange"], [dict(line=i) for i in range(9)]
 
 
@@ -49,7 +49,7 @@ def test_a_name_says_more_than_content_and_that_more_than_an_ending(tmp_path, na
 
 def test_what_nobody_knows_is_told_all_that_are_known(tmp_path):
     (tmp_path / "a.unknown").write_text("words")
-    with pytest.raises(DataError, match=r"no format that is known here.*\.note"):
+    with pytest.raises(DataError, match=r"unknown format, by its name.*\.note"):
         describe(tmp_path / "a.unknown", 3)
     with pytest.raises(DataError, match=r"gone is missing: get the dataset again, or give another file"):
         describe(tmp_path / "gone", 3)

@@ -97,8 +97,8 @@ def test_a_set_that_was_moved_or_copied_is_the_same(home: Path, monkeypatch: pyt
 
 
 def test_of_a_large_set_sizes_of_all_count_and_the_content_of_some(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOKS", 2)  # the first and the last
-    monkeypatch.setattr(module, "TOGETHER", 3)
+    monkeypatch.setattr(module, "MAX_READ_FILES", 2)  # the first and the last
+    monkeypatch.setattr(module, "STAT_BATCH", 3)
     before = fingerprint(Texts(home, val_is_test=True))
     (home / "train/cat/1.txt").write_text("bat 1")
     assert fingerprint(Texts(home, val_is_test=True)) == before

@@ -118,7 +118,7 @@ def test_dealt_labels_and_bad_samples_are_as_without_it():
         for cache in (None, "memory"):
             data = made(kind, transforms=[packed], cache=cache, seed=3)
             data.skip_bad = kind is Rotten
-            data.deal_labels()
+            data.shuffle_labels()
             found.append(
                 [
                     (one["inputs"]["x"].tolist(), one.get("bad"))
@@ -140,7 +140,7 @@ def test_a_mixture_keeps_what_its_parts_keep():
         parts = [cast(Counted, part) for part in data.parts.values()]
         assert [len(part.reads) for part in parts] == [COUNT, 2 * COUNT]
         tight = Mixture(dict(a=own | dict(cache="memory", cache_limit="1K")), seed=0)
-        with pytest.raises(DataError, match="cache='memory' would keep"):
+        with pytest.raises(DataError, match="cache='memory' would need"):
             tight.check_memory(0)
     finally:
         DATASETS.module_dict.pop("Counted")
@@ -163,14 +163,14 @@ def test_what_is_too_large_is_one_sentence_before_anything_is_learnt():
     with pytest.raises(DataError) as error:
         data.check_memory(0)
     assert str(error.value) == (
-        "cache='memory' would keep about 0 MiB, 12 samples of Counted, and cache_limit allows 0: raise it, take fewer "
-        "workers, or leave cache out"
+        "cache='memory' would need about 0 MiB, 12 samples of Counted, but cache_limit is 0 MiB. Raise it, use fewer "
+        "workers, or remove cache."
     )
     roomy = made(Counted, cache="memory", cache_limit="30K")
     roomy.check_memory(1)
     with pytest.raises(DataError, match="in each of 2 workers"):
         roomy.check_memory(2)
-    with pytest.raises(DataError, match="hold what cannot be kept .*: leave cache out"):
+    with pytest.raises(DataError, match="samples of .* that cannot .* Remove cache"):
         made(Open, cache="memory").check_memory(0)
     made(Rotten, cache="memory").check_memory(0)
 
@@ -179,7 +179,7 @@ def test_the_loader_asks_before_the_first_epoch():
     DATASETS.register_module(module=Counted)
     try:
         data = dict(type="Counted", data_root=".", split="train", cache="memory", cache_limit="1K")
-        with pytest.raises(DataError, match="raise it, take fewer workers"):
+        with pytest.raises(DataError, match="Raise it, use fewer workers"):
             build_loader(config(train_dataloader=dict(batch_size=2, dataset=data)), "train")
     finally:
         DATASETS.module_dict.pop("Counted")

@@ -51,12 +51,12 @@ def test_a_file_goes_through_the_tests_transforms_in_the_models_channels(folder)
 
 def test_folders_are_searched_and_files_taken_as_they_are(folder):
     prepared = Preparation(config(transforms=RESIZED), model(image=IMAGE))
-    with pytest.warns(UserWarning, match="no modality of this model by their endings and are left out, 1 .md, 1 .xyz"):
+    with pytest.warns(UserWarning, match="no modality of this model by their endings are skipped: 1 .md, 1 .xyz"):
         found = prepared.samples_in([folder / "notes.md", folder])
     assert found == [(folder / n,) for n in ("notes.md", "b.png", "deep/a.JPG")]
 
 
-@pytest.mark.filterwarnings("ignore:.*are left out")
+@pytest.mark.filterwarnings("ignore:.*are skipped")
 def test_of_several_modalities_the_name_says_which(folder):
     parts = dict(image=dict(transforms=RESIZED), points=dict(transforms=POINTS))
     prepared = Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))
@@ -72,7 +72,7 @@ def test_of_several_modalities_the_name_says_which(folder):
         Preparation(config(parts=parts), model(image=IMAGE, points=CLOUD))((folder / "b.png",))
 
 
-@pytest.mark.filterwarnings("ignore:.*are left out")
+@pytest.mark.filterwarnings("ignore:.*are skipped")
 def test_joined_files_of_one_name_are_one_sample(folder):
     chains = dict(image=RESIZED, points=POINTS)
     cfg = config(transforms=[dict(type="PerModality", chains=chains)])

@@ -86,5 +86,5 @@ def test_heads_that_choose_the_largest_score_do_not_choose_nan(head):
     with torch.no_grad():
         next(iter(made.parameters())).fill_(NAN)
     for spoiled in (torch.full((1, 16, 16), NAN), torch.randn(1, 16, 16)):
-        with pytest.raises(BadNumbers, match="what the model says of a.png is not finite"):
+        with pytest.raises(BadNumbers, match="the model's output for a.png is not finite"):
             made.predict(TokenSet(spoiled, where), [sample])

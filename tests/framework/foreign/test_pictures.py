@@ -149,7 +149,7 @@ def test_pictures_are_upright_whatever_way_the_camera_was_held(tmp_path, ending,
     Image.fromarray(COLOURS).save(bare, **cast(Any, {"lossless": True} if ending == "webp" else {}))
     expected = turned(read(bare), orientation)
     np.testing.assert_array_equal(read(path), expected)
-    assert foreign.size_of(path) == (expected.shape[1], expected.shape[0])
+    assert foreign.image_size(path) == (expected.shape[1], expected.shape[0])
 
 
 def test_annotations_of_the_stored_picture_have_the_stored_picture(tmp_path):
@@ -185,7 +185,7 @@ def test_avif_is_upright_and_what_ffmpeg_decodes(tmp_path, orientation):
     smooth = np.kron(RNG.integers(40, 216, (3, 5, 3)), np.ones((8, 8, 1))).astype(np.uint8)
     Image.fromarray(smooth).save(path, exif=exif, quality=95, subsampling="4:4:4")
     found = read(path)
-    assert foreign.size_of(path) == (found.shape[1], found.shape[0])
+    assert foreign.image_size(path) == (found.shape[1], found.shape[0])
     seen = decoded_by_ffmpeg(path).astype(int)  # as it is stored
     assert np.abs(found - turned(seen, orientation)).mean() < 2
     assert np.abs(found - turned(smooth.astype(int), orientation)).mean() < 6
@@ -197,7 +197,7 @@ def test_a_photo_of_a_phone_is_upright(tmp_path):
     path.write_bytes(HEIC)
     found = read(path).astype(int)
     assert found.shape == (48, 32, 3)
-    assert foreign.size_of(path) == (32, 48)
+    assert foreign.image_size(path) == (32, 48)
     assert np.abs(found[[8, 8, -8, -8], [8, -8, 8, -8]] - CORNERS.reshape(4, 3)).max() < 12
 
 
@@ -253,8 +253,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_is_small_and_becomes_large_or_slow_is_a_sentence(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(images, "SCANS", 64 * 64 * 100)
-    monkeypatch.setattr(images._Metered, "left", 2**14)
+    monkeypatch.setattr(images, "MAX_SCAN_PIXELS", 64 * 64 * 100)
+    monkeypatch.setattr(images._MeteredReader, "reads_left", 2**14)
     content, sentence = BOMBS[name]
     (tmp_path / name).write_bytes(content)
     begin = time.perf_counter()
@@ -274,7 +274,7 @@ def test_the_limit_is_one_of_memory_and_can_be_raised(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="would take"), foreign.image(tmp_path / "a.png"):
         pass
     with pytest.raises(DataError, match="would take"):
-        foreign.size_of(tmp_path / "a.png")
+        foreign.image_size(tmp_path / "a.png")
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
     np.testing.assert_array_equal(read(tmp_path / "a.png"), COLOURS)
 

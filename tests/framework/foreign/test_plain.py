@@ -19,7 +19,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.foreign.files import size_from
 from ndformer.framework.foreign.plain import SIZE
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import open_image
 
@@ -154,7 +154,7 @@ def test_xml_is_of_a_bounded_size_and_of_a_known_encoding(tmp_path):
 
 READERS: dict[str, Callable[[Path], object]] = {
     name: vars(foreign)[name]
-    for name in ("opened", "content", "text", "lines", "plain_json", "plain_yaml", "plain_xml", "picture", "size_of")
+    for name in ("opened", "content", "text", "lines", "plain_json", "plain_yaml", "plain_xml", "picture", "image_size")
 }
 READERS |= {name: vars(foreign)[name] for name in ("array", "arrays", "archive", "tables", "notes", "plain_pickle")}
 READERS |= dict(
@@ -162,8 +162,8 @@ READERS |= dict(
     has_zip_entry=lambda path: foreign.has_zip_entry(path, "a"),
     json_rows=lambda path: list(foreign.json_rows(path)),
     text_rows=lambda path: list(foreign.text_rows(path)),
-    tensors_of=tensors_of,
-    tensors_of_safetensors=lambda path: tensors_of(path.with_name(f"{path.name}.safetensors")),
+    load_tensors=load_tensors,
+    load_tensors_safetensors=lambda path: load_tensors(path.with_name(f"{path.name}.safetensors")),
     owner=Owner.read,
 )
 
@@ -185,7 +185,7 @@ def in_seconds() -> Iterator[None]:
 @pytest.mark.usefixtures("in_seconds")
 @pytest.mark.parametrize("reader", READERS)
 def test_pipes_devices_and_folders_are_no_files(tmp_path, reader):
-    """Issue 44.25: tensors_of, which convert_checkpoint reads by, waited for ever; so did the owner of a work dir."""
+    """Issue 44.25: load_tensors, which convert_checkpoint reads by, waited for ever; so did the owner of a work dir."""
     for ending in ("", ".safetensors"):
         os.mkfifo(tmp_path / f"pipe{ending}")
         (tmp_path / f"link{ending}").symlink_to("/dev/zero")

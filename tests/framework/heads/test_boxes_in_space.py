@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
-from ndformer.framework.heads.centre_point import Cells, boxes_of, code_of
+from ndformer.framework.heads.centre_point import Cells, decode_boxes, encode_boxes
 from ndformer.framework.losses.boxes3d import iou_3d
 from ndformer.framework.losses.matching import Matching, Weights, query_code
 from ndformer.framework.losses.objects3d import Objects3D, peak_focal, peaks
-from ndformer.framework.necks.birds_eye import map_of
+from ndformer.framework.necks.birds_eye import scatter_to_map
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -57,7 +57,7 @@ def truth(seed: int, *counts: int) -> list[dict[str, Any]]:
 def test_peaks_are_those_of_a_slow_loop():
     samples = truth(0, 5, 0, 9)
     samples[0]["boxes"][0, :2] = torch.tensor([6.2, 0.0])  # beside the map
-    found = peaks(Objects3D.of(samples, 3, torch.device("cpu")), FIELD, 3)
+    found = peaks(Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD, 3)
     exact = torch.zeros_like(found)
     for b, sample in enumerate(samples):
         for box, label in zip(sample["boxes"].tolist(), sample["classes"].tolist()):
@@ -92,7 +92,7 @@ def test_the_loss_of_peaks_is_the_formula():
 def test_codes_come_back_as_the_boxes_they_were():
     boxes = truth(1, 30)[0]["boxes"]
     at = FIELD.flat_index(FIELD.to_cells(boxes))
-    again = boxes_of(code_of(boxes, FIELD), at, FIELD)
+    again = decode_boxes(encode_boxes(boxes, FIELD), at, FIELD)
     assert torch.allclose(again, boxes, atol=1e-5, equal_nan=True)
 
 
@@ -105,7 +105,7 @@ def head(cfg: dict[str, Any], seed: int = 0, **options: Any) -> Any:
 def test_centre_point_loses_what_the_formula_says():
     net, samples = head(BOTH[0]), truth(2, 6, 3)
     cells = net(tokens())
-    heat = peak_focal(cells.peaks, peaks(Objects3D.of(samples, 3, torch.device("cpu")), FIELD, 3))
+    heat = peak_focal(cells.peaks, peaks(Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD, 3))
     total, count = 0.0, 0
     for b, sample in enumerate(samples):
         for box in sample["boxes"].tolist():
@@ -156,7 +156,7 @@ def said(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def test_the_assignment_is_the_cheapest_by_the_published_costs():
     logits, boxes, _, _ = said(3)
     samples = truth(4, 4, 0)
-    pairs = Matching()(logits, boxes, Objects3D.of(samples, 3, torch.device("cpu")), FIELD)
+    pairs = Matching()(logits, boxes, Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD)
 
     def cost(q: int, o: int) -> float:
         p = float(logits[0, q, samples[0]["classes"][o]].sigmoid())
@@ -171,14 +171,14 @@ def test_the_assignment_is_the_cheapest_by_the_published_costs():
         cheapest, abs=1e-6
     )
     assert pairs.sample.tolist() == [0] * 4
-    broken = Matching()(logits * torch.nan, boxes, Objects3D.of(samples, 3, torch.device("cpu")), FIELD)
+    broken = Matching()(logits * torch.nan, boxes, Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD)
     assert len(broken.query) == 4
 
 
 def test_queries_lose_what_the_formulas_say():
     logits, boxes, code, iou = said(5)
     samples = truth(6, 3, 2)
-    objects = Objects3D.of(samples, 3, torch.device("cpu"))
+    objects = Objects3D.from_samples(samples, 3, torch.device("cpu"))
     pairs = Matching()(logits, boxes, objects, FIELD)
     parts = Weights()(logits, boxes, code, iou, objects, pairs, FIELD)
     chosen = {(int(b), int(q)): int(o) for b, q, o in zip(*pairs)}
@@ -296,7 +296,7 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
         net = NECKS.create(NECK | dict(patches=patches), dim=8)
         kind = torch.arange(40).expand(2, -1) % 2
         mixed = TokenSet(given.features, given.where, kind)
-        found = map_of(mixed, net.field, patches)
+        found = scatter_to_map(mixed, net.grid, patches)
         for b, n in itertools.product(range(2), range(40)):
             x, y = ((given.where.positions[b, n, :2] + torch.tensor([6.0, 3.0])) / 0.5).floor().long().tolist()
             there = (b == 0 or n < 20) and (patches or kind[b, n] == 0)
@@ -306,9 +306,13 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
 def test_boxes_that_are_none_are_told():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
-    with pytest.raises(DataError, match=r"boxes of a.bin are not .number, 9. of finite places and sizes above 0"):
-        Objects3D.of([bad], 3, torch.device("cpu"))
+    with pytest.raises(
+        DataError, match=r"boxes of a.bin: expected 3, one per class label, with finite positions and sizes above 0"
+    ):
+        Objects3D.from_samples([bad], 3, torch.device("cpu"))
     with pytest.raises(DataError, match="label 2, but there are 2 classes"):
-        Objects3D.of([dict(boxes=torch.ones(1, 9), classes=torch.tensor([2]), path="a.bin")], 2, torch.device("cpu"))
+        Objects3D.from_samples(
+            [dict(boxes=torch.ones(1, 9), classes=torch.tensor([2]), path="a.bin")], 2, torch.device("cpu")
+        )
     with pytest.raises(ValueError, match="24 x 12 cells cannot have stages of stride 8"):
         NECKS.create(NECK | dict(strides=(1, 8)), dim=8)

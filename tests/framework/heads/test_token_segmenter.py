@@ -89,7 +89,7 @@ def test_a_batch_without_labels_trains_nothing(head):
 def test_labels_beyond_the_head_are_told(head):
     with pytest.raises(DataError, match=r"room has the label 4, but there are 4 classes, 0 to 3"):
         head.targets([dict(labels=np.array([0, 4]), path="room")], torch.device("cpu"))
-    with pytest.raises(ValueError, match="7 labels came for 8 tokens"):
+    with pytest.raises(ValueError, match="one label per token, 8, got 7 labels"):
         head.loss(tokens(), [torch.zeros(7, dtype=torch.long)])
 
 

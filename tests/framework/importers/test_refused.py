@@ -74,7 +74,7 @@ def test_heads_are_as_wide_as_one_says(tmp_path):
         convert_checkpoint.main(["deit", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
     with pytest.raises(DataError, match="LookHere of 90 degrees has 6, 12 or 16 heads, got 2"):
         SOURCES["lookhere"].convert(vit(LS, **CLS), 16)
-    with pytest.raises(DataError, match="LookHere's 16 heads of 180 degrees look otherwise than ours"):
+    with pytest.raises(DataError, match="LookHere's 16 heads with 180 degrees have other directions"):
         SOURCES["lookhere"].convert(vit(LS, **CLS), 2, 180)
     with pytest.raises(DataError, match="is of events"):
         SOURCES["pape"].convert({"embedding.projection.weight": torch.zeros(8, 2, 4, 4)}, 16)

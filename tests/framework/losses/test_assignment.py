@@ -77,7 +77,7 @@ def slow(scores, boxes, centres, there, most, keep, least_side=0.0, alpha=0.5, b
 def test_the_rules_read_one_pair_at_a_time(seed, counts, objects, least_side):
     made = scene(seed, objects=objects, ties=seed % 4 == 0)
     most, keep = counts
-    found = TaskAligned(most, keep, least_side=least_side)(*made)
+    found = TaskAligned(most, keep, min_side=least_side)(*made)
     expected = slow(*made, most, keep, least_side)
     assert found.chosen.tolist() == [[row[2] for row in rows] for rows in expected]
     which = torch.where(found.chosen, found.object, 0)
@@ -90,7 +90,7 @@ def test_an_object_between_centres_is_learned_by_none_unless_widened():
     scores, boxes, centres, _ = scene(0, batch=1)
     between = Objects(torch.tensor([[[5.0, 5, 11, 11]]]).double(), torch.zeros(1, 1).long(), torch.ones(1, 1).bool())
     assert not TaskAligned()(scores, boxes, centres, between).chosen.any()
-    assert TaskAligned(least_side=16.0)(scores, boxes, centres, between).chosen.sum() == 4
+    assert TaskAligned(min_side=16.0)(scores, boxes, centres, between).chosen.sum() == 4
 
 
 @pytest.mark.parametrize("count", [0, 3])

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.losses.boxes3d import distance_iou, iou_3d, iou_above, kept_above
+from ndformer.framework.losses.boxes3d import distance_iou, iou_3d, iou_above, rotated_nms
 
 few = settings(max_examples=80, deadline=None, derandomize=True)
 number = st.floats(-3, 3, width=32)
@@ -105,5 +105,5 @@ def test_suppression_is_the_loop():
     for i in sorted(range(60), key=lambda i: -float(scores[i])):
         if all(overlaps(boxes[j].tolist(), boxes[i].tolist())[0] <= 0.175 for j in kept):
             kept.append(i)
-    assert kept_above(boxes, scores, 0.175).nonzero().squeeze(1).tolist() == sorted(kept)
-    assert kept_above(boxes[:0], scores[:0], 0.1).shape == (0,)
+    assert rotated_nms(boxes, scores, 0.175).nonzero().squeeze(1).tolist() == sorted(kept)
+    assert rotated_nms(boxes[:0], scores[:0], 0.1).shape == (0,)

@@ -80,5 +80,5 @@ def test_vitdets_levels_in_parameters():
 
 
 def test_a_scale_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match=r"scales 2, 1, 0\.5, got 4"):
+    with pytest.raises(ValueError, match=r"scales expects 2, 1, 0\.5, got 4"):
         NECKS.create(dict(type="SimpleFeaturePyramid", scales=(4, 2), reduced=True), dim=8)

@@ -86,7 +86,7 @@ def test_terms_computed_from_a_page_are_those_of_the_layer(encoding, where):
     except ValueError as refused:  # grids alone, two dimensions alone
         pytest.skip(str(refused))
     kept = torch.arange(where.positions.shape[1]) if where.valid is None else where.valid[0].nonzero().flatten()
-    told, text = layers.told(look, kept, forms.Room())
+    told, text = layers.layer_data(look, kept, forms.Budget())
     expected = {name: values[0][:, kept][:, :, kept].numpy() for name, values in look.terms().items() if name != "mask"}
     for head in range(HEADS):
         found = terms_of(told, text, head)
@@ -105,40 +105,42 @@ def test_terms_computed_from_a_page_are_those_of_the_layer(encoding, where):
     ],
 )
 def test_forms_are_the_shortest_there_are(encoding, where, form):
-    told, _ = layers.told(look_of(encoding, where), torch.arange(8), forms.Room())
+    told, _ = layers.layer_data(look_of(encoding, where), torch.arange(8), forms.Budget())
     assert {term["form"] for term in told["terms"]} == {form}
 
 
 def test_turned_queries_are_there_unturned_too():
     look = look_of(dict(type="RoPEMixed"), grid(3, 4, 1, False))
-    told, text = layers.told(look, torch.arange(13), forms.Room())
+    told, text = layers.layer_data(look, torch.arange(13), forms.Budget())
     q, k, _ = look.layer.qkv(look.x).unflatten(-1, (3, HEADS, DIM // HEADS)).permute(2, 0, 3, 1, 4)
     q_page, k_page = (read(told["arrays"], text, number) for number in told["plain"])
     expected = (q[0] @ k[0].mT).detach().numpy()
     np.testing.assert_allclose(q_page @ np.swapaxes(k_page, 1, 2), expected, atol=2e-3)
-    assert "plain" not in layers.told(look_of(dict(type="PaPE", m=3), free(2)), torch.arange(8), forms.Room())[0]
+    assert (
+        "plain" not in layers.layer_data(look_of(dict(type="PaPE", m=3), free(2)), torch.arange(8), forms.Budget())[0]
+    )
 
 
 def test_numbers_are_short_only_where_nobody_sees_it():
     """A channel with one huge value has no digits left in 16 bits."""
     look = look_of(dict(type="NoPE"), free(2))
-    headers = layers.told(look, torch.arange(8), forms.Room())[0]["arrays"]
+    headers = layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]
     assert [one["kind"] for one in headers] == ["f4", "i2"] * 2  # steps, and whole numbers
     with torch.no_grad():
         look.layer.qkv.weight *= 4
-    assert [one["kind"] for one in layers.told(look, torch.arange(8), forms.Room())[0]["arrays"]] == [
+    assert [one["kind"] for one in layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == [
         "f4",
         "u1",
         "i2",
     ] * 2
     with torch.no_grad():
         look.layer.qkv.weight *= 30
-    assert [one["kind"] for one in layers.told(look, torch.arange(8), forms.Room())[0]["arrays"]] == ["f4"] * 2
+    assert [one["kind"] for one in layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == ["f4"] * 2
 
 
 def test_what_would_be_too_large_is_a_sentence():
     with pytest.raises(DataError, match="'count' of this encoding has no short form .* fewer layers"):
-        layers.told(look_of(dict(type="CoPE"), free(2)), torch.arange(8), forms.Room(100))
+        layers.layer_data(look_of(dict(type="CoPE"), free(2)), torch.arange(8), forms.Budget(100))
 
 
 def test_arrays_come_back():
@@ -161,7 +163,7 @@ def test_pictures_of_few_colours_are_kept_exactly_and_photos_small():
     drawing = np.kron(rng.integers(0, 256, (10, 10, 3), dtype=np.uint8), np.ones((20, 20, 1), np.uint8))
     photo = rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)
     for pixels, kind in ((drawing, "png"), (photo, "jpeg"), (photo[:100, :100], "png")):
-        (url,) = Moments([pixels], box).told()["pictures"]
+        (url,) = Moments([pixels], box).data()["pictures"]
         head, text = url.split(",")
         assert head == f"data:image/{kind};base64"
         if kind == "png":
@@ -170,10 +172,10 @@ def test_pictures_of_few_colours_are_kept_exactly_and_photos_small():
 
 def test_scenes_are_told_as_they_are():
     boxes = np.array([[0, 1, 0, 0, 2, 2]])
-    told = Moments([np.zeros((2, 3, 3), np.uint8)], boxes).told()
+    told = Moments([np.zeros((2, 3, 3), np.uint8)], boxes).data()
     assert (told["height"], told["width"], told["kind"]) == (2, 3, "moments")
     far = np.array([[10.0, 0, 0], [12, 0, 4], [11, 1, 2]])
-    cloud = Cloud(far, np.array([0, 0, 1]), far[:2]).told()
+    cloud = Cloud(far, np.array([0, 0, 1]), far[:2]).data()
     places = np.frombuffer(base64.b64decode(cloud["points"]), "<f4").reshape(3, 3)
     assert np.linalg.norm(places, axis=1).max() == pytest.approx(1)
     assert places[2, 1] > places[0, 1]  # what is up in the data is up in the page

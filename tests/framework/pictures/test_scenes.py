@@ -9,10 +9,10 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.attention import UNSEEN, Painting, coloured, sheet, z_map
-from ndformer.framework.pictures.canvas import Dots, GridScene, Scene, stills
+from ndformer.framework.pictures.canvas import Canvas, Dots, GridCanvas, stills
 from ndformer.framework.pictures.explorer.page import colours
 from ndformer.framework.pictures.explorer.view import Cloud
-from ndformer.framework.pictures.figures import Panels, canvas
+from ndformer.framework.pictures.figures import Panels, new_figure
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
 FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
@@ -23,7 +23,7 @@ def images(figure) -> list[Any]:
 
 
 def test_tokens_of_a_grid_are_named_by_whole_numbers():
-    scene = GridScene(PHOTO, (4, 6))
+    scene = GridCanvas(PHOTO, (4, 6))
     assert scene.token("2,5") == 2 * 6 + 5
     assert scene.named(scene.middle) == "2,3"
     assert scene.spot(2 * 6 + 5, 0) == (2.5 * 8 - 0.5, 5.5 * 8 - 0.5)
@@ -33,7 +33,7 @@ def test_tokens_of_a_grid_are_named_by_whole_numbers():
 
 
 def test_free_tokens_are_named_by_the_nearest_place():
-    class Free(Scene):
+    class Free(Canvas):
         axes = dict(X="x", Y="y")
 
     scene = Free(np.array([[0.0, 0.0], [1.0, 2.0], [5.0, 5.0]]))
@@ -43,7 +43,7 @@ def test_free_tokens_are_named_by_the_nearest_place():
 
 
 def test_a_grid_is_boxes_in_the_explorer_also_where_sides_do_not_divide():
-    view = GridScene(FILM, (3, 3, 5)).view()
+    view = GridCanvas(FILM, (3, 3, 5)).view()
     assert len(view) == 45
     hits = np.zeros((6, 8, 8), int)
     for token, (first, behind, top, left, bottom, right) in enumerate(view.boxes):
@@ -99,7 +99,7 @@ def test_a_volume_is_drawn_as_its_axes_are_named():
 
 
 def test_colours_cover_what_is_under_each_patch_of_its_time():
-    scene = GridScene(FILM, (3, 2, 2))
+    scene = GridCanvas(FILM, (3, 2, 2))
     colours = np.zeros((12, 4))
     colours[4 + 1] = (1, 0, 0, 1)  # time 1, row 0, column 1
     for moment in range(6):
@@ -128,7 +128,7 @@ def test_a_painting_has_the_sample_and_a_map_for_each_head_that_there_is():
     values = np.random.default_rng(0).random((2, 3, 24))
     values[0, 2] = np.nan  # the first layer has two heads
     block = Panels("attention", values, "share", beneath=[["a", "b", ""], ["c", "d", "e"]])
-    scene = GridScene(PHOTO, (4, 6))
+    scene = GridCanvas(PHOTO, (4, 6))
     painting = Painting("a $photo$ <b>", [block], ["layer 1", "layer 2"], ["1", "2", "3"], [None, None], scene)
     assert [one.shape for one in images(painting.figure)] == [(32, 48, 3)] * (1 + 5)
     titles = [axis.get_title() for axis in painting.figure.axes if axis.get_title()]
@@ -139,7 +139,7 @@ def test_what_moves_is_a_gif_and_a_sheet(tmp_path):
     values = np.zeros((2, 2, 12))
     values[:, 0, 5] = 1.0
     block = Panels("attention", values, "share", beneath=[["a", "b"]] * 2)
-    scene = GridScene(FILM, (3, 2, 2))
+    scene = GridCanvas(FILM, (3, 2, 2))
     given = ("film", [block], ["layer 1", "layer 2"], ["head 1", "head 2"], [5, 5], scene)
     Painting(*given).moving(tmp_path / "film.gif")
     with Image.open(tmp_path / "film.gif") as film:
@@ -176,7 +176,7 @@ def test_colors_are_those_of_the_explorer():
 def test_long_titles_are_wrapped_and_not_cut_off(width, tmp_path):
     """Issue 44.12: titles of pictures of clouds were cut off at both sides."""
     title = "sample 123 (night_stand): PaPE says night_stand 0.534 dresser 0.323, layer 12, query 0.167,0.154,0.325"
-    with canvas(width, 2.0, title) as figure:
+    with new_figure(width, 2.0, title) as figure:
         figure.subplots()
     figure.savefig(tmp_path / "wide.png")
     box = figure._suptitle.get_window_extent()  # pyright: ignore[reportAttributeAccessIssue]

@@ -291,6 +291,6 @@ def test_all_sweeps_and_all_pictures_of_a_sample_share_the_limit(made, monkeypat
         data.read(data.records[-1])
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "4G")
     width, height = sample["images"][0].size
-    monkeypatch.setattr("ndformer.framework.foreign.images.PIXEL", 2**32 / (3.5 * width * height))
+    monkeypatch.setattr("ndformer.framework.foreign.images.BYTES_PER_PIXEL", 2**32 / (3.5 * width * height))
     with pytest.raises(DataError, match="would take .* MiB of memory, and one file may take"):
         data.read(data.records[-1])

@@ -6,7 +6,7 @@ import pytest
 from ndformer.framework.answers.boxes3d import MISSED, Boxes3D
 from ndformer.framework.pictures import solids
 from ndformer.framework.pictures.cards import RIGHT, WRONG
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.pictures.samples import DatasetSource
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.pictures.scenes import SIDE
 
@@ -29,7 +29,7 @@ def coloured(picture, colour, window=None):
 def test_a_box_is_drawn_where_each_view_sees_it(data):
     """Around pixels of its colour, found by the painter of the stand-in and the matrices of the sample."""
     sample = data[0]["data_sample"]
-    blank = np.full_like(OfDataset(data, {}).picture(0), 255)
+    blank = np.full_like(DatasetSource(data, {}).picture(0), 255)
     for box in sample["boxes"].numpy()[:6]:
         drawn = np.asarray(solids.draw(blank, [solids.Solid(box, (255, 0, 0))], sample))
         for view, window in zip(sample["views"], sample["windows"].tolist()):
@@ -49,7 +49,7 @@ def test_a_box_is_drawn_where_each_view_sees_it(data):
 
 def test_points_are_seen_from_above_in_their_box(data):
     i = 1
-    sample, picture = data[i], OfDataset(data, {}).picture(i)
+    sample, picture = data[i], DatasetSource(data, {}).picture(i)
     view, window = sample["data_sample"]["views"][-1], sample["data_sample"]["windows"][-1]
     points = sample["inputs"]["points"].numpy()[:, :3]
     flat = (points @ view[:, :3].T + view[:, 3])[:, :2] + window[:2]
@@ -76,18 +76,18 @@ def test_cards_say_what_was_right_wrong_and_missed(data):
     assert one.verdict(data.classes, 0.3) == f"2 of {len(boxes)} found, 1 wrong"
     assert one.mistakes(0.3) == len(boxes) - 1
     assert one.verdict(data.classes, 0.85) == f"1 of {len(boxes)} found"
-    card = one.card(OfDataset(data, {}).picture(0), data.classes, 0.3)
+    card = one.card(DatasetSource(data, {}).picture(0), data.classes, 0.3)
     assert all(coloured(card, colour) > 20 for colour in (RIGHT, WRONG, MISSED))
     unknown = Boxes3D(sample=dict(views=sample["views"], windows=sample["windows"]), boxes=found, labels=labels[:3],
                       scores=one.scores)  # fmt: skip
     assert unknown.verdict(data.classes, 0.3) == "3 found"
-    assert unknown.card(OfDataset(data, {}).picture(0), data.classes, 0.3).width > SIDE
+    assert unknown.card(DatasetSource(data, {}).picture(0), data.classes, 0.3).width > SIDE
     assert [row["class"] for row in one.rows(data.classes)][:2] == [data.classes[label] for label in labels[:2]]
     assert one.words(data.classes, 3, 0.95).startswith("nothing with a score of 0.95 or more, the best is ")
 
 
 def test_a_sheet_of_samples_has_their_boxes_in_the_colours_of_classes(data):
-    held, picture = data[2]["data_sample"], OfDataset(data, {}).picture(2)
+    held, picture = data[2]["data_sample"], DatasetSource(data, {}).picture(2)
     drawn = Boxes3D.annotated(picture, held, data.classes, (400, 300))
     assert drawn.height <= 400
     assert drawn.width <= 300

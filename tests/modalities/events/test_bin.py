@@ -70,7 +70,7 @@ def test_what_is_neither_is_refused_by_both_and_known_to_nobody(files, name):
         read_events(files / f"{name}.bin")
     with pytest.raises(DataError, match=r"no LiDAR scan of float32 rows with 4 columns \(KITTI\) or 5 \(nuScenes\)"):
         read_cloud(files / f"{name}.bin")
-    with pytest.raises(DataError, match="of no format that is known here"):
+    with pytest.raises(DataError, match="unknown format, by its name"):
         describe(files / f"{name}.bin", 3)
 
 

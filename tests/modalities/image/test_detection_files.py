@@ -101,7 +101,7 @@ def test_val_is_the_test_set_where_there_is_no_other(tmp_path, kind):
     WRITERS[kind](tmp_path)
     WRITERS[kind](tmp_path, "val")
     assert len(opened(kind, tmp_path, "test")) == 3
-    assert opened(kind, tmp_path, "test").found.keys() == {"train", "test"}
+    assert opened(kind, tmp_path, "test").disk_splits.keys() == {"train", "test"}
     held_out = DATASETS.create(dict(type=kind, data_root=tmp_path, split="val"))
     assert (len(held_out), held_out.name(0)[-5:]) == (1, "a.png")  # of train
     with pytest.raises(DataError, match="is missing: put"):
@@ -271,9 +271,9 @@ def test_what_is_difficult_in_voc_is_neither_learnt_nor_counted(tmp_path):
         labels = [0] + [1] * (len(found) - 1)
         boxes = np.array(found)
         seen = Boxes(sample=sample, boxes=boxes, labels=np.array(labels), scores=np.linspace(0.5, 0.9, len(found)))
-        verdict = Verdict.of(seen, 0.1)
-        assert (verdict.there, len(verdict.missed)) == (1, 0)
-        values = metric.compute_metrics([("a", sample["truth"], seen.found)])
+        verdict = Verdict.from_answer(seen, 0.1)
+        assert (verdict.object_count, len(verdict.missed)) == (1, 0)
+        values = metric.compute_metrics([("a", sample["truth"], seen.predictions)])
         assert values["mAP50"] == pytest.approx(1)  # of ants: nobody is asked for cows
         counts = views.confusion(metric.truth, metric.detections, 2)
         assert counts[0, 0] == 1

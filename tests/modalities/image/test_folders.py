@@ -86,7 +86,9 @@ def test_what_is_no_image_is_passed_over(folder):
     for name in ("train/ant/notes.txt", "train/ant/.hidden.png", "train/.cache/x.png", "train/readme.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"x")
-    with pytest.warns(UserWarning, match=r"train holds files that are no image .* left out, 1 \.txt: read are \.jpg"):
+    with pytest.warns(
+        UserWarning, match=r"train: files that are no image .* skipped: 1 \.txt\. Endings that are read: \.jpg"
+    ):
         assert len(check(build("ImageFolder", folder))) == 30
 
 

@@ -121,7 +121,9 @@ def test_an_empty_sample_of_a_batch_is_told_by_its_number(model, tmp_path, monke
     empty["inputs"]["points"] = empty["inputs"]["points"][:0]
     empty["data_sample"]["labels"] = empty["data_sample"]["labels"][:0]
     for mode in ("loss", "predict"):
-        with pytest.raises(DataError, match="sample 1 of a batch has no points: remove it, or what removed them"):
+        with pytest.raises(
+            DataError, match="sample 1 of a batch has no points: remove it, or the transform that removed them"
+        ):
             model.eval()(**collate([data[0], empty]), mode=mode)
     with pytest.raises(DataError, match="has no points"):
         model.eval()(**collate([empty]), mode="predict")

@@ -1,1 +1,1 @@
-"""Point Transformer V3: serialized windows of points, in any number of dimensions."""
+"""Point Transformer V3: attention in windows along space-filling curves."""

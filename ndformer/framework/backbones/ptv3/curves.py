@@ -1,7 +1,7 @@
-"""Space-filling curves through a voxel grid: neighbours along one are neighbours in space, so a run is a window.
+"""Space-filling curves through a voxel grid, which order voxels so that nearby ones are mostly close in space.
 
-z         Morton's, Z-order: the bits of x, y and z in turn, x highest
-hilbert   Hilbert's, which never jumps (J. Skilling, Programming the Hilbert curve, 2004)
+z         Morton order (Z-order): the interleaved bits of x, y and z, x highest
+hilbert   the Hilbert curve, without jumps (J. Skilling, Programming the Hilbert curve, 2004)
 *-trans   the same with x and y exchanged
 """
 
@@ -14,11 +14,11 @@ CURVES = ("z", "z-trans", "hilbert", "hilbert-trans")
 
 
 def serialize(grid: Tensor, sample: Tensor, bits: int, curve: str) -> Tensor:
-    """(N,) codes, whose order is the curve's, sample after sample: grid (N, 3) in 0..2^bits - 1, sample (N,) from 0.
+    """Return codes (N,) that sort voxels, grid (N, 3) in 0..2^bits - 1, by sample (N,) and then along the curve.
 
-    A code's lowest 3 bits tell the 8 voxels of a cell apart, the next 3 the cells of the next coarser grid, and so on.
+    The lowest 3 bits of a code are the index in a cell of 2 x 2 x 2 voxels, the next 3 that of the cell, and so on.
     """
-    known(curve)
+    check_curve(curve)
     grid = grid.long()
     axes = [grid[:, 1], grid[:, 0], grid[:, 2]] if curve.endswith("-trans") else list(grid.unbind(1))
     if curve.startswith("hilbert"):
@@ -27,31 +27,31 @@ def serialize(grid: Tensor, sample: Tensor, bits: int, curve: str) -> Tensor:
     return sample.long() << 3 * bits | x << 2 | y << 1 | z
 
 
-def known(curve: str) -> str:
+def check_curve(curve: str) -> str:
     if curve not in CURVES:
         raise ValueError(f"no curve is called '{curve}'{nearest(curve, CURVES)} Known: {', '.join(CURVES)}")
     return curve
 
 
 def bits_for(largest: int, samples: int, bits: int | None, unit: float) -> int:
-    """How many bits number the voxels along an axis: as many as asked for, or as the largest number needs."""
+    """Return the bits per axis: `bits`, or as many as the largest voxel index needs. Raise DataError if too few."""
     needed = max(1, largest.bit_length())
     chosen = needed if bits is None else bits
     if needed > chosen:
         raise DataError(
-            f"a point cloud spans {largest + 1} voxels of {unit:g} along an axis, and {chosen} bits number "
-            f"{2**chosen}: take a larger grid_size, more bits, or remove outliers"
+            f"a point cloud spans {largest + 1} voxels of {unit:g} along an axis, but {chosen} bits allow "
+            f"{2**chosen}: use a larger grid_size, more bits, or remove outliers"
         )
     if 3 * chosen + (samples - 1).bit_length() > 63:
         raise DataError(
             f"3 x {chosen} bits for a voxel and {(samples - 1).bit_length()} for its sample are more than the 63 of a "
-            "code: take a larger grid_size, fewer bits or a smaller batch, or remove outliers"
+            "code: use a larger grid_size, fewer bits or a smaller batch, or remove outliers"
         )
     return chosen
 
 
 def _spread(x: Tensor) -> Tensor:
-    """Bit i (of up to 21) moved to 3 i."""
+    """Move bit i (of up to 21) to bit 3 i."""
     for shift, mask in (
         (32, 0x001F00000000FFFF),
         (16, 0x001F0000FF0000FF),
@@ -64,9 +64,9 @@ def _spread(x: Tensor) -> Tensor:
 
 
 def _hilbert(axes: list[Tensor], bits: int) -> list[Tensor]:
-    """Coordinates (N,) to Hilbert's index, its bits dealt out to three numbers in turn, the first one highest."""
+    """Return the Hilbert index of coordinates (N,), its bits distributed in turn over three numbers, highest first."""
     x = [axis.clone() for axis in axes]
-    for level in range(bits - 1, 0, -1):  # from the coarsest cells: undo how each is turned within its parent
+    for level in range(bits - 1, 0, -1):  # from the coarsest cells: undo the rotation of each within its parent
         below = (1 << level) - 1
         for axis in x:
             inverted = axis >> level & 1

@@ -1,4 +1,4 @@
-"""What Point Transformer V3 is made of: convolution over voxels, attention in windows, pooling over cells."""
+"""Layers of Point Transformer V3: convolution over voxels, attention in windows, pooling over cells."""
 
 from typing import Any
 
@@ -15,22 +15,24 @@ from ndformer.framework.transformer import MLP
 
 
 class Norm(nn.BatchNorm1d):
-    """Over all points of a batch, with the published constants; but the first 1 / momentum batches are averaged evenly,
-    so that short trainings, too, evaluate with what the data is like, not with what the averages started from."""
+    """Batch norm over all points with the published constants, whose first 1 / momentum batches are averaged evenly.
+
+    So running statistics after a short training do not contain their initial values.
+    """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, eps=1e-3, momentum=0.01)
-        self.batches: int | None = None  # averaged so far, where it is known without asking the device
+        self.batches: int | None = None  # number of training batches; None: not read from the device yet
         self.register_load_state_dict_post_hook(_loaded)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and len(input) == 1:
             raise DataError(
                 "all points of this training batch lie in one voxel of a stage, and batch norm needs more than one: "
-                "take a smaller grid_size, larger batches, or remove such samples"
+                "use a smaller grid_size, larger batches, or remove such samples"
             )
         if self.training:
-            if self.batches is None:  # the first time, and after weights were loaded: a GPU waits
+            if self.batches is None:  # read once, because reading synchronizes with the device
                 assert self.num_batches_tracked is not None
                 self.batches = int(self.num_batches_tracked)
             self.momentum = max(0.01, 1 / (self.batches + 1))
@@ -39,18 +41,19 @@ class Norm(nn.BatchNorm1d):
 
 
 def _loaded(norm: Norm, keys: object) -> None:
-    """Statistics that come without a count, as those of weights that were converted or exported by hand, are those of a
-    whole training, and not to be averaged with the first batch's."""
+    """Treat loaded statistics without a batch count (converted weights) as complete, not to be averaged anew."""
     assert norm.num_batches_tracked is not None
     assert norm.running_mean is not None
     assert norm.running_var is not None
     fresh = bool((norm.running_mean == 0).all()) and bool((norm.running_var == 1).all())
     if int(norm.num_batches_tracked) == 0 and not fresh:
-        norm.num_batches_tracked.fill_(100)  # as many as are averaged evenly
+        norm.num_batches_tracked.fill_(100)  # 1 / momentum
     norm.batches = None
 
 
 class Stem(nn.Module):
+    """A submanifold convolution from input features to the first width."""
+
     def __init__(self, dim: int, out_dim: int) -> None:
         super().__init__()
         self.conv = SubMConv3d(dim, out_dim, kernel=5, bias=False)
@@ -62,7 +65,7 @@ class Stem(nn.Module):
 
 
 class DropPoints(nn.Module):
-    """In training, leaves a branch out for single points, as published (not for whole samples)."""
+    """Stochastic depth per point, as published (not per sample)."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -71,8 +74,8 @@ class DropPoints(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0.0:
             return x
-        kept = torch.rand(len(x), 1, device=x.device) >= self.rate
-        return x * (kept.to(x.dtype) / (1 - self.rate))
+        keep_mask = torch.rand(len(x), 1, device=x.device) >= self.rate
+        return x * (keep_mask.to(x.dtype) / (1 - self.rate))
 
 
 class Block(nn.Module):
@@ -90,7 +93,7 @@ class Block(nn.Module):
         self.drop_path = DropPoints(drop_path)
 
     def forward(self, x: Tensor, level: Level, curve: int, state: Any, skip: Tensor | None = None) -> Tensor:
-        """(N, dim) -> (N, dim). `skip`: what the convolution sees instead of x."""
+        """Return (N, dim) from x (N, dim); `skip` replaces x as the input of the convolution."""
         if self.cpe is not None:
             x = x + self.cpe(x if skip is None else skip, level.sites)
         windows = level.windows(curve)
@@ -99,7 +102,7 @@ class Block(nn.Module):
 
 
 class Stage(RowCutter):
-    """Blocks of one width with one position encoding; each follows the next curve."""
+    """Blocks of one width with one position encoding; successive blocks use successive curves."""
 
     def __init__(
         self,
@@ -111,7 +114,7 @@ class Stage(RowCutter):
         backend: str,
         resample: Any = None,
     ) -> None:
-        """`first`: which layer of the model its first block is. `resample`: what makes its points, of those before."""
+        """`first` is the index of the first block among all layers, `resample` the pooling or unpooling before it."""
         super().__init__()
         self.resample, self.encoding, self.first = resample, encoding, first
         dim, heads, depth = encoding.dim, encoding.heads, encoding.depth
@@ -121,31 +124,34 @@ class Stage(RowCutter):
         )
 
     def forward(self, x: Tensor, level: Level, skip: Tensor | None = None) -> Tensor:
-        """`skip`: after unpooling, the points' own part of x. The convolution of the first block sees it alone, which
-        the paper does not say, but the published weights were trained with."""
+        """Return (N, dim) from x (N, dim).
+
+        `skip` is the skip connection's part of x after unpooling. It is the input of the first block's convolution,
+        which the paper does not mention but the published weights need.
+        """
         states: dict[int, Any] = {}
         acts = self.encoding.has_block_update
         uncut = self.encoding.prepare(level.where) if acts else None
 
-        def between(x: Tensor, passed: int) -> Tensor:
+        def apply_encoding(x: Tensor, passed: int) -> Tensor:
             return self.encoding.block_update(x[None], uncut, passed)[0] if acts else x
 
-        x = between(x, 0)
+        x = apply_encoding(x, 0)
         for i, block in enumerate(self.blocks):
             curve = i % len(level.orders)
             if curve not in states:
                 states[curve] = self.encoding.prepare(level.windows(curve).where)
-            x = between(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
+            x = apply_encoding(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         level: Level = args[1]
-        (windows,) = (one for one in level.cached.values() if one.where is maps.where)
+        (windows,) = (windows for windows in level.cached.values() if windows.where is maps.where)
         return windows.rows.gather(level.positions)
 
 
 class Pool(nn.Module):
-    """The largest of every channel over each cell."""
+    """Max pooling of points over cells."""
 
     def __init__(self, dim: int, out_dim: int) -> None:
         super().__init__()
@@ -158,7 +164,7 @@ class Pool(nn.Module):
 
 
 class Unpool(nn.Module):
-    """Every point gets its cell's features, beside its own from before pooling."""
+    """Unpooling: the features of each point's cell plus its features from before pooling."""
 
     def __init__(self, dim: int, skip_dim: int, out_dim: int) -> None:
         super().__init__()
@@ -166,6 +172,6 @@ class Unpool(nn.Module):
         self.skip = nn.Sequential(nn.Linear(skip_dim, out_dim), Norm(out_dim), nn.GELU())
 
     def forward(self, x: Tensor, before: Tensor, cells: Cells) -> tuple[Tensor, Tensor]:
-        """Both together, and their own alone."""
+        """Return the sum of both, and the skip connection alone."""
         skip = self.skip(before)
         return skip + self.proj(x).index_select(0, cells.cell), skip

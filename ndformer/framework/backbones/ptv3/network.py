@@ -1,4 +1,4 @@
-"""Point Transformer V3 (Wu 2024): attention in windows along space-filling curves, on ever coarser grids and back."""
+"""Point Transformer V3 (Wu 2024): an encoder-decoder with attention in windows along space-filling curves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, known, serialize
+from ndformer.framework.backbones.ptv3.curves import CURVES, bits_for, check_curve, serialize
 from ndformer.framework.backbones.ptv3.layers import Pool, Stage, Stem, Unpool
 from ndformer.framework.backbones.ptv3.points import Cells, Counts, Level
 from ndformer.framework.encoding.composed import build_encoding
@@ -25,20 +25,20 @@ from ndformer.framework.tokens import TokenSet, Where
 
 @BACKBONES.register_module()
 class PTv3(nn.Module):
-    """Points (x, y, z) with `in_channels` features, padded or packed.
+    """Point Transformer V3 over points (x, y, z) with `in_channels` features, padded or packed.
 
-    With a decoder: features of every point, where they were. With `dec_depths=()`, the encoder alone: features of the
-    coarsest points, one padded row per sample.
+    With a decoder it returns features of every input point. With `dec_depths=()` it is the encoder alone and returns
+    features of the coarsest points, one padded row per sample.
 
-    `grid_size` is the side of a voxel in the unit of the positions. `bits` number the voxels along an axis of a sample;
-    None takes as few as the batch needs, as published, which lets the Hilbert curves of a sample depend on its batch.
-    Curves change places at random in training (`shuffle`), so that every block meets every curve.
+    `grid_size` is the voxel size in the unit of the positions. `bits` is the number of bits per axis of voxel indices;
+    None uses as few as the batch needs, as published, which makes the Hilbert curve of a sample depend on its batch.
+    The order of curves is random in training (`shuffle`), so that every block uses every curve.
 
-    `encoding` acts in every attention layer, one per stage. Encodings see `positions`: 'metric', the points' own, in
-    coarser stages the mean of a cell's; or 'grid', the corner of the voxel, counted in voxels of the first stage.
-    `stage_scale` counts both in the stage's own voxels, which double from stage to stage. `cpe='none'` leaves the
-    published convolutional position encoding out. With cpe='xcpe', no encoding and the default sizes this is the
-    published network; its RPE is encoding RelativeBias(reach=31) with positions='grid' and stage_scale.
+    `encoding` is the position encoding in every attention layer, with one instance per stage. `positions` selects its
+    input: 'metric', the positions of the points, averaged over cells in coarser stages; or 'grid', the voxel indices in
+    units of the first stage. `stage_scale` converts both to voxels of the stage, which double from stage to stage.
+    `cpe='none'` removes the published convolutional position encoding. With cpe='xcpe', no encoding and the default
+    sizes this is the published network; its RPE is RelativeBias(reach=31) with positions='grid' and stage_scale.
     """
 
     def __init__(
@@ -65,24 +65,25 @@ class PTv3(nn.Module):
     ) -> None:
         super().__init__()
         stages = len(enc_depths)
-        _alike("enc_", stages, depths=enc_depths, channels=enc_channels, heads=enc_heads)
+        _check_lengths("enc_", stages, depths=enc_depths, channels=enc_channels, heads=enc_heads)
         if dec_depths:
-            _alike("dec_", stages - 1, depths=dec_depths, channels=dec_channels, heads=dec_heads)
+            _check_lengths("dec_", stages - 1, depths=dec_depths, channels=dec_channels, heads=dec_heads)
         if grid_size <= 0 or window < 1:
             raise ValueError(f"grid_size is above 0 and window at least 1, got {grid_size} and {window}")
         if bits is not None and not stages - 1 <= bits <= 21:
             raise ValueError(f"bits are {stages - 1}, one per pooling, to 21, got {bits}")
         self.in_channels, self.grid_size, self.window, self.bits = in_channels, grid_size, window, bits
-        self.curves, self.shuffle = tuple(map(known, curves)), shuffle
+        self.curves, self.shuffle = tuple(map(check_curve, curves)), shuffle
         self.positions, self.stage_scale = positions, stage_scale
-        self.dim = dec_channels[0] if dec_depths else enc_channels[-1]  # what heads get
+        self.dim = dec_channels[0] if dec_depths else enc_channels[-1]  # channels of the output
 
-        first = list(accumulate([*enc_depths, *reversed(dec_depths)], initial=0))  # layer of each stage; then all
+        first = list(accumulate([*enc_depths, *reversed(dec_depths)], initial=0))  # first layer of each stage; total
 
         def stage(first_layer: int, dim: int, heads: int, rates: list[float], resample: nn.Module | None) -> Stage:
-            own = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=first[-1])
-            own = own if resample is None else own.embedded()  # whose weights would never be used
-            return Stage(own, first_layer, rates, mlp_ratio, cpe == "xcpe", backend, resample)
+            stage_encoding = build_encoding(encoding, dim=dim, heads=heads, position_dims=3, depth=first[-1])
+            if resample is not None:  # embedding weights of later stages would never be used
+                stage_encoding = stage_encoding.embedded()
+            return Stage(stage_encoding, first_layer, rates, mlp_ratio, cpe == "xcpe", backend, resample)
 
         self.stem = Stem(in_channels, enc_channels[0])
         rates = _shares(drop_path, enc_depths)
@@ -94,25 +95,27 @@ class PTv3(nn.Module):
             rates = [share[::-1] for share in _shares(drop_path, dec_depths)]
             ups = [Unpool(widths[s + 1], enc_channels[s], widths[s]) for s in range(stages - 1)]
             sizes = [(dec_channels[s], dec_heads[s], rates[s], ups[s]) for s in reversed(range(stages - 1))]
-            self.decoder.extend(stage(at, *size) for at, size in zip(first[stages:], sizes))
-        own = self.encoder[0].encoding
-        if own.needs_grid:
-            raise ValueError(f"{type(own).__name__} needs tokens on a full grid: points want {own.instead}")
-        self.centred, self.depth = own.translation_invariant, first[-1]
+            self.decoder.extend(stage(layer, *size) for layer, size in zip(first[stages:], sizes))
+        first_encoding = self.encoder[0].encoding
+        if first_encoding.needs_grid:
+            raise ValueError(
+                f"{type(first_encoding).__name__} needs tokens on a full grid. For points, use {first_encoding.instead}"
+            )
+        self.centred, self.depth = first_encoding.translation_invariant, first[-1]
 
     def layer_index(self, name: str) -> int:
-        part, *rest = name.split(".")
+        part, *keys = name.split(".")
         if part == "stem":
             return 0
-        stage = (self.encoder if part == "encoder" else self.decoder)[int(rest[0])]
-        return stage.first + (int(rest[2]) + 1 if rest[1] == "blocks" else rest[1] == "resample")
+        stage = (self.encoder if part == "encoder" else self.decoder)[int(keys[0])]
+        return stage.first + (int(keys[2]) + 1 if keys[1] == "blocks" else keys[1] == "resample")
 
     def forward(self, tokens: TokenSet, grid: Tensor | None = None) -> TokenSet:
-        """`grid` (B, N, 3): the voxels, where they are not to be floor(positions / grid_size)."""
-        points = Flat.of(tokens)
+        """Encode tokens; `grid` (B, N, 3) gives voxel indices other than floor(positions / grid_size)."""
+        points = Flat.from_tokens(tokens)
         x = points.flat(tokens.features)
         if x.shape[1] != self.in_channels:
-            raise ValueError(f"this PTv3 takes points with {self.in_channels} features, got {x.shape[1]}")
+            raise ValueError(f"PTv3 expects points with in_channels={self.in_channels} features, got {x.shape[1]}")
         level = self._level(points, grid)
         x = self.stem(x, level.sites)
         encoding = self.encoder[0].encoding
@@ -145,23 +148,23 @@ class PTv3(nn.Module):
         if not finite:
             raise DataError("points have coordinates that are not finite (NaN or infinite): remove them from the data")
         bits = bits_for(max(high), points.samples, self.bits, self.grid_size)
-        bits = max(bits, len(self.encoder) - 1)  # one for each pooling
+        bits = max(bits, len(self.encoder) - 1)  # at least one per pooling
         codes = torch.stack([serialize(voxels, sample, bits, curve) for curve in self.curves])
-        counts, occupied = Counts.of(codes[0], sample, points.samples, len(self.encoder))
-        if 0 in counts.here[0]:
-            empty = counts.here[0].index(0)
-            raise DataError(f"sample {empty} of a batch has no points: remove it, or what removed them")
+        counts, occupied = Counts.from_codes(codes[0], sample, points.samples, len(self.encoder))
+        if 0 in counts.on_host[0]:
+            empty = counts.on_host[0].index(0)
+            raise DataError(f"sample {empty} of a batch has no points: remove it, or the transform that removed them")
         sites = Sites(voxels, sample, Extent(points.samples, (0, 0, 0), tuple(high), occupied))
-        return self._made(sites, r, codes, counts, 0)
+        return self._build_level(sites, r, codes, counts, 0)
 
     def _coarser(self, level: Level, cells: Cells, stage: int) -> Level:
         counts, high = level.counts.coarser(), tuple(edge >> 1 for edge in level.sites.extent.high)
-        extent = Extent(level.sites.extent.samples, (0, 0, 0), high, sum(counts.here[0]))  # a voxel each
+        extent = Extent(level.sites.extent.samples, (0, 0, 0), high, sum(counts.on_host[0]))  # one voxel per point
         sites = Sites(level.sites.grid[cells.first] >> 1, level.sites.sample[cells.first], extent)
         positions = cells.reduce(level.positions, "mean")
-        return self._made(sites, positions, level.codes[:, cells.first] >> 3, counts, stage)
+        return self._build_level(sites, positions, level.codes[:, cells.first] >> 3, counts, stage)
 
-    def _made(self, sites: Sites, positions: Tensor, codes: Tensor, counts: Counts, stage: int) -> Level:
+    def _build_level(self, sites: Sites, positions: Tensor, codes: Tensor, counts: Counts, stage: int) -> Level:
         places = positions if self.positions == "metric" else sites.grid.to(positions.dtype) * 2**stage
         places = places / 2**stage if self.stage_scale else places
         level = Level(sites, positions, places, codes, counts, self.window, self.centred)
@@ -175,59 +178,63 @@ class Flat:
     positions: Tensor  # (N, 3)
     sample: Tensor  # (N,) from 0
     samples: int
-    kept: Tensor  # (N,) which of the set's tokens they are
+    index: Tensor  # (N,) indices of the points among the tokens of the set
     shape: tuple[int, int]  # rows and tokens of the set
     objects: Tensor | None  # (N,)
 
     @classmethod
-    def of(cls, tokens: TokenSet) -> Flat:
+    def from_tokens(cls, tokens: TokenSet) -> Flat:
         where, shape = tokens.where, (tokens.features.shape[0], tokens.features.shape[1])
         if where.positions.shape[2] != 3:
             raise ValueError(f"PTv3 takes points in 3 dimensions, got {where.positions.shape[2]}")
         if where.placed is not None:
-            raise ValueError("PTv3 orders tokens by their place: class and register tokens have none, leave them out")
+            raise ValueError(
+                "PTv3 expects tokens with positions, got class or register tokens, which have none. Remove them."
+            )
         valid = None if where.valid is None else where.valid.expand(shape)
         row = torch.arange(shape[0], device=tokens.features.device)[:, None].expand(shape)
-        kept = torch.ones_like(row) if valid is None else valid
-        kept = kept.flatten().nonzero().squeeze(1)
-        if len(kept) == 0:
-            raise DataError("a batch has no points: remove such samples, or what removed their points")
-        positions = where.positions.expand(shape[0], -1, -1).flatten(0, 1)[kept]
+        index = torch.ones_like(row) if valid is None else valid
+        index = index.flatten().nonzero().squeeze(1)
+        if len(index) == 0:
+            raise DataError("a batch has no points: remove such samples, or the transform that removed their points")
+        positions = where.positions.expand(shape[0], -1, -1).flatten(0, 1)[index]
         if where.segment is None:
-            sample, samples = row.flatten()[kept], shape[0]
+            sample, samples = row.flatten()[index], shape[0]
         else:
-            run = (row * (shape[1] + 1) + where.runs()).flatten()[kept]
+            run = (row * (shape[1] + 1) + where.runs()).flatten()[index]
             sample = torch.nn.functional.pad((run[1:] != run[:-1]).long().cumsum(0), (1, 0))
             samples = int(sample[-1]) + 1
-        objects = None if where.objects is None else where.objects.expand(shape).flatten()[kept]
-        return cls(positions, sample, samples, kept, shape, objects)
+        objects = None if where.objects is None else where.objects.expand(shape).flatten()[index]
+        return cls(positions, sample, samples, index, shape, objects)
 
     def flat(self, values: Tensor) -> Tensor:
-        """(B, T, C) -> (N, C)."""
-        return values.flatten(0, 1).index_select(0, self.kept)
+        """Select the points (N, C) of padded or packed values (B, T, C)."""
+        return values.flatten(0, 1).index_select(0, self.index)
 
     def restored(self, x: Tensor, tokens: TokenSet) -> TokenSet:
-        """(N, C) in the layout of `tokens`."""
+        """Return features (N, C) as a token set in the layout of `tokens`."""
         rows, width = self.shape
-        total = x.new_zeros(rows * width, x.shape[1]).index_copy(0, self.kept, x)
+        total = x.new_zeros(rows * width, x.shape[1]).index_copy(0, self.index, x)
         return TokenSet(total.unflatten(0, self.shape), tokens.where, tokens.modality)
 
     def per_sample(self, x: Tensor, level: Level) -> TokenSet:
-        """(M, C) of a coarse level as one padded row per sample."""
-        counts = level.counts.here[0]
+        """Return the features (M, C) of a coarse level as one padded row per sample."""
+        counts = level.counts.on_host[0]
         rows, places = (pad_sequence(list(t.split(counts)), batch_first=True) for t in (x, level.positions))
         slot = torch.arange(rows.shape[1], device=x.device)
-        valid = slot < level.counts.there[0][:, None]
+        valid = slot < level.counts.on_device[0][:, None]
         return TokenSet(rows, Where(places, valid=None if len(set(counts)) == 1 else valid))
 
 
 def _shares(rate: float, depths: Sequence[int]) -> list[list[float]]:
-    """Rates from 0 to `rate` over all layers, by stages."""
+    """Return drop rates that grow from 0 to `rate` over all layers, grouped by stage."""
     rates = [rate * i / max(1, sum(depths) - 1) for i in range(sum(depths))]
     return [rates[sum(depths[:s]) : sum(depths[: s + 1])] for s in range(len(depths))]
 
 
-def _alike(prefix: str, stages: int, **given: Sequence[int]) -> None:
-    for name, values in given.items():
+def _check_lengths(prefix: str, stages: int, **values_by_name: Sequence[int]) -> None:
+    for name, values in values_by_name.items():
         if len(values) != stages:
-            raise ValueError(f"{prefix}{name} has one number per stage, {stages}, got {len(values)}: {tuple(values)}")
+            raise ValueError(
+                f"{prefix}{name} expects one number per stage, {stages}, got {len(values)}: {tuple(values)}"
+            )

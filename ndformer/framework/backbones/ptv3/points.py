@@ -1,4 +1,4 @@
-"""The points of one stage of Point Transformer V3: their voxels, curves through them, and windows along the curves."""
+"""The points of one stage of Point Transformer V3 with their voxels, curves and windows along the curves."""
 
 from __future__ import annotations
 
@@ -17,55 +17,59 @@ from ndformer.framework.tokens import Rows, Where
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Rows of neighbours along one curve. A sample's last window borrows what it lacks from the one before, as context;
-    a sample smaller than a window is one short window."""
+    """Attention windows: rows of consecutive points along one curve.
+
+    The last window of a sample is filled with points of the window before it. A sample smaller than a window is one
+    short window.
+    """
 
     rows: Rows
     where: Where
-    home: Tensor  # (N,) the slot of each point that is its own
+    home: Tensor  # (N,) the slot whose output each point gets
 
     def cut(self, x: Tensor) -> Tensor:
-        """(N, C) -> (R, K, C); empty slots hold anything, `where` says which they are."""
+        """Gather features (N, C) into rows (R, K, C); invalid slots (see `where`) contain arbitrary values."""
         return x.index_select(0, self.rows.index.flatten()).unflatten(0, self.rows.index.shape)
 
     def join(self, rows: Tensor) -> Tensor:
-        """(R, K, C) -> (N, C)."""
+        """Return the features (N, C) of points from rows (R, K, C)."""
         return rows.flatten(0, 1).index_select(0, self.home)
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How many points the samples have at a level and at all coarser ones: on the device, and as the host knows it."""
+    """The number of points per sample at a level and all coarser ones, on the device and on the host."""
 
-    there: Tensor  # (levels, samples)
-    here: list[list[int]]
+    on_device: Tensor  # (levels, samples)
+    on_host: list[list[int]]
 
     @classmethod
-    def of(cls, codes: Tensor, sample: Tensor, samples: int, levels: int) -> tuple[Counts, int]:
-        """Of (N,) codes along a curve, eight of which make one of the next level; and how many differ at the finest.
-        The one read from which all sizes of the network follow."""
+    def from_codes(cls, codes: Tensor, sample: Tensor, samples: int, levels: int) -> tuple[Counts, int]:
+        """Count points from codes (N,) along a curve; return the counts and the number of occupied voxels.
+
+        This is the only device synchronization: all sizes in the network follow from it.
+        """
         sorted_codes, order = codes.sort()
-        own = sample[order]
         cells = torch.stack([_differ(sorted_codes >> 3 * level) for level in range(levels)])
-        cells[0].fill_(1)  # points of one voxel stay apart at the finest
-        there = cells.new_zeros(levels, samples).index_add_(1, own, cells)
-        *rows, occupied = torch.cat([there.flatten(), _differ(sorted_codes).sum()[None]]).tolist()
-        return cls(there, [rows[i * samples : (i + 1) * samples] for i in range(levels)]), occupied
+        cells[0].fill_(1)  # points in the same voxel are not merged at the finest level
+        on_device = cells.new_zeros(levels, samples).index_add_(1, sample[order], cells)
+        *rows, occupied = torch.cat([on_device.flatten(), _differ(sorted_codes).sum()[None]]).tolist()
+        return cls(on_device, [rows[i * samples : (i + 1) * samples] for i in range(levels)]), occupied
 
     def coarser(self) -> Counts:
-        return Counts(self.there[1:], self.here[1:])
+        return Counts(self.on_device[1:], self.on_host[1:])
 
 
 def _differ(values: Tensor) -> Tensor:
-    """(N,) 1 where a value is not the one before, else 0."""
+    """Return (N,): 1 where a value differs from the previous one, else 0."""
     return torch.nn.functional.pad((values[1:] != values[:-1]).long(), (1, 0), value=1)
 
 
 class Level:
-    """N points, sample after sample, as serialized windows.
+    """N points, sorted by sample, as serialized windows.
 
-    positions (N, 3) are those of the data, places (N, 3) those that encodings are told, about each window's own middle
-    if `centred`; codes (curves, N) order the points along each curve.
+    positions (N, 3) are those of the data. places (N, 3) are the inputs of encodings, relative to the middle of each
+    window if `centred`. codes (curves, N) order the points along each curve.
     """
 
     def __init__(
@@ -81,14 +85,14 @@ class Level:
         self.counts = counts
         self.sites, self.positions, self.places, self.codes, self.centred = sites, positions, places, codes, centred
         self.orders = codes.argsort(dim=1, stable=True)  # (curves, N)
-        self.slots, self.valid, self.home = layout(counts.there[0], counts.here[0], window)
+        self.slots, self.valid, self.home = layout(counts.on_device[0], counts.on_host[0], window)
         widest = self.slots.shape[1]
-        self.full = all(count >= widest for count in counts.here[0])  # no row has an empty slot
+        self.full = all(count >= widest for count in counts.on_host[0])  # no row has an empty slot
         self.cached: dict[int, Windows] = {}
 
     @cached_property
     def where(self) -> Where:
-        """All points in one packed row, not cut into windows."""
+        """Return the positions of all points in one packed row, not cut into windows."""
         return Where(self.places[None], segment=self.sites.sample[None])
 
     def windows(self, curve: int) -> Windows:
@@ -96,7 +100,7 @@ class Level:
             order = self.orders[curve]
             rows = Rows(order[self.slots], self.valid)
             places = rows.gather(self.places)  # (R, K, 3)
-            if self.centred:  # by whole units, which costs no difference a digit
+            if self.centred:  # shift by whole units, so that differences stay exact
                 middle = places.sum(1, keepdim=True) / self.valid.sum(1)[:, None, None]
                 places = places - middle.round()
             where = Where(places, valid=None if self.full else self.valid)
@@ -104,13 +108,13 @@ class Level:
         return self.cached[curve]
 
     def cells(self) -> Cells:
-        """The points by cells of 2 x 2 x 2 voxels, in the order of the first curve."""
+        """Group the points into cells of 2 x 2 x 2 voxels, in the order of the first curve."""
         order = self.orders[0]
-        run, lengths = run_lengths(self.codes[0][order] >> 3, sum(self.counts.here[1]))
+        run, lengths = run_lengths(self.codes[0][order] >> 3, sum(self.counts.on_host[1]))
         return Cells(order, torch.empty_like(run).scatter_(0, order, run), lengths)
 
     def shuffled(self) -> Level:
-        """The same points, the curves in a random order."""
+        """Return the same points with the curves in random order."""
         level = copy.copy(self)
         curves = torch.randperm(len(self.codes)).tolist()
         level.codes, level.orders = (torch.stack([x[i] for i in curves]) for x in (self.codes, self.orders))
@@ -120,35 +124,37 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Groups of points."""
+    """Groups of points that are pooled together."""
 
-    order: Tensor  # (N,) the points, cell after cell
+    order: Tensor  # (N,) indices of points, sorted by cell
     cell: Tensor  # (N,) the cell of each point
-    lengths: Tensor  # (M,)
+    lengths: Tensor  # (M,) points per cell
 
     @property
     def first(self) -> Tensor:
-        """(M,) a point of each cell."""
+        """Return the index (M,) of a point in each cell."""
         return self.order[self.lengths.cumsum(0) - self.lengths]
 
     def reduce(self, x: Tensor, how: Literal["mean", "max"]) -> Tensor:
-        """(N, C) -> (M, C)."""
+        """Reduce features (N, C) of points to (M, C) of cells."""
         return reduce_segments(x.index_select(0, self.order), self.lengths, how)
 
 
-def layout(counts: Tensor, known: list[int], window: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Windows over samples of `counts` points, `known` to the host, that lie one after the other: the point in each
-    slot (R, K), which slots hold one (R, K), and each point's own slot (N,)."""
+def layout(counts: Tensor, host_counts: list[int], window: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Divide consecutive samples of `counts` points (`host_counts` on the host) into windows.
+
+    Returns the point in each slot (R, K), which slots are valid (R, K), and the slot of each point (N,).
+    """
     ends = counts.cumsum(0)
-    each = (counts + window - 1) // window  # windows of each sample
-    rows = [(count + window - 1) // window for count in known]
+    each = (counts + window - 1) // window  # windows per sample
+    rows = [(count + window - 1) // window for count in host_counts]
     sample = torch.repeat_interleave(each, output_size=sum(rows))  # (R,)
     number = torch.arange(sum(rows), device=counts.device) - (each.cumsum(0) - each)[sample]
-    K = min(window, max(known))
+    K = min(window, max(host_counts))
     slots = ((ends - counts)[sample] + number * window)[:, None] + torch.arange(K, device=counts.device)
     inside = slots < ends[sample][:, None]
-    owner = torch.repeat_interleave(counts, output_size=sum(known))  # (N,) the sample of each point
-    place = torch.arange(sum(known), device=counts.device) - (ends - counts)[owner]  # its number there
+    owner = torch.repeat_interleave(counts, output_size=sum(host_counts))  # (N,) the sample of each point
+    place = torch.arange(sum(host_counts), device=counts.device) - (ends - counts)[owner]  # index within the sample
     home = ((each.cumsum(0) - each)[owner] + place // window) * K + place % window
     several = (each[sample] > 1)[:, None]
     slots = torch.where(inside, slots, torch.where(several, slots - window, 0))

@@ -1,1 +1,1 @@
-"""UniTR: one transformer over the tokens of a LiDAR and of cameras."""
+"""UniTR: one transformer over LiDAR and camera tokens."""

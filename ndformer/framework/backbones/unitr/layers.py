@@ -1,4 +1,4 @@
-"""Layers of UniTR: attention that pillars and patches share, and what each of the two has of its own (post-norm)."""
+"""Layers of UniTR: attention shared by pillars and patches, and separate post-norm feed-forward layers for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ndformer.framework.transformer import MLP
 
 
 class Part(NamedTuple):
-    """Sets that are attended to in one call, and where their tokens are, as the encoding is told."""
+    """Sets of tokens for one attention call, with their positions and encoding."""
 
     rows: Rows
     where: Where
@@ -27,31 +27,31 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """All sets of a layer, with each token in one slot of them."""
+    """All sets of a layer; each token is in one slot."""
 
     parts: Sequence[Part]
-    home: Tensor  # (T,) the slot of each token, of all of them in a row
+    home: Tensor  # (T,) the slot of each token in the concatenation of all sets
     places: Tensor  # (T, 7)
 
     @classmethod
-    def of(cls, parts: Sequence[Part], places: Tensor) -> Sets:
-        none = len(places)  # where empty slots say that they are at home
-        index = [part.rows.index.masked_fill(~part.rows.valid, none).flatten() for part in parts]
+    def from_parts(cls, parts: Sequence[Part], places: Tensor) -> Sets:
+        padding = len(places)  # an extra entry for empty slots
+        index = [part.rows.index.masked_fill(~part.rows.valid, padding).flatten() for part in parts]
         slots = torch.cat([places.new_zeros(0, dtype=torch.int64), *index])
-        home = torch.zeros(none + 1, dtype=torch.int64, device=places.device)
+        home = torch.zeros(padding + 1, dtype=torch.int64, device=places.device)
         home.scatter_(0, slots, torch.arange(len(slots), device=places.device))
         return cls(parts, home[:-1], places)
 
     def mixed(self, attention: Attention, x: Tensor) -> Tensor:
-        """(T, C) -> (T, C): attention of each token to those of its set."""
+        """Return (T, C): the attention of each token to the tokens of its set."""
         if not self.parts:
             return x
-        each = [attention(part.rows.gather(x), part.where, part.state, part.encoding) for part in self.parts]
-        return torch.cat([one.flatten(0, 1) for one in each])[self.home]
+        outputs = [attention(part.rows.gather(x), part.where, part.state, part.encoding) for part in self.parts]
+        return torch.cat([rows.flatten(0, 1) for rows in outputs])[self.home]
 
 
-class Own(nn.Module):
-    """A modality's own part of a layer: norm, feed-forward, norm."""
+class ModalityBranch(nn.Module):
+    """The modality-specific part of a layer: norm, feed-forward, norm."""
 
     def __init__(self, dim: int, ratio: float) -> None:
         super().__init__()
@@ -63,15 +63,17 @@ class Own(nn.Module):
 
 
 class Layer(RowCutter):
+    """Attention within sets, then a feed-forward layer for each modality."""
+
     def __init__(self, dim: int, heads: int, ratio: float, backend: str) -> None:
         super().__init__()
         self.attention = Attention(dim, heads, backend=backend)
-        self.own = nn.ModuleList(Own(dim, ratio) for _ in range(2))
+        self.own = nn.ModuleList(ModalityBranch(dim, ratio) for _ in range(2))
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, sets: Sets, pillars: int) -> Tensor:
-        """(T, dim) -> (T, dim), of which the first are pillars."""
-        return self.norm(apart(self.own, x + sets.mixed(self.attention, x), pillars) + x)
+        """Return (T, dim) from x (T, dim), whose first `pillars` rows are pillars."""
+        return self.norm(apply_split(self.own, x + sets.mixed(self.attention, x), pillars) + x)
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         sets: Sets = args[1]
@@ -80,7 +82,7 @@ class Layer(RowCutter):
 
 
 class Block(nn.Module):
-    """Two layers, the second in windows moved by half, and a residual around both."""
+    """Two layers, the second with windows shifted by half, and a residual connection around both."""
 
     def __init__(self, dim: int, heads: int, ratio: float, backend: str) -> None:
         super().__init__()
@@ -89,11 +91,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, sets: list[Sets], pillars: int) -> Tensor:
         y = x
-        for layer, own in zip(self.layers, sets):
-            y = layer(y, own, pillars)
-        return apart(self.norms, y + x, pillars)
+        for layer, layer_sets in zip(self.layers, sets):
+            y = layer(y, layer_sets, pillars)
+        return apply_split(self.norms, y + x, pillars)
 
 
-def apart(parts: nn.ModuleList, x: Tensor, pillars: int) -> Tensor:
-    """The first of two modules on the pillars, the second on the patches."""
+def apply_split(parts: nn.ModuleList, x: Tensor, pillars: int) -> Tensor:
+    """Apply the first module to the pillars and the second one to the patches."""
     return torch.cat([part(rows) for part, rows in zip(parts, x.split([pillars, len(x) - pillars]))])

@@ -1,4 +1,4 @@
-"""Dynamic set partition (DSVT, Wang 2023): windows of a plane cut into sets of equal size, each a row of attention."""
+"""Dynamic set partition (DSVT, Wang 2023): the tokens of each window divided into sets of equal size."""
 
 import torch
 from torch import Tensor
@@ -6,18 +6,18 @@ from torch import Tensor
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows
 
-LENGTHS = 4  # groups of sets, at most
+LENGTHS = 4  # largest number of groups by length
 
 
 def partition(
     cells: Tensor, group: Tensor, window: tuple[int, int], shift: tuple[int, int], size: int, major: int
 ) -> Rows:
-    """T tokens in whole cells (T, 2) of planes `group` (T,), as sets of `size` slots.
+    """Divide T tokens in integer cells (T, 2) of planes `group` (T,) into sets of `size` slots within windows.
 
-    Windows begin at multiples of `window` less `shift`. The n tokens of one are put in order by cell, along the axis
-    `major` first, and where they share a cell as they came. S = ceil(n / size) sets take them: slot i of set j has
-    token floor((size j + i) n / (size S)), so that sets are alike in number. Where that is the token of the slot
-    before, the slot is empty: each token is in exactly one.
+    Windows start at multiples of `window` minus `shift`. The n tokens of a window are sorted by cell, the axis `major`
+    first; tokens in the same cell stay in order. They go to S = ceil(n / size) sets of nearly equal length: slot i of
+    set j has token floor((size j + i) n / (size S)), and is empty if that is the token of the slot before. So each
+    token is in exactly one slot.
     """
     sides = tensor_like(window, cells)
     moved = cells + tensor_like(shift, cells)
@@ -33,26 +33,28 @@ def partition(
     order = (number * (window[0] * window[1]) + key).argsort(stable=True)
     counts = torch.unique_consecutive(number[order], return_counts=True)[1]  # (windows,)
     sets = (counts + size - 1) // size
-    of = torch.repeat_interleave(sets)  # (R,) the window of each set
-    first = torch.arange(len(of), device=cells.device) - (sets.cumsum(0) - sets)[of]  # which of its window's sets
+    owner = torch.repeat_interleave(sets)  # (R,) the window of each set
+    first = torch.arange(len(owner), device=cells.device) - (sets.cumsum(0) - sets)[owner]  # index within its window
     slot = size * first[:, None] + torch.arange(size, device=cells.device)  # (R, size)
-    rank = (slot * counts[of][:, None]).div(size * sets[of][:, None], rounding_mode="floor")
-    index = order[(counts.cumsum(0) - counts)[of][:, None] + rank]
+    rank = (slot * counts[owner][:, None]).div(size * sets[owner][:, None], rounding_mode="floor")
+    index = order[(counts.cumsum(0) - counts)[owner][:, None] + rank]
     valid = torch.ones_like(index, dtype=torch.bool)
     valid[:, 1:] = rank[:, 1:] != rank[:, :-1]
     return Rows(index, valid)
 
 
 def by_length(rows: Rows) -> list[Rows]:
-    """The same sets without most of their empty slots: those up to a quarter full, up to half ... together, each group
-    as wide as its fullest. Tokens keep their order."""
+    """Group sets by how full they are (quarters) and remove empty slots: each group is as wide as its fullest set.
+
+    Tokens stay in order.
+    """
     counts, size = rows.valid.sum(1), rows.valid.shape[1]
     index = rows.index.gather(1, (~rows.valid).to(torch.uint8).argsort(dim=1, stable=True))
     group = (counts * LENGTHS - 1).div(size, rounding_mode="floor")
     groups = []
-    for one in group.unique().tolist():
-        own = (group == one).nonzero().squeeze(1)
-        filled = counts[own]
+    for quarter in group.unique().tolist():
+        members = (group == quarter).nonzero().squeeze(1)
+        filled = counts[members]
         width = int(filled.max())
-        groups.append(Rows(index[own, :width], torch.arange(width, device=index.device) < filled[:, None]))
+        groups.append(Rows(index[members, :width], torch.arange(width, device=index.device) < filled[:, None]))
     return groups

@@ -24,9 +24,9 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.attention import Painting, sheet
-from ndformer.framework.pictures.canvas import Scene
+from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.pictures.figures import Panels
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.samples import find_pack
 
 LIMIT = 10.0  # of logits in pictures: exp(-10) is almost no attention
 MAX_DISTANCES = 2**24  # computed in one call
@@ -57,7 +57,7 @@ class SampleAttention:
     title: str
     answer: Any
     maps: list[AttentionMaps]
-    canvas: Scene
+    canvas: Canvas
     positions: Tensor  # (N, P) of its tokens
     prefix: int  # number of class and register tokens before them
 
@@ -162,7 +162,7 @@ def record(
     mask = mask if where.valid is None else where.valid[0]
     mask = mask & (torch.arange(len(mask), device=mask.device) >= len(adapter.prefix_names))
     positions = where.positions[0][mask].cpu()
-    pack = pack_of(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
+    pack = find_pack(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
     if model.joint_modalities:
         assert tokens.modality is not None
         kinds = tokens.modality[0][mask].cpu()

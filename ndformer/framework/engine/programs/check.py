@@ -24,7 +24,7 @@ class _Checked(torch.utils.data.Dataset[Any]):
     """A dataset of error messages: what is wrong with each sample of another dataset, or ""."""
 
     def __init__(self, data: Dataset) -> None:
-        self.data, self.board = data, data.board  # the board is read by begin_worker
+        self.data, self.worker_status = data, data.worker_status  # the worker_status is read by begin_worker
 
     def __len__(self) -> int:
         return len(self.data)

@@ -38,7 +38,7 @@ def run(main: Callable[[], object]) -> None:
 
     def format_warning(message: Warning | str, category: type[Warning], *location: Any) -> str:
         return (
-            f"{program()}: {foreign.one_line(message)}\n"
+            f"{program()}: {foreign.single_line(message)}\n"
             if category is UserWarning
             else default_format(message, category, *location)
         )
@@ -62,7 +62,7 @@ def run(main: Callable[[], object]) -> None:
         option = error.option if isinstance(error, DataError) else ""
         message = format_error(error)
         lines = message.splitlines() if isinstance(error, ConfigError) else [message]
-        text = "\n".join(map(foreign.one_line, lines))
+        text = "\n".join(map(foreign.single_line, lines))
         sys.exit(f"{program()}: {text}{';' * (bool(option) and text[-1:] != '?')} {option}".rstrip() + hint)
     finally:
         torch.set_flush_denormal(False)  # of this thread, which tests continue to use

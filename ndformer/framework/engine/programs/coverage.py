@@ -22,7 +22,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.training.first_batch import record_positions_by_encoding
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.system import atomic
 
 SAMPLES = 8  # per batch
@@ -109,7 +109,7 @@ def default_file(encoding: Any) -> Path:
 def draw(path: Path, reports: Sequence[CoverageReport]) -> None:
     """Draw the lengths of each kind on a line; gray is the range from token spacing to sample extent."""
     kinds = [(report, one) for report in reports for one in report.coverages]
-    with canvas(8, 1.4 + 0.45 * len(kinds), "coverage of the encodings by the data") as figure:
+    with new_figure(8, 1.4 + 0.45 * len(kinds), "coverage of the encodings by the data") as figure:
         axis = figure.subplots()
         for y, (report, one) in enumerate(kinds):
             diagonal = math.hypot(*report.span.extent)

@@ -17,7 +17,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import exported
 from ndformer.framework.engine.training.work_dir import RESULTS
 from ndformer.framework.errors import DataError
-from ndformer.framework.evaluation.metric import quantity_of
+from ndformer.framework.evaluation.metric import find_quantity
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.version import __version__
@@ -65,7 +65,7 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
         result = dict(task=dict(type=task or "other"), dataset=dict(name=dataset, type=data.lower()), metrics=metrics)
         head["model-index"] = [dict(name=name, results=[result])]
     quantities = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
-    quantity = lambda key: quantities[key] if key in quantities else quantity_of(cfg.metrics, key)
+    quantity = lambda key: quantities[key] if key in quantities else find_quantity(cfg.metrics, key)
     rows = {key: quantity(key).log_text(value) for key, value in values.items()}
     val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items())  # JSON is YAML

@@ -8,7 +8,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.samples import pack_of
+from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.registry import TRANSFORMS
 
 MAX_SIDE = 448  # pixels of the shorter side
@@ -44,7 +44,7 @@ def _enlarged(transform: dict[str, Any], times: int) -> dict[str, Any]:
 
 
 def _same_view(sample: Sample, photo: Sample, times: int) -> bool:
-    pack = pack_of("image", ())
+    pack = find_pack("image", ())
     if pack is None or "inputs" not in photo:
         return False
     small, large = (pack.picture(each, 0).astype(float) for each in (sample, photo))

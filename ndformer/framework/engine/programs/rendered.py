@@ -32,7 +32,7 @@ from ndformer.framework.pictures.cards import shortened
 from ndformer.framework.pictures.encodings import NAMES
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.runs import attempted
-from ndformer.framework.pictures.samples import OfDataset
+from ndformer.framework.pictures.samples import DatasetSource
 from ndformer.framework.system import atomic, processes
 
 FOLDER, INDEX = "shown", "shown.json"
@@ -72,7 +72,7 @@ def _pictures(
     cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation, count: int
 ) -> Iterator[tuple[str, str, Callable[[Path], object] | None]]:
     """Yield kind, caption and a function that writes each picture; None: the caption says why it is not drawn."""
-    source, classes = OfDataset(loader.data, loader.bad), loader.data.classes
+    source, classes = DatasetSource(loader.data, loader.bad), loader.data.classes
     try:
         for caption, card in cards(evaluation.answers, classes, source, count).items():
             yield "samples", caption, card.save

@@ -118,5 +118,5 @@ def _end(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "ended at once by Ctrl-C"
     if isinstance(error, (DataError, ConfigError, UnknownNameError)):
-        return f"ended by an error: {foreign.one_line(error)}"
+        return f"ended by an error: {foreign.single_line(error)}"
     return "".join(["ended by an error\n", *traceback.format_exception(error)]).rstrip()

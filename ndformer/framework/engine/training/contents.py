@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ndformer.framework.data.dataset import LETTERS
+from ndformer.framework.data.dataset import MAX_LETTERS
 from ndformer.framework.errors import DataError
 
 Test = Callable[[Any], bool]
@@ -32,7 +32,7 @@ def text(value: Any) -> bool:
 
 
 def class_name(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= LETTERS
+    return isinstance(value, str) and len(value) <= MAX_LETTERS
 
 
 def name(value: Any) -> bool:
@@ -68,7 +68,7 @@ def with_keys(**keys: Test) -> Test:
 WEIGHTS = Key(by_name(tensor), "tensors by name")
 METADATA = dict(  # optional, beside the weights
     format=Key(count, "a whole number"),
-    classes=Key(several(class_name), f"a list of names of up to {LETTERS} letters"),
+    classes=Key(several(class_name), f"a list of names of up to {MAX_LETTERS} letters"),
     epoch=Key(count, "a whole number"),
     metrics=Key(by_name(number), "numbers by name"),
     config=Key(text, "a text"),

@@ -19,7 +19,7 @@ from mmengine.config import Config
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import LOOKS, plain_parts
+from ndformer.framework.data.fingerprint import MAX_READ_FILES, plain_parts
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.errors import DataError
 
@@ -115,7 +115,7 @@ def _copies(files: _SplitFiles, other: _SplitFiles) -> tuple[int, list[tuple[str
     for path in many.unshared_paths:
         sizes.setdefault(many.stats[path][1], []).append(path)
     paths = few.unshared_paths
-    chosen = [paths[i] for i in np.linspace(0, len(paths) - 1, min(LOOKS, len(paths))).astype(int)]
+    chosen = [paths[i] for i in np.linspace(0, len(paths) - 1, min(MAX_READ_FILES, len(paths))).astype(int)]
     copies = []
     for path in chosen:
         same_size = sizes.get(few.stats[path][1] or -1, [])  # not for empty files, which are all alike

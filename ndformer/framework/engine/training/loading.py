@@ -99,7 +99,7 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
     length = dataset if isinstance(dataset, Mixture) else len(dataset)
     dataset.skip_bad = options.skip_bad
     if options.random_labels:
-        dataset.deal_labels()
+        dataset.shuffle_labels()
     dataset.check_memory(workers)
     watch(dataset, workers)
     loops = options.loops
@@ -123,6 +123,6 @@ def print_bad(bad: dict[str, dict[str, str]], full_list: str) -> None:
     """Print the first samples of `all_bad()`; `full_list` says where to find all."""
     for split, why in bad.items():
         print(f"{len(why)} samples of {split} could not be read and were skipped:")
-        print("\n".join(f"  {foreign.one_line(error)}" for error in list(why.values())[:20]))
+        print("\n".join(f"  {foreign.single_line(error)}" for error in list(why.values())[:20]))
         if len(why) > 20:
             print(f"  and {len(why) - 20} more: {full_list}")

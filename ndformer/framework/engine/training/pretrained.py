@@ -21,7 +21,7 @@ from ndformer.framework.engine.config.references import Reference, parse_referen
 from ndformer.framework.engine.config.text import parse_config
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.weights import tensors_of
+from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.importers.state_dict import Imported
 
@@ -86,7 +86,7 @@ def _convert(reference: Reference) -> Imported:
     source = SOURCES[name]
     options = dict(head_dim=source.HEAD_DIM) | reference.options
     try:
-        return source.convert(tensors_of(reference.path, source.INSIDE), **options)
+        return source.convert(load_tensors(reference.path, source.INSIDE), **options)
     except DataError as error:
         remedy = error.option.replace("--head-dim N", f"--weights '{name}(head_dim=N):{reference.path}'")
         raise DataError(str(error), remedy) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import NAMED, changed, fingerprint
+from ndformer.framework.data.fingerprint import MAX_NAMES, changed, fingerprint
 from ndformer.framework.errors import DataError
 
 
@@ -16,7 +16,7 @@ def differences(content: dict[str, Any], now: Mapping[str, Any], classes: Sequen
     """Return the differences as sentences. `now` maps splits to fingerprints; old checkpoints may lack them."""
     names = zip_longest(content.get("classes", classes), classes, fillvalue="nothing")
     changes = [f"class {i} was {old!r}, is {new!r}" for i, (old, new) in enumerate(names) if old != new]
-    changes[NAMED:] = [f"{len(changes) - NAMED} more classes differ"] if len(changes) > NAMED else []
+    changes[MAX_NAMES:] = [f"{len(changes) - MAX_NAMES} more classes differ"] if len(changes) > MAX_NAMES else []
     before = content.get("data", {})
     try:
         return changes + [c for split in now if split in before for c in changed(before[split], now[split], split)]
@@ -48,5 +48,7 @@ def warn_absent_classes(data: Dataset) -> None:
     """Print the classes without samples in a test set, which its metrics say nothing about."""
     absent = data.absent()
     if absent:
-        named = ", ".join(absent[:NAMED]) + (f" and {len(absent) - NAMED} more" if len(absent) > NAMED else "")
+        named = ", ".join(absent[:MAX_NAMES]) + (
+            f" and {len(absent) - MAX_NAMES} more" if len(absent) > MAX_NAMES else ""
+        )
         print(f"the test set has no samples of {named}: metrics are of the other classes", file=sys.stderr)

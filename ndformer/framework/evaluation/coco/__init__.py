@@ -1,1 +1,1 @@
-"""COCO's box metric in numpy, its files, tables and pictures."""
+"""COCO's box metric in numpy, its files, tables and plots."""

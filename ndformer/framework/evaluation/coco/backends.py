@@ -1,4 +1,4 @@
-"""The twelve numbers from pycocotools or faster-coco-eval, where they are installed: for those who want theirs."""
+"""COCO's twelve numbers, computed by this package, pycocotools or faster-coco-eval."""
 
 import contextlib
 import importlib
@@ -22,23 +22,24 @@ def twelve(truth: Truth, detections: Detections, images: int, classes: int, back
         module = importlib.import_module("pycocotools.cocoeval") if backend == "pycocotools" else package
     except ImportError:
         name = backend.replace("_", "-")
-        raise ImportError(f"backend='{backend}' needs {name}: pip install {name}, or leave it at 'builtin'") from None
+        raise ImportError(f"backend='{backend}' needs {name}: pip install {name}, or use 'builtin'") from None
     evaluation: Any = module.COCOeval if backend == "pycocotools" else module.COCOeval_faster
     if not len(detections.score):  # pycocotools cannot load an empty list
         return evaluate(truth, detections, images, classes).numbers()
     with contextlib.redirect_stdout(io.StringIO()):
-        known = index()
-        known.dataset = as_json(truth, images, classes)
-        known.createIndex()
-        made = evaluation(known, known.loadRes(listed(detections, range(1, images + 1), range(1, classes + 1))), "bbox")
-        made.evaluate()
-        made.accumulate()
-        made.summarize()
-    return dict(zip(NAMES, map(float, made.stats)))
+        ground_truth = index()
+        ground_truth.dataset = as_json(truth, images, classes)
+        ground_truth.createIndex()
+        results = ground_truth.loadRes(listed(detections, range(1, images + 1), range(1, classes + 1)))
+        evaluator = evaluation(ground_truth, results, "bbox")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    return dict(zip(NAMES, map(float, evaluator.stats)))
 
 
 def as_json(truth: Truth, images: int, classes: int) -> dict[str, Any]:
-    """A COCO file with ids from 1, for an annotation 0 that is found counts as missed in pycocotools."""
+    """Return a COCO ground truth with ids from 1, because pycocotools counts annotation 0 as missed."""
     rows = zip(*(x.tolist() for x in (truth.image, truth.label, truth.box, truth.area, truth.crowd)))
     return dict(
         info={},

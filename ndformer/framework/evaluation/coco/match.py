@@ -1,7 +1,7 @@
-"""Who found what: detections of an image and class take ground truth greedily, best score first, as COCO has it.
+"""Greedy matching of detections to ground truth per image and class, best score first, as in COCO.
 
-Only pairs that overlap by the lowest threshold can ever match, and they are few. The best detections of all groups
-take theirs at once, then all second ones: a loop over ranks, at most a hundred steps, and none over images or classes.
+Only the few pairs that overlap by the lowest threshold can match. The best detections of all groups are matched in one
+step, then the second best ones, and so on: the loop has at most 100 steps and does not grow with images or classes.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-PAIRS_AT_ONCE = 1 << 22  # bounds the memory where images are crowded
+PAIR_CHUNK = 1 << 22  # pairs compared at a time, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """G boxes that are there. `image` and `label` count from 0, in the order of sorted ids."""
+    """G true boxes. `image` and `label` are indices in the order of sorted ids."""
 
     image: np.ndarray  # (G,) int64
     label: np.ndarray  # (G,) int64
     box: np.ndarray  # (G, 4) float64, x y width height
-    area: np.ndarray  # (G,) float64, of the object and not of its box, where that is known
+    area: np.ndarray  # (G,) float64, of the object (not of its box) if known
     crowd: np.ndarray  # (G,) bool
 
     @property
     def out(self) -> np.ndarray:
-        """(G,) bool: nobody is asked for it, and who finds it is not wrong. Besides crowds, what has no finite area, of
-        whatever size objects are asked for."""
+        """Return (G,) bool: ignored objects (crowds and infinite areas), which are neither missed nor wrong to find."""
         return self.crowd | np.isinf(self.area)
 
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """D boxes that were found."""
+    """D predicted boxes."""
 
     image: np.ndarray  # (D,) int64
     label: np.ndarray  # (D,) int64
@@ -49,64 +48,66 @@ class Detections:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """A detection and a truth of the same group that overlap, in the order of detections."""
+    """P overlapping pairs of a detection and a true box of the same group, in the order of detections."""
 
     detection: np.ndarray  # (P,)
     truth: np.ndarray  # (P,)
     iou: np.ndarray  # (P,)
-    turn: np.ndarray  # (P,) how many detections of the group choose before this one
+    turn: np.ndarray  # (P,) rank of the detection in its group
 
 
-def best_first(group: np.ndarray, score: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the `most` best detections of each group, by group and falling score, equal scores as they came; and
-    the rank of each in its group."""
+def best_first(group: np.ndarray, score: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the `limit` best detections of each group, by group and descending score, and their ranks.
+
+    Detections with equal scores stay in their order.
+    """
     order = np.lexsort((-score, group))  # stable
     rank = _rank(group[order])
-    keep = rank < most
+    keep = rank < limit
     return order[keep], rank[keep]
 
 
-def overlapping(group: np.ndarray, box: np.ndarray, truth_group: np.ndarray, truth: Truth, least: float) -> Pairs:
-    """Pairs of the same group with an IoU of `least` or more. `group` (D,) is sorted, best detections first."""
+def overlapping(group: np.ndarray, box: np.ndarray, truth_group: np.ndarray, truth: Truth, min_iou: float) -> Pairs:
+    """Return pairs of the same group with an IoU of at least `min_iou`; `group` (D,) is sorted, best first."""
     by_group = np.argsort(truth_group, kind="stable")
     first = np.searchsorted(truth_group, group, "left", sorter=by_group)
     count = np.searchsorted(truth_group, group, "right", sorter=by_group) - first  # truths of each detection
     end = np.cumsum(count)
     total = int(end[-1]) if len(end) else 0
-    cuts = np.unique(np.searchsorted(end, np.arange(PAIRS_AT_ONCE, total, PAIRS_AT_ONCE), "right"))
-    found = []
-    for some in np.split(np.arange(len(group)), cuts):
-        d = np.repeat(some, count[some])
+    cuts = np.unique(np.searchsorted(end, np.arange(PAIR_CHUNK, total, PAIR_CHUNK), "right"))
+    pairs = []
+    for chunk in np.split(np.arange(len(group)), cuts):
+        d = np.repeat(chunk, count[chunk])
         g = by_group[first[d] + _rank(d)]
         iou = box_iou(box[d], truth.box[g], truth.crowd[g])
-        close = iou >= least
-        found.append((d[close], g[close], iou[close]))
-    detection, other, iou = (np.concatenate(part) for part in zip(*found))
-    able, which = np.unique(detection, return_inverse=True)
-    return Pairs(detection, other, iou, _rank(group[able])[which])
+        close = iou >= min_iou
+        pairs.append((d[close], g[close], iou[close]))
+    detection, truth_index, iou = (np.concatenate(part) for part in zip(*pairs))
+    unique, inverse = np.unique(detection, return_inverse=True)
+    return Pairs(detection, truth_index, iou, _rank(group[unique])[inverse])
 
 
 def box_iou(box: np.ndarray, truth: np.ndarray, crowd: np.ndarray) -> np.ndarray:
-    """(P,) of boxes x y width height; of a crowd, the share of the detection that lies in it."""
+    """Return the IoU (P,) of boxes x y width height; for a crowd, the share of the detection inside it."""
     low = np.maximum(box[:, :2], truth[:, :2])
     high = np.minimum(box[:, :2] + box[:, 2:], truth[:, :2] + truth[:, 2:])
     side = np.maximum(high - low, 0)
     both = side[:, 0] * side[:, 1]
-    own = box[:, 2] * box[:, 3]
-    union = np.where(crowd, own, own + truth[:, 2] * truth[:, 3] - both)
+    area = box[:, 2] * box[:, 3]
+    union = np.where(crowd, area, area + truth[:, 2] * truth[:, 3] - both)
     return np.divide(both, union, out=np.zeros_like(both), where=both > 0)
 
 
 def assign(pairs: Pairs, ignored: np.ndarray, crowd: np.ndarray, thresholds: np.ndarray, detections: int) -> np.ndarray:
-    """(T, D) the truth that each detection takes at each threshold, -1 for none.
+    """Return (T, D): the true box matched to each detection at each threshold, -1 for none.
 
-    A detection takes, of those still free, the one with the largest IoU (the last of equals), and an `ignored` (G,)
-    one only where no other is left. A crowd is never taken up.
+    A detection gets the free box with the largest IoU (the last of equals), and an `ignored` (G,) box only if no other
+    is free. A crowd stays free.
     """
-    # the most wanted last
+    # best candidates last
     order = np.lexsort((pairs.truth, pairs.iou, ~ignored[pairs.truth], pairs.detection, pairs.turn))
     detection, truth, iou, turn = (x[order] for x in (pairs.detection, pairs.truth, pairs.iou, pairs.turn))
-    taken_by = np.full((len(thresholds), detections), -1)
+    matches = np.full((len(thresholds), detections), -1)
     free = np.ones((len(thresholds), len(ignored)), dtype=bool)
     ends = np.flatnonzero(np.diff(turn, append=-1)) + 1
     for low, high in zip(np.append(0, ends[:-1]), ends):
@@ -114,14 +115,14 @@ def assign(pairs: Pairs, ignored: np.ndarray, crowd: np.ndarray, thresholds: np.
         able = (iou[low:high] >= thresholds[:, None]) & free[:, g]  # (T, pairs)
         starts = np.flatnonzero(np.diff(d, prepend=-1))
         best = np.maximum.reduceat(np.where(able, np.arange(len(d)), -1), starts, axis=1)  # (T, detections)
-        t, which = np.nonzero(best >= 0)
-        got = g[best[t, which]]
-        taken_by[t, d[starts][which]] = got
-        free[t, got] = crowd[got]
-    return taken_by
+        t, column = np.nonzero(best >= 0)
+        matched = g[best[t, column]]
+        matches[t, d[starts][column]] = matched
+        free[t, matched] = crowd[matched]
+    return matches
 
 
 def _rank(groups: np.ndarray) -> np.ndarray:
-    """0, 1, 2 ... in each run of equal numbers."""
+    """Return 0, 1, 2, ... within each run of equal numbers."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     return np.arange(len(groups)) - np.repeat(starts, np.diff(np.append(starts, len(groups))))

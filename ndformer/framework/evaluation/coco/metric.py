@@ -1,4 +1,4 @@
-"""COCO's box metric: average precision and recall over exactly the images that were looked at."""
+"""COCO's box metric: average precision and recall over exactly the evaluated images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,20 +17,19 @@ from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
-Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id, truth, found
+Evaluated = tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]  # image id, truth, predictions
 
 
 @METRICS.register_module()
 class CocoMetric(Metric):
-    """COCO's twelve numbers as fractions, -1 where a set has no object of that size; and the best F1, with the score
-    from which on detections give it.
+    """COCO's twelve numbers as shares (-1 without objects of that size), and the best F1 with its score threshold.
 
-    Of Boxes, of a sample with its `image_id` and the `truth`, dict(boxes (G, 4), labels (G,), and area (G,) and crowd
-    (G,) where known). Boxes are x1 y1 x2 y2 in pixels of the original image.
+    It reads Boxes whose sample has an `image_id` and the `truth`: dict(boxes (G, 4), labels (G,), and optionally
+    area (G,) and crowd (G,)). Boxes are x1 y1 x2 y2 in pixels of the original image.
     """
 
     main, better, unit = "mAP", "higher", "share"
-    quantities = dict(F1_threshold=Quantity("higher", "", 2))  # a score, neither good nor bad
+    quantities = dict(F1_threshold=Quantity("higher", "", 2))  # a score threshold; its direction has no meaning
     words = dict(
         mAP="mAP, IoU 0.5 to 0.95",
         mAP50="mAP at IoU 0.5",
@@ -50,18 +49,18 @@ class CocoMetric(Metric):
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
             truth = {k: np.asarray(v) for k, v in answer.truth.items()}
-            self.results.append((answer.sample["image_id"], truth, answer.found))
+            self.results.append((answer.sample["image_id"], truth, answer.predictions))
 
     def compute_metrics(self, results: list[Evaluated]) -> dict[str, float]:
         self.images, self.truth, self.detections = gather(results)
         labels = np.concatenate([self.truth.label, self.detections.label])
-        self._classes = int(labels.max(initial=-1)) + 1  # those beyond have neither truth nor detections
+        self._classes = int(labels.max(initial=-1)) + 1  # later classes have neither truth nor detections
         values = twelve(self.truth, self.detections, len(self.images), self._classes, self.backend)
         named = {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
         return named | best_f1(self.truth, self.detections, len(self.images))
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str:
-        """Of the last evaluation: the table of classes, and its pictures as PNG in a folder where one is given."""
+        """Return the table of classes of the last evaluation, and write plots as PNG if a folder is given."""
         averages = evaluate(self.truth, self.detections, len(self.images), len(classes))
         if folder is not None:
             counts = coco_views.confusion(self.truth, self.detections, len(classes))
@@ -69,48 +68,48 @@ class CocoMetric(Metric):
         return coco_views.table(coco_views.class_numbers(averages, classes))
 
     def export(self, path: Path, categories: Sequence[Any]) -> bool:
-        """COCO's list of detections, with its ids of images and `categories`."""
+        """Write COCO's list of detections with the ids of images and `categories`."""
         write_detections(path, self.detections, self.images, categories)
         return True
 
 
 def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:
-    """All images as one, by sorted id."""
-    for image, truth, found in results:
-        _check(image, truth, found)
+    """Concatenate the results of all images, sorted by id."""
+    for image, truth, predictions in results:
+        _check(image, truth, predictions)
     kinds = sorted({type(image).__name__ for image, *_ in results})
     try:
-        results = sorted(results, key=lambda one: one[0])
+        results = sorted(results, key=lambda result: result[0])
     except TypeError as error:
         raise DataError(
             f"image_id is of one type in a set, got {' and '.join(kinds)}. Make all of them integers or all strings"
         ) from error
-    images = [one[0] for one in results]
+    images = [image for image, *_ in results]
     if len(set(images)) < len(images):
         twice = next(a for a, b in zip(images, images[1:]) if a == b)
         raise DataError(f"image {twice!r} was evaluated twice: each image_id stands once in a set")
 
-    def whole(part: int, key: str, *width: int) -> np.ndarray:
-        return np.concatenate([np.empty((0, *width)), *(one[part][key].reshape(-1, *width) for one in results)])
+    def concatenated(part: int, key: str, *width: int) -> np.ndarray:
+        return np.concatenate([np.empty((0, *width)), *(result[part][key].reshape(-1, *width) for result in results)])
 
-    def places(part: int) -> np.ndarray:
-        return np.repeat(np.arange(len(results)), [len(one[part]["labels"]) for one in results])
+    def image_index(part: int) -> np.ndarray:
+        return np.repeat(np.arange(len(results)), [len(result[part]["labels"]) for result in results])
 
-    box, found = _sides(whole(1, "boxes", 4)), _sides(whole(2, "boxes", 4))
+    box, found = _sides(concatenated(1, "boxes", 4)), _sides(concatenated(2, "boxes", 4))
     results = [
-        (i, dict(area=_area(truth["boxes"]), crowd=np.zeros(len(truth["labels"]))) | truth, own)
-        for i, truth, own in results
+        (i, dict(area=_area(truth["boxes"]), crowd=np.zeros(len(truth["labels"]))) | truth, predictions)
+        for i, truth, predictions in results
     ]
-    labels, others = whole(1, "labels").astype(np.int64), whole(2, "labels").astype(np.int64)
-    truth = Truth(places(1), labels, box, whole(1, "area"), whole(1, "crowd").astype(bool))
-    return images, truth, Detections(places(2), others, found, whole(2, "scores"))
+    labels, predicted = (concatenated(part, "labels").astype(np.int64) for part in (1, 2))
+    truth = Truth(image_index(1), labels, box, concatenated(1, "area"), concatenated(1, "crowd").astype(bool))
+    return images, truth, Detections(image_index(2), predicted, found, concatenated(2, "scores"))
 
 
-def _check(image: Any, truth: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> None:
-    """Raise for scores that are NaN, which would count as the best or the worst, and for labels below 0."""
-    if np.isnan(found["scores"]).any():
+def _check(image: Any, truth: dict[str, np.ndarray], predictions: dict[str, np.ndarray]) -> None:
+    """Raise DataError for NaN scores, which would sort first or last, and for negative labels."""
+    if np.isnan(predictions["scores"]).any():
         raise DataError(f"scores of detections are numbers, got NaN in image {image!r}. Look for NaN in the weights")
-    for name, boxes in (("truth", truth), ("detections", found)):
+    for name, boxes in (("truth", truth), ("detections", predictions)):
         if boxes["labels"].size and boxes["labels"].min() < 0:
             raise DataError(
                 f"labels of the {name} count from 0, got {boxes['labels'].min()} in image {image!r}. Leave them out"
@@ -118,7 +117,7 @@ def _check(image: Any, truth: dict[str, np.ndarray], found: dict[str, np.ndarray
 
 
 def _sides(corners: np.ndarray) -> np.ndarray:
-    """(N, 4) x1 y1 x2 y2 to x y width height."""
+    """Convert boxes (N, 4) from x1 y1 x2 y2 to x y width height."""
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
 
 

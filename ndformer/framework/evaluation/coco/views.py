@@ -1,4 +1,4 @@
-"""What stands behind a mean: the table of classes, precision over recall, and who is taken for whom."""
+"""Details of a detection evaluation: the table of classes, precision-recall curves and the confusion matrix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,15 +7,15 @@ import numpy as np
 
 from ndformer.framework.evaluation.coco.average import NAMES, RECALLS, THRESHOLDS, Averages
 from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
-from ndformer.framework.pictures.figures import canvas
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.pictures.runs import confusion_matrix
 from ndformer.framework.system import atomic
 
-MOST_CURVES = 10  # classes with a line of their own
+MAX_CURVES = 10  # classes with their own line in a plot
 
 
 def class_numbers(averages: Averages, classes: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The twelve of each class. A second class of the same name gets its number beside it."""
+    """Return COCO's twelve numbers of each class by name; a repeated name gets the class number appended."""
     table: dict[str, dict[str, float]] = {}
     for k, name in enumerate(classes):
         table[f"{name} ({k})" if name in table else name] = averages.numbers(k)
@@ -23,7 +23,7 @@ def class_numbers(averages: Averages, classes: Sequence[str]) -> dict[str, dict[
 
 
 def table(numbers: dict[str, dict[str, float]], columns: Sequence[str] = NAMES) -> str:
-    """Percent, classes below each other; - where a class has no truth of that size."""
+    """Return a text table in percent with one row per class, and - where a class has no object of that size."""
     width = max([len("class"), *map(len, numbers)])
     lines = [f"{'class':{width}}" + "".join(f"{name:>7}" for name in columns)]
     for name, row in numbers.items():
@@ -33,18 +33,18 @@ def table(numbers: dict[str, dict[str, float]], columns: Sequence[str] = NAMES) 
 
 
 def confusion(truth: Truth, detections: Detections, classes: int, score: float = 0.3, iou: float = 0.5) -> np.ndarray:
-    """(K + 1, K + 1) counts: rows are the truth, columns what was found, the last of both is background.
+    """Return the confusion matrix (K + 1, K + 1): truth in rows, predictions in columns, background last.
 
-    Detections of `score` or more take truths of any class, best first. What nobody is asked for is left out, with what
-    lies in it.
+    Detections with at least `score` match true boxes of any class, best first. Ignored objects, and detections matched
+    to them, are left out.
     """
     detections = detections[detections.score >= score]
     chosen, _ = best_first(detections.image, detections.score, len(detections.score))
     detections = detections[chosen]
     pairs = overlapping(detections.image, detections.box, truth.image, truth, iou)
-    taken = assign(pairs, truth.out, truth.crowd, np.array([iou]), len(chosen))[0]  # (D,)
-    missed = np.setdiff1d(np.flatnonzero(~truth.out), taken)
-    true = np.append(np.where(truth.out, -1, truth.label), classes)[taken]  # background where nothing is taken
+    matches = assign(pairs, truth.out, truth.crowd, np.array([iou]), len(chosen))[0]  # (D,)
+    missed = np.setdiff1d(np.flatnonzero(~truth.out), matches)
+    true = np.append(np.where(truth.out, -1, truth.label), classes)[matches]  # background without a match
     rows = np.concatenate([true, truth.label[missed]])
     columns = np.concatenate([detections.label, np.full(len(missed), classes)])[rows >= 0]
     counts = np.bincount(rows[rows >= 0] * (classes + 1) + columns, minlength=(classes + 1) ** 2)
@@ -52,22 +52,22 @@ def confusion(truth: Truth, detections: Detections, classes: int, score: float =
 
 
 def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence[str]) -> None:
-    """pr_curves.png and confusion_matrix.png"""
+    """Write pr_curves.png and confusion_matrix.png."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [*classes, "background"]
     confusion_matrix(folder / "confusion_matrix.png", counts, names, ("nothing there", "missed"))
     precision = averages.precision[0]  # (T, K, R)
     present = np.flatnonzero(precision[0, :, 0] > -1)
-    with canvas(9.0, 3.6, "precision over recall") as fig:
+    with new_figure(9.0, 3.6, "precision over recall") as fig:
         left, right = fig.subplots(1, 2, sharey=True)
         for t in range(0, len(THRESHOLDS), 2):
             mean = precision[t, present].mean(0) if len(present) else np.full(len(RECALLS), np.nan)
             left.plot(RECALLS, mean, label=f"IoU {THRESHOLDS[t]:.2f}", lw=1.4)
         ap = precision[0, present].mean(-1)
-        for k in present[np.argsort(-ap, kind="stable")][:MOST_CURVES]:
+        for k in present[np.argsort(-ap, kind="stable")][:MAX_CURVES]:
             right.plot(RECALLS, precision[0, k], label=f"{classes[k]} {100 * precision[0, k].mean():.0f}", lw=1.1)
         left.set(title="mean of classes", xlabel="recall", ylabel="precision", ylim=(0, 1.02), xlim=(0, 1))
-        beyond = f", the best {MOST_CURVES} of {len(present)}" if len(present) > MOST_CURVES else ""
+        beyond = f", the best {MAX_CURVES} of {len(present)}" if len(present) > MAX_CURVES else ""
         right.set(title=f"classes and their AP50 at IoU 0.50{beyond}", xlabel="recall", xlim=(0, 1))
         for axis in (left, right):
             axis.spines[["top", "right"]].set_visible(False)

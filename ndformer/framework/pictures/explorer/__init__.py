@@ -1,7 +1,6 @@
-"""The explorer: a page that answers where a model looks, and why. It computes attention by itself, from q, k and what
-the encoding's terms are made of.
+"""The interactive attention viewer: an HTML page that computes attention maps from q, k and the terms of the encoding.
 
-    arrays.py    numbers as text       scene.py     what a sample looks like, and which part of it each token is
-    forms.py     terms of biases       layers.py    an attention layer's numbers
-    page.py      the page; what runs in it is in the .js files, and how it looks in explorer.css
+arrays.py    arrays as text        view.py      a sample and the part of it that each token covers
+forms.py     terms of biases       layers.py    q, k and bias terms of an attention layer
+page.py      the page; its scripts are in the .js files, its style in explorer.css
 """

@@ -1,4 +1,4 @@
-"""Arrays in a page, in base64: numbers of 32 or 64 bits or, where that is exact enough, of 16 or 20 (fixed point)."""
+"""Arrays in a page as base64: floats of 32 or 64 bits or, where exact enough, fixed-point numbers of 16 or 20 bits."""
 
 import base64
 from collections.abc import Sequence
@@ -10,44 +10,46 @@ Header = dict[str, Any]
 BITS = (16, 20)  # of a number in fixed point
 
 
-def text_of(values: np.ndarray, kind: str) -> str:
-    """The numbers alone, as base64 of a numpy kind: '<f4'."""
+def encode_array(values: np.ndarray, kind: str) -> str:
+    """Encode the values as base64 of a numpy type such as '<f4', without shape."""
     return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
 
 
 class Blob:
-    """Arrays one behind the other, as one text. `headers` say what and where each of them is; add() numbers them."""
+    """Concatenated arrays as one text. `headers` has type, shape and offset of each; add() returns its index."""
 
     def __init__(self) -> None:
         self.headers: list[Header] = []
         self._parts: list[bytes] = []
         self._size = 0
-        self._known: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._index: dict[tuple[str, tuple[int, ...], bytes], int] = {}
 
     def add(self, values: np.ndarray) -> int:
-        """As float32, or float64 where they are: positions may be."""
+        """Add an array as float32, or as float64 if it is float64."""
         return self._put(values, "f8" if values.dtype == np.float64 else "f4")
 
     def add_fixed(self, values: np.ndarray, bits: int) -> int:
-        """(H, N, h) in fixed point, each channel of a head in steps of a share of its largest value. Of 20 bits the
-        last four are an array of their own, two numbers a byte."""
+        """Add an array (H, N, h) in fixed point, with a step size per channel of a head.
+
+        With 20 bits, the lowest 4 bits are a separate array with two numbers per byte.
+        """
         steps = _steps(values, bits)
-        whole, more = np.rint(values / steps).astype(np.int32), dict(steps=self.add(steps[:, 0]))
+        integers, more = np.rint(values / steps).astype(np.int32), dict(steps=self.add(steps[:, 0]))
         if bits == 20:
-            low = np.append((whole & 15).ravel(), [0] * (whole.size % 2)).astype(np.uint8)
-            whole, more = whole >> 4, more | dict(low=self._put(low[::2] | low[1::2] << 4, "u1"))
-        return self._put(whole, "i2", **more)
+            low = np.append((integers & 15).ravel(), [0] * (integers.size % 2)).astype(np.uint8)
+            integers, more = integers >> 4, more | dict(low=self._put(low[::2] | low[1::2] << 4, "u1"))
+        return self._put(integers, "i2", **more)
 
     def _put(self, values: np.ndarray, kind: str, **more: int) -> int:
         data = np.ascontiguousarray(values).astype(f"<{kind}").tobytes()
         key = kind, values.shape, data
-        if key not in self._known or more:
-            self._known[key] = len(self.headers)
+        if key not in self._index or more:
+            self._index[key] = len(self.headers)
             self.headers.append(dict(kind=kind, shape=list(values.shape), at=self._size, **more))
-            data += bytes(-len(data) % 8)  # where the next one begins, any kind may
+            data += bytes(-len(data) % 8)  # align the next array for any type
             self._parts.append(data)
             self._size += len(data)
-        return self._known[key]
+        return self._index[key]
 
     @property
     def text(self) -> str:
@@ -55,7 +57,7 @@ class Blob:
 
 
 def fixed(values: np.ndarray, bits: int) -> np.ndarray:
-    """What a page reads of values (H, N, h) that were added in fixed point."""
+    """Return values (H, N, h) as the page reads them after add_fixed()."""
     steps = _steps(values, bits)
     return (np.rint(values / steps) * steps).astype(np.float32)
 
@@ -67,7 +69,7 @@ def _steps(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def read(headers: Sequence[Header], text: str, number: int) -> np.ndarray:
-    """An array back, as the page has it."""
+    """Decode an array as the page does."""
     header, data = headers[number], base64.b64decode(text)
     kind, shape = np.dtype(f"<{header['kind']}"), header["shape"]
     values = np.frombuffer(data, kind, int(np.prod(shape)), header["at"]).reshape(shape)

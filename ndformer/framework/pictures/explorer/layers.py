@@ -1,4 +1,4 @@
-"""An attention layer's numbers for a page: queries, keys and the forms of its terms."""
+"""The data of an attention layer for the page: queries, keys and encoded bias terms."""
 
 from typing import Any
 
@@ -8,29 +8,31 @@ from torch import Tensor
 
 from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.pictures.explorer.arrays import BITS, Blob, fixed
-from ndformer.framework.pictures.explorer.forms import Room, form_of, numbers
+from ndformer.framework.pictures.explorer.forms import Budget, encode_bias, numbers
 
-CLOSE, NEAR = 2.5e-4, 5e-3  # queries and keys have as few bits as change no logit by more; those before a turn by more
+CLOSE, LOOSE = 2.5e-4, 5e-3  # allowed errors of logits from q and k, and from q and k before rotation
 
 
-def told(look: AttentionMaps, kept: Tensor, room: Room) -> tuple[dict[str, Any], str]:
-    """What a page is told of a look at one row, and the numbers to it, as text; of the tokens `kept` (N',)."""
-    vectors, blob = look.vectors(), Blob()
-    q, k, plain_q, plain_k = (numbers(one.float()[0][:, kept]) for one in vectors[:4])  # (H, N', h)
-    scale = look.layer.head_dim**-0.5
-    found: dict[str, Any] = dict(heads=look.layer.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
+def layer_data(maps: AttentionMaps, tokens: Tensor, budget: Budget) -> tuple[dict[str, Any], str]:
+    """Return the page's data of one row's attention maps, for `tokens` (N',), and its arrays as text."""
+    vectors, blob = maps.vectors(), Blob()
+    q, k, plain_q, plain_k = (numbers(values.float()[0][:, tokens]) for values in vectors[:4])  # (H, N', h)
+    scale = maps.layer.head_dim**-0.5
+    found: dict[str, Any] = dict(heads=maps.layer.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
     if not (np.array_equal(q, plain_q) and np.array_equal(k, plain_k)):
-        found["plain"] = _pair(blob, plain_q, plain_k, NEAR / scale)
+        found["plain"] = _pair(blob, plain_q, plain_k, LOOSE / scale)
     parts = {} if vectors.bias is None else vectors.bias.parts()
     with torch.no_grad():
-        found["terms"] = [dict(name=name) | form_of(part, look.where, kept, blob, room) for name, part in parts.items()]
+        found["terms"] = [
+            dict(name=name) | encode_bias(part, maps.where, tokens, blob, budget) for name, part in parts.items()
+        ]
     return found | dict(arrays=blob.headers), blob.text
 
 
-def _pair(blob: Blob, q: np.ndarray, k: np.ndarray, most: float) -> list[int]:
-    """In as few bits as change no product by more than `most`."""
+def _pair(blob: Blob, q: np.ndarray, k: np.ndarray, max_error: float) -> list[int]:
+    """Add q and k with as few bits as keep the error of their products within `max_error`."""
     for bits in BITS if q.size else ():
         pairs = zip(fixed(q, bits), fixed(k, bits), q, k)
-        if max(np.abs(a @ b.T - exact_a @ exact_b.T).max() for a, b, exact_a, exact_b in pairs) <= most:
+        if max(np.abs(a @ b.T - exact_a @ exact_b.T).max() for a, b, exact_a, exact_b in pairs) <= max_error:
             return [blob.add_fixed(q, bits), blob.add_fixed(k, bits)]
     return [blob.add(q), blob.add(k)]

@@ -1,7 +1,7 @@
-"""The explorer's page: one file that needs nothing beside it and asks for nothing.
+"""The page of the interactive attention viewer: a single HTML file that makes no requests.
 
-Its Content-Security-Policy lets the one script and the one style run that it was written with, by their hashes, and
-allows no request. Whatever names there are, of files or classes, come to the script as data, and it shows them as text.
+Its Content-Security-Policy allows only its own script and style, by their hashes, and no request. Names of files and
+classes are passed to the script as data and displayed as text.
 """
 
 import base64
@@ -21,8 +21,8 @@ STYLE = "explorer.css"
 
 
 def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> str:
-    """`files` and `texts` as the scripts read them: docstrings of engine/studies/explore.py say what is in them."""
-    code, style = (f"(() => {{\n'use strict';\n{_own(*SCRIPTS)}}})();\n"), _own(STYLE)
+    """Return the HTML page with `files` and `texts`, whose content is described in ndformer/lab/explore.py."""
+    code, style = (f"(() => {{\n'use strict';\n{_sources(*SCRIPTS)}}})();\n"), _sources(STYLE)
     guard = (
         f"default-src 'none'; img-src data:; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -50,7 +50,7 @@ def colours() -> dict[str, str]:
     }
 
 
-def _own(*names: str) -> str:
+def _sources(*names: str) -> str:
     folder = resources.files("ndformer.framework.pictures.explorer")
     return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
 
@@ -60,6 +60,6 @@ def _hash(text: str) -> str:
 
 
 def _as_data(value: Any) -> str:
-    """JSON in which no tag can begin or end."""
+    """Return JSON that cannot open or close an HTML tag."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

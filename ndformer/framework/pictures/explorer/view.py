@@ -1,4 +1,4 @@
-"""View: what a scene is in the explorer, and which part of it each of its tokens is."""
+"""Views: a sample in the attention viewer and the part of it that each token covers."""
 
 import base64
 import io
@@ -8,67 +8,66 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.explorer.arrays import text_of
+from ndformer.framework.pictures.explorer.arrays import encode_array
 
-SMALL, FEW = 160, 1024  # pictures of up to so many pixels or colours are kept as they are, others as a photo is
-MOST = 2**18  # points of a cloud that are drawn
+SMALL, FEW = 160, 1024  # pictures up to this side or number of colors are stored as PNG, others as JPEG
+MAX_POINTS = 2**18  # drawn points of a cloud
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Pictures, one of an image, one for each moment of a video; a token is a box in some of them."""
+    """One picture of an image or one per moment of a video; a token is a box in some of them."""
 
     pictures: Sequence[np.ndarray]  # each (H, W, 3) uint8, all of one size
-    boxes: np.ndarray  # (N, 6) whole numbers: the first picture, the one behind the last; top, left, bottom, right
+    boxes: np.ndarray  # (N, 6) integers: first picture, last picture + 1; top, left, bottom, right
     captions: Sequence[str] = ()  # of each moment
 
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def told(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         height, width = self.pictures[0].shape[:2]
         return dict(
             kind="moments",
-            pictures=[_as_url(one) for one in self.pictures],
+            pictures=[_as_url(pixels) for pixels in self.pictures],
             height=height,
             width=width,
-            boxes=text_of(self.boxes, "<i4"),
+            boxes=encode_array(self.boxes, "<i4"),
             captions=list(self.captions),
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in space, the second axis upwards; a token stands at its centre, and some of them are of it."""
+    """Points in space with the second axis upwards; each point belongs to a token."""
 
     points: np.ndarray  # (n, 3)
-    token: np.ndarray  # (n,) the token that each is of
-    centres: np.ndarray  # (N, 3)
+    token: np.ndarray  # (n,) the token of each point
+    centres: np.ndarray  # (N, 3) of tokens
 
     def __len__(self) -> int:
         return len(self.centres)
 
-    def told(self) -> dict[str, Any]:
-        kept = np.linspace(0, len(self.points) - 1, min(MOST, len(self.points))).astype(int)
+    def data(self) -> dict[str, Any]:
+        drawn = np.linspace(0, len(self.points) - 1, min(MAX_POINTS, len(self.points))).astype(int)
         low, high = (edge(np.concatenate([self.points, self.centres]), axis=0) for edge in (np.min, np.max))
         reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
-        def seen(places: np.ndarray) -> np.ndarray:
-            """About the middle, within 1 of it."""
+        def normalized(places: np.ndarray) -> np.ndarray:
             return (places - (low + high) / 2) / reach
 
         return dict(
             kind="cloud",
-            points=text_of(seen(self.points[kept]), "<f4"),
-            token=text_of(self.token[kept], "<i4"),
-            centres=text_of(seen(self.centres), "<f4"),
+            points=encode_array(normalized(self.points[drawn]), "<f4"),
+            token=encode_array(self.token[drawn], "<i4"),
+            centres=encode_array(normalized(self.centres), "<f4"),
         )
 
 
 View = Moments | Cloud
 
 
-def at_places(positions: np.ndarray, axes: Sequence[str] = ()) -> Cloud:
+def points_view(positions: np.ndarray, axes: Sequence[str] = ()) -> Cloud:
     """Draw tokens as points at their positions (N, P).
 
     The order of axes is that of an array: the last one points right, the one before down, the third from the end away
@@ -86,8 +85,8 @@ def at_places(positions: np.ndarray, axes: Sequence[str] = ()) -> Cloud:
 def _as_url(pixels: np.ndarray) -> str:
     from PIL import Image
 
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     exact = max(pixels.shape[:2]) <= SMALL or len(np.unique(pixels @ np.array([1, 256, 65536]))) <= FEW
     kind, options = ("PNG", dict(optimize=True)) if exact else ("JPEG", dict(quality=90))
-    Image.fromarray(pixels).save(held, kind, **options)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(held.getvalue()).decode()}"
+    Image.fromarray(pixels).save(buffer, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"

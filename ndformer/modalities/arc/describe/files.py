@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Description
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.arc.formats.tasks import PARTS, Pair, read_task
 
@@ -20,7 +20,7 @@ class ArcTaskFile(Describer):
     def claim(self, path: Path, begin: bytes) -> int:
         return CONTENT if path.suffix.lower() == ".json" and BEGIN.match(begin) else NO
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         found = read_task(path)
         pairs = [pair for part in PARTS for pair in found[part]]
         grids = [grid for pair in pairs for grid in (pair.input, pair.output) if grid is not None]

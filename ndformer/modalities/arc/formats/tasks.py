@@ -30,7 +30,7 @@ def read_task(path: Path) -> dict[str, list[Pair]]:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): get it again") from None
     except ValueError as error:
-        raise DataError(f"{path} is not JSON ({foreign.one_line(error):.100}): get it again") from None
+        raise DataError(f"{path} is not JSON ({foreign.single_line(error):.100}): get it again") from None
     if not isinstance(content, dict) or not all(isinstance(content.get(part), list) for part in PARTS):
         raise DataError(f"{path} is no task of ARC: it holds an object with two lists, train and test")
     found = {}

@@ -16,7 +16,7 @@ class PackGrid(Pack):
     """The last one: `arc`, a grid, becomes a canvas of `canvas` x `canvas` symbols (formats/canvas.py); `output`, where
     it is known, is laid on one likewise and becomes `labels`."""
 
-    of = "arc"
+    input_name = "arc"
 
     def __init__(self, canvas: Side = 31) -> None:
         self.canvas = canvas

@@ -64,7 +64,7 @@ class Lidar(OfSensors):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self._class_names()
-        if split not in self.found:
+        if split not in self.disk_splits:
             place = (
                 "ImageSets/train.txt and val.txt" if self.kitti else f"{split}/points/*.bin and {split}/labels/*.txt"
             )
@@ -75,7 +75,9 @@ class Lidar(OfSensors):
             told = ", ".join(f"{count} {foreign.printable(name)}" for name, count in others.most_common(5))
             folded = [name.lower() for name in self.classes]
             hint = next((nearest(name, self.classes) for name in others if name.lower() in folded), "")
-            warnings.warn(f"boxes of {self.found[split]} that are of no class are left out: {told}{hint}", stacklevel=2)
+            warnings.warn(
+                f"boxes of {self.disk_splits[split]} that are of no class are left out: {told}{hint}", stacklevel=2
+            )
         return records, np.zeros(len(records), np.int64)
 
     def _class_names(self) -> list[str]:
@@ -84,15 +86,15 @@ class Lidar(OfSensors):
         path = self.data_root / self.named
         if path.is_file():
             return [line.strip() for line in foreign.lines(path) if line.strip()]
-        if self.known or self.kitti:
-            return self.known or KITTI
+        if self.model_classes or self.kitti:
+            return self.model_classes or KITTI
         raise DataError(f"{path} is missing: write a class a line, or give the dataset `classes`")
 
     def _paths(self, split: str) -> list[Path]:
         if self.kitti:
-            names = foreign.words_of(self.found[split])
+            names = foreign.words(self.disk_splits[split])
             return [foreign.inside(self.data_root / "training" / "velodyne", f"{name}.bin") for name in names]
-        home = self.found[split] / "points"
+        home = self.disk_splits[split] / "points"
         found = sorted(path for path in home.glob("*") if path.suffix in ENDINGS and path.name[0] != ".")
         if not found:
             raise MissingError(f"{home} holds no scans ({', '.join(ENDINGS)}): put those of {split} there")
@@ -137,7 +139,7 @@ def read_points(path: Path, columns: int) -> np.ndarray:
 
 def _rows(path: Path, columns: int) -> np.ndarray:
     rows = read_scan(path, columns)
-    other = foreign.surely_other(rows)
+    other = foreign.conflicting_row_width(rows)
     if other is not None:
         raise DataError(
             f"{path} looks like rows of {other} numbers, and is read as rows of {columns}: set dataset.columns={other}"

@@ -27,7 +27,7 @@ class OfSensors(Dataset):
     answer = "Boxes3D"
     sensors: Sequence[str] = SENSORS
     maskable = dict(CAM_FRONT=CAMERAS[:1])  # all cameras or the LiDAR are modalities, which models are without
-    shown = (dict(type="PackDriving"),)
+    preview_transforms = (dict(type="PackDriving"),)
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import NAME, NO, Describer, Told, that_hold
+from ndformer.framework.data.describe import NAME, NO, Describer, Description, true_sentences
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.driving.formats.classes import CATEGORIES
@@ -25,7 +25,7 @@ FOREIGN = 100.0  # metres, farther than this LiDAR sees
 class Scan(Describer):
     names = r".*\.pcd\.bin"
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         raw = _bytes(path)
         rest = len(raw) % (4 * WIDE)
         points = np.frombuffer(raw[: len(raw) - rest], "<f4").reshape(-1, WIDE)
@@ -46,7 +46,7 @@ class Scan(Describer):
         }
         shown = points[:FIRST].astype(float).round(3).tolist()
         first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in shown]
-        return found, that_hold(odd), first
+        return found, true_sentences(odd), first
 
 
 @DESCRIBERS.register_module()
@@ -58,7 +58,7 @@ class Table(Describer):
         known = super().claim(path, begin) == NAME
         return NAME if known and begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]") else NO
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         tokens: set[str] = set()
         kept: list[dict[str, Any]] = []
         counts: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class Table(Describer):
             "it is empty": not count and not odd,
             f"{count - len(tokens)} rows have the token of another one": len(tokens) < count,
         }
-        return found, that_hold(odd), kept
+        return found, true_sentences(odd), kept
 
 
 @DESCRIBERS.register_module()
@@ -92,7 +92,7 @@ class Submission(Describer):
     def claim(self, path: Path, begin: bytes) -> int:
         return NAME if path.suffix == ".json" and b'"results"' in begin and b'"use_lidar"' in begin else NO
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         try:
             content = foreign.plain_json(path)
             results: dict[str, list[dict[str, Any]]] = content["results"]
@@ -108,7 +108,7 @@ class Submission(Describer):
         found |= dict(scores=[min(scores), max(scores)]) if boxes else {}
         empty = sum(not some for some in results.values())
         odd = {f"{empty} of {len(results)} samples have no boxes": empty, "it has no samples": not results}
-        return found, that_hold(odd), first
+        return found, true_sentences(odd), first
 
 
 def _bytes(path: Path) -> bytes:

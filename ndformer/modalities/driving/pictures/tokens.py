@@ -6,12 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.canvas import Scene, blended
+from ndformer.framework.pictures.canvas import Canvas, blended
 
 NONE = -1  # the token of a pixel that shows none
 
 
-class SensorScene(Scene):
+class SensorScene(Canvas):
     """`picture` (H, W, 3) uint8 of `windows` (V, 4), those of cameras and the last one from above, where `above`
     (3, 4) leads from metres to its pixels. Tokens are pillars (N, 7) of `cell` metres, then patches (M, 7) of cameras
     in `plane` rows and columns, at places as adapters give them."""

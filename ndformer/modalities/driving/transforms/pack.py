@@ -20,8 +20,8 @@ class PackDriving(Pack):
     docs/get-started/driving.md has
     them. Pictures show `reach` metres from above."""
 
-    of = "camera_to_lidar"
-    beside = ("points", "images")
+    input_name = "camera_to_lidar"
+    extra_input_names = ("points", "images")
 
     def __init__(self, reach: Positive = 54.0) -> None:
         self.reach = reach

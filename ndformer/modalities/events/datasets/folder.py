@@ -16,7 +16,7 @@ class EventFolder(OfSensors, ClassFolders):
     """A recording is a sample, from its first event to its last; formats may be mixed."""
 
     endings, kind = ENDINGS, "recording"
-    shown = (dict(type="PackSpikes"),)  # how to look at it without a config
+    preview_transforms = (dict(type="PackSpikes"),)  # how to look at it without a config
 
     def open(self, path: Path) -> Sample:
         sample = sample_of(read_events(path), path)

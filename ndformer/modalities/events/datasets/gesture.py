@@ -67,7 +67,7 @@ class DvsGesture(OfSensors):
                 "(research.ibm.com/interactive/dvsgesture)",
             )
         records: list[tuple[Path, int, int, int]] = []
-        for name in foreign.words_of(home / TRIALS[split]):
+        for name in foreign.words(home / TRIALS[split]):
             user = name.partition("_")[0]
             if split == "test" or (user in VALIDATION) == (split == "val"):
                 path = foreign.inside(home, name)
@@ -91,7 +91,7 @@ def labels_of(recording: Path) -> list[tuple[int, int, int]]:
     """(start, end, label from 0) of each gesture."""
     path = recording.with_name(recording.stem + "_labels.csv")
     try:
-        rows = list(csv.reader(foreign.words_of(path)))
+        rows = list(csv.reader(foreign.words(path)))
     except csv.Error as error:
         raise DataError(f"{path} is no table ({error}): get it again") from None
     except FileNotFoundError:

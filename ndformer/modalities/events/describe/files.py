@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import BEGINNING, CONTENT, NO, Describer, Told, that_hold
+from ndformer.framework.data.describe import BEGINNING, CONTENT, NO, Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.formats import nmnist_bin, text
 from ndformer.modalities.events.formats.files import ENDINGS, MARKS, format_of, read_events
@@ -26,7 +26,7 @@ class Recording(Describer):
             return CONTENT if empty or unmarked(begin) else NO
         return super().claim(path, begin) or (BEGINNING if begin.startswith(tuple(MARKS)) else NO)
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             events = read_events(path)
@@ -51,7 +51,7 @@ def oddities(events: Events) -> list[str]:
     pixels, often = np.unique(events.y.astype(np.int64) << 16 | events.x, return_counts=True)
     y, x = divmod(int(pixels[often.argmax()]), 1 << 16)
     stuck = len(events) >= 1000 and often.max() > 0.05 * len(events)
-    return that_hold(
+    return true_sentences(
         {
             f"time goes back {back} times: put .ordered() after reading it": back,
             f"{outside} events lie outside of the sensor of {events.height} x {events.width}": outside,

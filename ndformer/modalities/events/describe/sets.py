@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import Describer, Told, that_hold
+from ndformer.framework.data.describe import Describer, Description, true_sentences
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, read_boxes, usable
@@ -22,14 +22,14 @@ from ndformer.modalities.events.formats.files import checked
 class RecordingLabels(Describer):
     names = r".*_bbox\.npy|.*_labels\.csv|trials_to_\w+\.txt"
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         if not path.is_file():
             raise DataError(f"{path} is missing: get the dataset again, or give another file")
         kinds = {".npy": _boxes, ".csv": _labels, ".txt": _trials}
         return kinds[path.suffix](path)
 
 
-def _boxes(path: Path) -> Told:
+def _boxes(path: Path) -> Description:
     boxes = checked(path, read_boxes)
     found: dict[str, Any] = dict(format="GEN1 boxes", boxes=len(boxes))
     if len(boxes):
@@ -55,10 +55,10 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
         "are too small to count": (finite & ~counted).sum(),
         f"are wider than {FAULTY_WIDTH} pixels and left out in training": (counted & ~in_training).sum(),
     }
-    return that_hold({f"{count} of {len(boxes)} boxes {what}": count for what, count in of_boxes.items()})
+    return true_sentences({f"{count} of {len(boxes)} boxes {what}": count for what, count in of_boxes.items()})
 
 
-def _labels(path: Path) -> Told:
+def _labels(path: Path) -> Description:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows = labels_of(path.with_name(path.name.replace("_labels.csv", ".aedat")))
@@ -71,8 +71,8 @@ def _labels(path: Path) -> Told:
     return found, odd or ([] if rows else ["it holds no gestures"]), first
 
 
-def _trials(path: Path) -> Told:
-    names = foreign.words_of(path)
+def _trials(path: Path) -> Description:
+    names = foreign.words(path)
     gone = [name for name in names if not foreign.inside(path.parent, name).is_file()]
     odd = [f"{len(gone)} of {len(names)} recordings are missing, the first is {gone[0][:80]}"] if gone else []
     twice = len(names) - len(set(names))

@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from ndformer.framework.pictures.canvas import Scene, blended, stills
+from ndformer.framework.pictures.canvas import Canvas, blended, stills
 from ndformer.framework.pictures.explorer.view import Moments
 from ndformer.modalities.events.pictures.tokens import FRAMES, coloured, counts, extent, stretches, unit_of
 from ndformer.modalities.events.spikes.tokens import unpack
@@ -11,7 +11,7 @@ from ndformer.modalities.events.spikes.tokens import unpack
 PAPER, GREY, BRIGHT = 16, 48, 235  # where nothing is said, and a patch: its pixels without and with events
 
 
-class Stream(Scene):
+class Stream(Canvas):
     """Packed tokens (n, HEAD + K) on dark paper; patches that say nothing in a stretch of time are blank."""
 
     axes = dict(T="time", Y="row", X="column")
@@ -49,7 +49,7 @@ class Stream(Scene):
         row, column = (self.place[token] + 0.5) * self.patch - 0.5
         return float(row), float(column)
 
-    def says(self, moment: int) -> str:
+    def caption(self, moment: int) -> str:
         unit, name, digits = unit_of(self.edges)
         return f"{self.edges[moment] / unit:.{digits}f} to {self.edges[moment + 1] / unit:.{digits}f} {name}"
 
@@ -60,7 +60,7 @@ class Stream(Scene):
         boxes = np.concatenate([self.when[:, None], self.when[:, None] + 1, corner, corner + self.patch], 1)
         _apart(boxes, self.time)
         boards = [self.plain(moment) for moment in range(FRAMES)]
-        return Moments(boards, boxes, [self.says(moment) for moment in range(FRAMES)])
+        return Moments(boards, boxes, [self.caption(moment) for moment in range(FRAMES)])
 
 
 def _apart(boxes: np.ndarray, time: np.ndarray) -> None:

@@ -246,7 +246,7 @@ class PackTokens(Pack):
     A token's time is counted from the sample's start, or, with reference='end', back from its end: its age.
     """
 
-    of = "events"
+    input_name = "events"
 
     def __init__(self, tokenizer: Tokenizer, reference: Reference) -> None:
         self.tokenizer, self.reference, self.ages = tokenizer, reference, reference == "end"

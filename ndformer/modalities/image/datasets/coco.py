@@ -27,14 +27,14 @@ class Coco(DetectionDataset):
         return {split: file for split in NAMES if (file := _file(self.data_root, split)) is not None}
 
     def scenes(self, split: str) -> list[Scene]:
-        if split not in self.found:
+        if split not in self.disk_splits:
             file = self.data_root / "annotations" / f"instances_{split}2017.json"
             raise missing(file, "an annotation file", f"or {split}.json, or {split}/_annotations.coco.json")
-        file = self.found[split]
+        file = self.disk_splits[split]
         truth = read_truth(file)
         self.classes, self.categories = truth.classes, truth.categories
         labels = truth.boxes.label
-        if self.known and "train" not in self.found:
+        if self.model_classes and "train" not in self.disk_splits:
             labels = self._as_known(file)[labels]
         self._same_classes(file)
         home = images_of(self.data_root, file)
@@ -53,7 +53,8 @@ class Coco(DetectionDataset):
 
     def _as_known(self, file: Path) -> np.ndarray:
         """The labels that a checkpoint has for the categories of a file, by their names."""
-        place, ids = {name: i for i, name in enumerate(self.known)}, dict(zip(self.classes, self.categories or ()))
+        place = {name: i for i, name in enumerate(self.model_classes)}
+        ids = dict(zip(self.classes, self.categories or ()))
         strange = next((name for name in self.classes if name not in place), None)
         if strange is not None:
             raise DataError(
@@ -61,16 +62,17 @@ class Coco(DetectionDataset):
                 "Give its categories the names of the classes"
             )
         labels = np.array([place[name] for name in self.classes], np.int64)
-        self.classes, self.categories = self.known, [ids.get(name, name) for name in self.known]
+        self.classes, self.categories = self.model_classes, [ids.get(name, name) for name in self.model_classes]
         return labels
 
     def _same_classes(self, file: Path) -> None:
         """Labels of one split must mean the same in all."""
-        if file != self.found.get("train", file):
-            train = read_truth(self.found["train"])
+        if file != self.disk_splits.get("train", file):
+            train = read_truth(self.disk_splits["train"])
             if (train.categories, train.classes) != (self.categories, self.classes):
                 raise DataError(
-                    f"{file} and {self.found['train']} list different categories: give both the same ids and names"
+                    f"{file} and {self.disk_splits['train']} list different categories: "
+                    "give both the same ids and names"
                 )
 
 

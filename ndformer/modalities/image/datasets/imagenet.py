@@ -60,11 +60,11 @@ class ImageNet(LabelledImages):
         own = {"train": "train", "test": "val"}[split]
         images = next((home for name in ("train", own) for home in layouts if (home / name).is_dir()), layouts[0])
         folder = images / own
-        named = self.known or any((self.data_root / name).is_file() for name in (MAPPING, INDEX))
+        named = self.model_classes or any((self.data_root / name).is_file() for name in (MAPPING, INDEX))
         for name in (folder.name,) if split == "test" and named else ("train", folder.name):
             if not (images / name).is_dir():
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
-        self.synsets, self.classes = classes_of(self.data_root, images / "train", self.known)
+        self.synsets, self.classes = classes_of(self.data_root, images / "train", self.model_classes)
         if split == "train" or class_folders(folder):
             return labelled(folder, self.synsets, ENDINGS, "image", every=split == "train")
         answers = self._answers()

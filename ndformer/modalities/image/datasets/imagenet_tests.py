@@ -55,12 +55,12 @@ class ImageNetV2(NewImages):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = self.home(split)
-        count = len(self.known) or CLASSES
+        count = len(self.model_classes) or CLASSES
         numbers = [str(label) for label in range(count)]
         strange = sorted(set(class_folders(home)) - set(numbers))
         if strange:
             raise DataError(f"{home / strange[0]} is no class: folders of ImageNet-V2 are numbers, 0 to {count - 1}")
-        self.classes = list(self.known) or numbers
+        self.classes = list(self.model_classes) or numbers
         return labelled(home, numbers, ENDINGS, "image", every=False)
 
 
@@ -88,7 +88,7 @@ class ImageNetR(NewImages):
                 f"{home / strange[0]} is no class of ImageNet-1K{nearest(strange[0], synsets)} Folders of ImageNet-R "
                 "are synsets, n01443537 and so on"
             )
-        self.classes = names if names != synsets else list(self.known) or names
+        self.classes = names if names != synsets else list(self.model_classes) or names
         place = {synset: label for label, synset in enumerate(synsets)}
         self.among = sorted(place[synset] for synset in folders)
         return labelled(home, synsets, ENDINGS, "image", every=False)
@@ -103,8 +103,8 @@ class ImageNetR(NewImages):
             if train is None:
                 raise missing(trains[-1], f"ImageNet-1K's train images (or its {MAPPING} beside them)", "image-net.org")
             return classes_of(self.imagenet, train, ())
-        if self.known and all(SYNSET.fullmatch(name) for name in self.known):
-            return list(self.known), list(self.known)
+        if self.model_classes and all(SYNSET.fullmatch(name) for name in self.model_classes):
+            return list(self.model_classes), list(self.model_classes)
         raise DataError(
             f"which of ImageNet-1K's classes the folders of {self.data_root} are is not known: put {MAPPING} there, or "
             "give dataset.imagenet, the folder of ImageNet-1K"

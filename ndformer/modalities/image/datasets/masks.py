@@ -17,7 +17,7 @@ from PIL import Image
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
-from ndformer.framework.data.folders import files_in, missing, tell_of
+from ndformer.framework.data.folders import files_in, missing, warn_skipped
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
@@ -38,10 +38,10 @@ class MaskFolder(Dataset):
         return {split: homes for split in NAMES if (homes := _homes(self.data_root, split)) is not None}
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        if split not in self.found:
+        if split not in self.disk_splits:
             raise missing(self.data_root / "images" / split, "images", f"and annotations/{split} or masks/{split}")
-        self.classes = _classes(self.data_root, self.known)
-        images, masks = self.found[split]
+        self.classes = _classes(self.data_root, self.model_classes)
+        images, masks = self.disk_splits[split]
         others: Counter[str] = Counter()
         records = []
         for name in files_in(images, ENDINGS, others):
@@ -49,7 +49,7 @@ class MaskFolder(Dataset):
             if not mask.is_file():
                 raise DataError(f"{mask} is missing beside {images / name}: each image has a mask of its name, a png")
             records.append((images / name, mask))
-        tell_of(others, images, "image", ENDINGS)
+        warn_skipped(others, images, "image", ENDINGS)
         return records, np.zeros(len(records), np.int64)  # a hold-out takes every tenth image
 
     def read(self, record: Any) -> Sample:

@@ -27,7 +27,7 @@ class TinyImageNet(LabelledImages):
         for path in (root / "wnids.txt", root / "train", root / "val" / "val_annotations.txt"):
             if not path.exists():
                 raise missing(path, "a part of Tiny-ImageNet", "cs231n.stanford.edu/tiny-imagenet-200.zip, unpacked")
-        synsets = foreign.words_of(root / "wnids.txt")
+        synsets = foreign.words(root / "wnids.txt")
         words = root / "words.txt"
         lines = foreign.lines(words) if words.is_file() else []
         names = dict(line.split("\t", 1) for line in lines if "\t" in line)

@@ -30,13 +30,13 @@ class PascalVOC(DetectionDataset):
         return {file.stem: file for file in lists if file.is_file()}
 
     def scenes(self, split: str) -> list[Scene]:
-        alone = split == "test" and bool(self.known) and "train" not in self.found
+        alone = split == "test" and bool(self.model_classes) and "train" not in self.disk_splits
         for name in (split,) if alone else ("train", split):
-            if name not in self.found:
+            if name not in self.disk_splits:
                 what = "a list of image names, one per line,"
                 raise missing(self.data_root / "ImageSets" / "Main" / f"{name}.txt", what, "VOC's own have it")
         named = {} if alone else {one: self._objects(one) for one in self._names("train")}
-        self.classes = self.known if alone else sorted({name for names, *_ in named.values() for name in names})
+        self.classes = self.model_classes if alone else sorted({name for names, *_ in named.values() for name in names})
         self.categories = self.classes
         if split != "train":
             named = {one: self._objects(one) for one in self._names(split)}
@@ -55,7 +55,7 @@ class PascalVOC(DetectionDataset):
         return scenes
 
     def _names(self, split: str) -> list[str]:
-        lines = foreign.lines(self.found[split])
+        lines = foreign.lines(self.disk_splits[split])
         return [line.split()[0] for line in lines if line.strip()]
 
     def _xml(self, name: str) -> Path:

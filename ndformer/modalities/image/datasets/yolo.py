@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.folders import files_in, missing, tell_of
+from ndformer.framework.data.folders import files_in, missing, warn_skipped
 from ndformer.framework.errors import no_class
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets import yolo_folders
@@ -30,13 +30,13 @@ class YoloFolder(DetectionDataset):
         return {split: homes for split, homes in found.items() if homes}
 
     def scenes(self, split: str) -> list[Scene]:
-        if split not in self.found:
+        if split not in self.disk_splits:
             raise missing(
                 self.data_root / "images" / split, "images", f"or in {split}/images/, or in {split}/ with their labels"
             )
-        homes = self.found[split]
+        homes = self.disk_splits[split]
         self.classes = yolo_folders.classes(
-            self.data_root, [home for home in homes if home.is_dir()], self.about, self.known
+            self.data_root, [home for home in homes if home.is_dir()], self.about, self.model_classes
         )
         self.categories = list(range(len(self.classes)))
         points = self.about.get("kpt_shape")  # how many, and numbers of each
@@ -54,7 +54,7 @@ class YoloFolder(DetectionDataset):
             return [(path, self._name(path)) for path in yolo_folders.listed(self.data_root, home)]
         others: Counter[str] = Counter()
         names = files_in(home, ENDINGS, others)
-        tell_of(Counter({end: n for end, n in others.items() if end not in BESIDE}), home, "image", ENDINGS)
+        warn_skipped(Counter({end: n for end, n in others.items() if end not in BESIDE}), home, "image", ENDINGS)
         return [(home / name, name) for name in names]
 
     def _name(self, path: Path) -> str:
@@ -69,5 +69,5 @@ class YoloFolder(DetectionDataset):
         labels, count = given.astype(np.int64), len(self.classes)
         if (wrong := given[(labels != given) | (labels < 0) | (labels >= count)]).size:
             raise no_class(file, f"{wrong[0]:g}", count, "name it or mend it")
-        width, height = foreign.size_of(path) if len(labels) else (1, 1)
+        width, height = foreign.image_size(path) if len(labels) else (1, 1)
         return Scene(path, name, shares * (width, height, width, height), labels)

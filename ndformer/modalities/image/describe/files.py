@@ -7,7 +7,7 @@ import numpy as np
 from PIL import ImageStat
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import Describer, Told, that_hold
+from ndformer.framework.data.describe import Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.formats.files import ENDINGS
 
@@ -16,7 +16,7 @@ from ndformer.modalities.image.formats.files import ENDINGS
 class ImageFile(Describer):
     endings = ENDINGS
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         image = foreign.picture(path)  # a damaged one ends here
         pixels = np.asarray(image)  # (H, W, 3)
         with foreign.image(path) as head:
@@ -33,4 +33,4 @@ class ImageFile(Describer):
             f"all pixels are {pixels.min()}": pixels.min() == pixels.max(),
         }
         first = [dict(zip("rgb", pixel)) for pixel in pixels.reshape(-1, 3)[:rows].tolist()]
-        return found, that_hold(odd), first
+        return found, true_sentences(odd), first

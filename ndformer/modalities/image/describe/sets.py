@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Told, that_hold
+from ndformer.framework.data.describe import CONTENT, ENDING, NO, Describer, Description, true_sentences
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import GroundTruth, read_truth
 from ndformer.framework.registry import DESCRIBERS
@@ -45,7 +45,7 @@ class ImageLabels(Describer):
             known = begin[:4] in (b"\0\0\x08\1", b"\0\0\x08\3") or (ending == "" and begin[:1] == b"\x80")
         return CONTENT if known else NO
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         if not path.is_file():
             raise DataError(f"{path} is missing: get the dataset again, or give another file")
         kinds = {".mat": _mat, ".xml": _voc, ".json": _coco, ".txt": _yolo}
@@ -59,13 +59,13 @@ def _inflated(begin: bytes) -> bytes:
         return b""
 
 
-def _packed(path: Path) -> Told:
+def _packed(path: Path) -> Description:
     with foreign.opened(path) as file:
         begin = file.read(1)
     return _cifar(path) if begin == b"\x80" else _idx(path)
 
 
-def _idx(path: Path) -> Told:
+def _idx(path: Path) -> Description:
     try:
         dims = foreign.gunzipped(path, 4)[3:]
     except (OSError, EOFError, zlib.error) as error:
@@ -75,7 +75,7 @@ def _idx(path: Path) -> Told:
     return _images("IDX images", read_idx(path, 3))
 
 
-def _images(kind: str, images: np.ndarray) -> Told:
+def _images(kind: str, images: np.ndarray) -> Description:
     """(N, H, W) bytes."""
     count, height, width = images.shape
     found: dict[str, Any] = dict(format=kind, images=count, height=height, width=width)
@@ -84,20 +84,20 @@ def _images(kind: str, images: np.ndarray) -> Told:
         found |= dict(mean=round(float(images.mean()), 1), deviation=round(float(images.std()), 1))
         flat = images.reshape(count, -1)
         blank, twice = int((flat == flat[:, :1]).all(1).sum()), count - len({row.tobytes() for row in flat})
-        odd = that_hold(
+        odd = true_sentences(
             {f"{blank} images are of one colour": blank, f"{twice} images are the same as another one": twice}
         )
     return found, odd or ([] if count else ["it holds no images"]), []
 
 
-def _labels(kind: str, labels: np.ndarray) -> Told:
+def _labels(kind: str, labels: np.ndarray) -> Description:
     values, counts = np.unique(labels, return_counts=True)
     classes = {int(value): int(count) for value, count in zip(values, counts)}
     odd = [f"all labels are {values[0]}"] if len(values) == 1 else [] if len(values) else ["it holds no labels"]
     return dict(format=kind, labels=len(labels), classes=classes), odd, [dict(label=int(v)) for v in labels[:20]]
 
 
-def _cifar(path: Path) -> Told:
+def _cifar(path: Path) -> Description:
     batch = unpickle(path)
     names = next((batch[key] for key in ("label_names", "fine_label_names") if key in batch), None)
     if isinstance(names, list):
@@ -118,7 +118,7 @@ def _cifar(path: Path) -> Told:
     return found | dict(height=32, classes=about["classes"]), odd + strange, first
 
 
-def _mat(path: Path) -> Told:
+def _mat(path: Path) -> Description:
     arrays = read_mat(path)
     found = {name: f"{' x '.join(map(str, array.shape))} {array.dtype}" for name, array in arrays.items()}
     odd = [] if arrays else ["it holds no arrays of numbers"]
@@ -127,7 +127,7 @@ def _mat(path: Path) -> Told:
     return dict(format="MATLAB 5", arrays=len(arrays)) | found, odd, first
 
 
-def _coco(path: Path) -> Told:
+def _coco(path: Path) -> Description:
     truth = read_truth(path)
     boxes, sizes = truth.boxes, [(r.get("width"), r.get("height")) for r in truth.records]
     counts = np.bincount(boxes.label, minlength=len(truth.classes)).tolist()
@@ -136,7 +136,7 @@ def _coco(path: Path) -> Told:
     empty, none = len(truth.images) - len(np.unique(boxes.image)), counts.count(0)
     unnamed = sum(not isinstance(record.get("file_name"), str) for record in truth.records)
     without = {"images have no box": empty, "classes have no box": none, "images have no file_name": unnamed}
-    odd = that_hold({f"{count} {what}": count for what, count in without.items()})
+    odd = true_sentences({f"{count} {what}": count for what, count in without.items()})
     if all(isinstance(w, int) and isinstance(h, int) for w, h in sizes) and sizes:
         limit = np.array(sizes, np.float64)[boxes.image]
         odd += _outside(boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:], limit, 0.5)
@@ -158,7 +158,7 @@ def _other_sizes(path: Path, truth: GroundTruth) -> list[str]:
         if told is None or not isinstance(name, str) or not (picture := foreign.inside(home, name)).is_file():
             continue
         seen += 1
-        size = foreign.size_of(picture)
+        size = foreign.image_size(picture)
         if told not in (size, size[::-1]):
             own, said = (" x ".join(map(str, one)) for one in (size, told))
             wrong.append(f"{name} has {own} pixels and is told to have {said}")
@@ -171,10 +171,10 @@ def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) 
     """Of boxes with corners (N, 2) and images (N, 2)."""
     out = int(((low < -slack) | (high > size + slack)).any(1).sum())
     thin = int((high <= low).any(1).sum())
-    return that_hold({f"{out} boxes reach out of their images": out, f"{thin} boxes have no area": thin})
+    return true_sentences({f"{out} boxes reach out of their images": out, f"{thin} boxes have no area": thin})
 
 
-def _voc(path: Path) -> Told:
+def _voc(path: Path) -> Description:
     try:
         root = foreign.plain_xml(path)
         size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height")]
@@ -197,7 +197,7 @@ def _voc(path: Path) -> Told:
     return found | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
 
 
-def _yolo(path: Path) -> Told:
+def _yolo(path: Path) -> Description:
     given, box, kinds = read_rows(path)
     about, _, numbers = _labels("", given.astype(np.int64))
     odd = _outside(box[:, :2], box[:, 2:], np.ones((len(box), 2)), 1e-3)

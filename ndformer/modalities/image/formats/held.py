@@ -18,8 +18,8 @@ def held_image(value: Any, mode: str) -> Image.Image:
     """As people see it, in `mode`, RGB or L."""
     if isinstance(value, Image.Image):
         foreign.check_pixels("the picture", *value.size)  # Pillow may not have decoded it yet
-        return foreign.as_seen(value, mode)
-    return foreign.as_seen(Image.fromarray(in_bytes(value)), mode)
+        return foreign.normalized_image(value, mode)
+    return foreign.normalized_image(Image.fromarray(in_bytes(value)), mode)
 
 
 def in_bytes(value: Any) -> np.ndarray:

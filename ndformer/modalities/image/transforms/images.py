@@ -206,7 +206,7 @@ class PackImage(Pack):
     `mean` and `std` are of values in 0..1, one per channel; ImageNet's for RGB and 0.5 for grey where not given.
     """
 
-    of = "image"
+    input_name = "image"
 
     def __init__(self, mean: Sequence[Finite] | None = None, std: Sequence[Positive] | None = None) -> None:
         self.mean, self.std = mean, std

@@ -20,7 +20,7 @@ class CloudFolder(KeptClouds, ClassFolders):
 
     endings, kind = ENDINGS, "cloud"
     opened_with = ("columns",)
-    shown = (dict(type="PackPoints", missing=dict(normals=0.0)),)  # how to look at it without a config
+    preview_transforms = (dict(type="PackPoints", missing=dict(normals=0.0)),)  # how to look at it without a config
 
     def __init__(self, *args: Any, columns: str | None = None, **rest: Any) -> None:
         self.columns = columns

@@ -28,7 +28,7 @@ class ModelNet(KeptClouds):
         super().__init__(*args, **rest)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        self.layout = find(self.data_root, self.prefix, self.known)
+        self.layout = find(self.data_root, self.prefix, self.model_classes)
         self.classes = self.layout.classes
         records = self.layout.records(split)
         return records, np.array([record.label for record in records], np.int64)

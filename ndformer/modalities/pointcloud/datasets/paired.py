@@ -65,7 +65,7 @@ class Paired(Dataset):
             raise DataError(
                 f"{path} is missing: tools/make_sample.py paired makes one", f"--out {self.data_root} puts it here"
             )
-        return foreign.words_of(path)
+        return foreign.words(path)
 
     def identity(self, i: int) -> Any:
         path, eye, _ = self.records[i]

@@ -63,8 +63,8 @@ class Scenes(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         named = self.data_root / self.named if isinstance(self.named, str) else None
-        if named is not None and self.known and not named.is_file():
-            self.classes = self.known
+        if named is not None and self.model_classes and not named.is_file():
+            self.classes = self.model_classes
         else:
             if named is not None and not named.is_file():
                 raise DataError(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.describe import CONTENT, NO, Describer, Told, that_hold
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.pointcloud.describe.sets import counted
 from ndformer.modalities.pointcloud.formats.columns import COLOUR, XYZ
@@ -30,7 +30,7 @@ class CloudFile(Describer):
             return CONTENT if looks_like(begin) else NO
         return npy if path.suffix.lower() == ".npy" else super().claim(path, begin)
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         labels = next((file.name for file in sorted(path.glob("segment*.npy"))), "segment.npy")  # ScanNet's: segment20
         seen = look(path, labels=labels)
         cloud, points = seen.cloud, seen.cloud["points"]
@@ -58,4 +58,4 @@ class CloudFile(Describer):
         }
         first = [dict(zip(XYZ, (round(v, 4) for v in point))) for point in points[:rows].tolist()]
         colours = cloud["colours"][:rows].round().astype(int).tolist() if "colours" in cloud else [()] * rows
-        return found, that_hold(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]
+        return found, true_sentences(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Description
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 
@@ -26,7 +26,7 @@ class CloudTables(Describer):
         plain = array is not None and not array.dtype.names and not (array.ndim == 2 and array.dtype.kind == "f")
         return CONTENT if plain else super().claim(path, begin)
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         about = {".json": _scene, ".npy": _array}.get(path.suffix.lower(), _modelnet)
         return about(path)
 
@@ -46,7 +46,7 @@ def _hdf5(path: Path) -> dict[str, foreign.Table]:
         return {}  # the reader of events says what is wrong with it
 
 
-def _modelnet(path: Path) -> Told:
+def _modelnet(path: Path) -> Description:
     try:
         tables = foreign.read_tables(path, [name for name in ("data", "label") if name in _hdf5(path)])
     except (OSError, ValueError, MemoryError) as error:
@@ -72,7 +72,7 @@ def _modelnet(path: Path) -> Told:
     return found, odd, first
 
 
-def _array(path: Path) -> Told:
+def _array(path: Path) -> Description:
     array = foreign.array(path)
     found: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
     odd = [] if array.size else ["it is empty"]
@@ -87,7 +87,7 @@ def _array(path: Path) -> Told:
     return found, odd, [{f"column {i}": v for i, v in enumerate(row.tolist())} for row in rows]
 
 
-def _scene(path: Path) -> Told:
+def _scene(path: Path) -> Description:
     try:
         content = foreign.plain_json(path)
         name = next(key for key in KEYS if key in content)

@@ -31,7 +31,7 @@ def read_lidar(path: Path) -> Columns:
 def columns_of(content: np.ndarray) -> int | None:
     """4 or 5, of bytes that are a scan."""
     fitting = [wide for wide in (4, 5) if len(content) and len(content) % (4 * wide) == 0 and _scan(content, wide)]
-    return fitting[0] if len(fitting) == 1 and fitting[0] == foreign.repeating(content.view("<f4")) else None
+    return fitting[0] if len(fitting) == 1 and fitting[0] == foreign.guess_row_width(content.view("<f4")) else None
 
 
 def looks_like(begin: bytes) -> bool:

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from ndformer.framework.pictures.canvas import Scene, blended
+from ndformer.framework.pictures.canvas import Canvas, blended
 from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
@@ -16,7 +16,7 @@ PAPER, INK = np.array([18, 18, 24]), np.array([150, 170, 200])
 FAR = 0.45  # what is left of a colour at the far end
 
 
-class TurningCloud(Scene):
+class TurningCloud(Canvas):
     """Points (n, 3), with colours of their own (n, 3) or None, on dark paper: a point shows its nearest token."""
 
     axes = dict(X="x", Y="y", Z="z")

@@ -229,7 +229,7 @@ class PackPoints(Pack):
     cloud does not have.
     """
 
-    of = "points"
+    input_name = "points"
 
     def __init__(self, features: Sequence[str] = ("normals",), missing: dict[str, Finite] | None = None) -> None:
         self.features, self.missing = list(features), missing or {}

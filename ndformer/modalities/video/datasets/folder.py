@@ -40,7 +40,7 @@ class VideoFolder(ClassFolders):
         return dict(self.lists) or super().on_disk()
 
     def _index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        file = self.found.get(split)
+        file = self.disk_splits.get(split)
         if file is None or file.is_dir():
             return super().index(split)
         self.classes = classes_of(self.data_root, self.lists)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.describe import CONTENT, NO, Describer, Told
+from ndformer.framework.data.describe import CONTENT, NO, Describer, Description
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.formats.files import ENDINGS, Backend, VideoFile, installed
@@ -25,15 +25,15 @@ class VideoContent(Describer):
             return CONTENT if is_frames(path) else NO
         return super().claim(path, begin)
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         return _frames(path, rows) if path.is_dir() else _video(path, rows)
 
 
-def _frames(path: Path, rows: int) -> Told:
+def _frames(path: Path, rows: int) -> Description:
     folder = FrameFolder(path)
     names = folder.names()
     found = dict(format="folder of frames", bytes=sum((path / name).stat().st_size for name in names)) | folder.facts()
-    sizes = {foreign.size_of(path / name) for name in names[:LOOKED_AT]}
+    sizes = {foreign.image_size(path / name) for name in names[:LOOKED_AT]}
     odd = [f"its frames have {len(sizes)} sizes, and those of a video have one"] if len(sizes) > 1 else []
     numbers = [re.findall(r"\d+", name)[-1:] for name in names]
     steps = {int(b[0]) - int(a[0]) for a, b in zip(numbers, numbers[1:]) if a and b}
@@ -41,7 +41,7 @@ def _frames(path: Path, rows: int) -> Told:
     return found, odd, [dict(frame=i, name=name) for i, name in enumerate(names[:rows])]
 
 
-def _video(path: Path, rows: int) -> Told:
+def _video(path: Path, rows: int) -> Description:
     backend: Backend = "pyav" if "pyav" in installed() else "auto"  # which says more
     video = VideoFile(path, backend)
     facts = video.facts()

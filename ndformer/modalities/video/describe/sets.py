@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from ndformer.framework.data.describe import Describer, Told
+from ndformer.framework.data.describe import Describer, Description
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.datasets.ucf101 import CLASS, HOMES, VIDEO, lines_of
 
@@ -12,7 +12,7 @@ from ndformer.modalities.video.datasets.ucf101 import CLASS, HOMES, VIDEO, lines
 class VideoLists(Describer):
     names = r"classInd\.txt|(train|test)list\d\d\.txt"
 
-    def tell(self, path: Path, rows: int) -> Told:
+    def describe(self, path: Path, rows: int) -> Description:
         if path.name == "classInd.txt":
             found = lines_of(path, CLASS)
             kind = dict(format="UCF101 classes", classes=len(found))

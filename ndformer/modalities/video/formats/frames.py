@@ -36,7 +36,7 @@ class FrameFolder:
         numbers = [number for number in wanted if number < len(names)]
         if not numbers:
             raise DataError(f"{self.path} has {len(names)} frames, and {wanted[0]} is none of them: take it away")
-        width, height = foreign.size_of(self.path / names[numbers[0]])
+        width, height = foreign.image_size(self.path / names[numbers[0]])
         foreign.check_size(self.path, 3 * width * height * len(numbers))
         found = np.empty((len(numbers), height, width, 3), np.uint8)
         for place, number in enumerate(numbers):
@@ -52,7 +52,7 @@ class FrameFolder:
     def facts(self) -> dict[str, Any]:
         """As VideoFile.facts; nobody says how many frames a second there are."""
         names = self.names()
-        width, height = foreign.size_of(self.path / names[0])
+        width, height = foreign.image_size(self.path / names[0])
         return dict(frames=len(names), height=height, width=width)
 
 

@@ -114,7 +114,7 @@ class StillFrame:
 class PackVideo(Pack):
     """The last one: uint8 (T, 3, H, W) for the model, which normalises it, and all that is not video beside it."""
 
-    of = "video"
+    input_name = "video"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video = sample["video"]

@@ -122,12 +122,12 @@ def test_what_a_loader_does_not_say_the_table_of_keys_does():
     told, table = of("SoakSquares", num_workers=1), Loading(batch_size=8, dataset={})
     assert set(told.train_dataloader) == {"batch_size", "dataset", "num_workers"}
     loader = build_loader(told, "train")
-    assert (loader.timeout, loader.data.skip_bad, loader.data.dealt) == (table.timeout, table.skip_bad, None)
+    assert (loader.timeout, loader.data.skip_bad, loader.data.label_override) == (table.timeout, table.skip_bad, None)
     assert len(loader) == len(loader.data) // 8 * table.loops
 
 
 def test_where_all_samples_are_bad_it_ends():
-    with pytest.raises(DataError, match="18 samples in a row cannot be read, the first because"):
+    with pytest.raises(DataError, match=r"18 samples in a row cannot be read\. The first error:"):
         list(build_loader(of("Hopeless", skip_bad=True), "train"))
     with pytest.raises(DataError, match="no sample could be read"):
         measure([dict(type="Accuracy")], torch.nn.Identity(), build_loader(of("Hopeless", skip_bad=True), "test"))  # pyright: ignore[reportArgumentType]
@@ -168,7 +168,7 @@ def test_a_worker_killed_while_a_picture_is_drawn_ends_the_run(tmp_path, monkeyp
 def test_a_program_names_the_sample_wherever_a_worker_s_death_surfaces(known, monkeypatch):
     """Issue 44.24: here outside of the loader's loop."""
     data = build_loader(of("Rotten", num_workers=1), "test").data
-    data.board = torch.tensor([[4321, 7]])
+    data.worker_status = torch.tensor([[4321, 7]])
 
     def main():
         raise RuntimeError(f"DataLoader worker (pid {4321 if known else 1234}) is killed by signal: Killed. ")

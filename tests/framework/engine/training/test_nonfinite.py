@@ -151,5 +151,5 @@ def test_weights_that_are_not_finite_are_not_measured(tmp_path):
     with torch.no_grad():
         for weight in model.parameters():
             weight.fill_(float("nan"))
-    with pytest.raises(BadNumbers, match="Accuracy cannot measure 0: what the model says of it is not finite"):
+    with pytest.raises(BadNumbers, match="Accuracy cannot measure 0: the model's output for it is not finite"):
         evaluate(cfg, model, build_loader(cfg, "test"))

@@ -155,7 +155,7 @@ def test_nothing_found_is_0_and_nothing_there_is_minus_1():
 def test_memory_is_bounded_by_pieces_without_a_change(monkeypatch):
     made = scene(3)
     whole = evaluate(*made).numbers()
-    monkeypatch.setattr(coco_match, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(coco_match, "PAIR_CHUNK", 7)
     assert evaluate(*made).numbers() == whole
 
 

@@ -188,8 +188,8 @@ def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
         _, values = measured(samples)
         tried = {}
         for least in sorted({score for one in samples for score in one.scores.tolist()}):
-            verdicts = [Verdict.of(one, least) for one in samples]
-            truths = sum(verdict.there or 0 for verdict in verdicts)
+            verdicts = [Verdict.from_answer(one, least) for one in samples]
+            truths = sum(verdict.object_count or 0 for verdict in verdicts)
             hits = truths - sum(len(verdict.missed) for verdict in verdicts)
             false = sum(int((~verdict.right).sum()) for verdict in verdicts)
             tried[least] = 2 * hits / (hits + false + truths)

@@ -63,16 +63,16 @@ class NuScenes(OfSensors):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self.categories = CLASSES
-        if split not in self.found:
+        if split not in self.disk_splits:
             raise DataError(
                 f"{self.version} has no {split} split: give v1.0-trainval or v1.0-mini as the dataset's version"
             )
         self.table = opened(self.data_root, self.version)
-        frames, numbers = self.table.frames, samples_of(self.table, self.found[split])
+        frames, numbers = self.table.frames, samples_of(self.table, self.disk_splits[split])
         if not len(numbers):
             raise DataError(
-                f"{self.data_root / self.version} has no sample of the scenes of {self.found[split]}, which begin with "
-                f"{min(scenes_of(self.found[split]))}: get nuScenes' {self.version} again"
+                f"{self.data_root / self.version} has no sample of the scenes of {self.disk_splits[split]}, which "
+                f"begin with {min(scenes_of(self.disk_splits[split]))}: get nuScenes' {self.version} again"
             )
         records = [Moment(self.file(frames.sensors[i, 0]), i) for i in numbers.tolist()]
         return records, np.zeros(len(records), np.int64)

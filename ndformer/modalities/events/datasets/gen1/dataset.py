@@ -42,7 +42,7 @@ class GEN1(OfSensors):
     classes = CLASSES
     answer = "Boxes"
     # how to look at it without a config
-    shown = (dict(type="PackSpikes", reference="end"), dict(type="PackEventBoxes"))
+    preview_transforms = (dict(type="PackSpikes", reference="end"), dict(type="PackEventBoxes"))
 
     def __init__(
         self,

@@ -50,9 +50,9 @@ class Gen1Metric(CocoMetric):
         for answer in data_samples:
             image = answer.sample["image_id"]
             if "times" not in answer.truth:
-                self.results.append((image, self._counted(answer.truth), self._counted(answer.found)))
+                self.results.append((image, self._counted(answer.truth), self._counted(answer.predictions)))
                 continue
-            truth, found = self._counted(answer.truth), self._counted(answer.found)
+            truth, found = self._counted(answer.truth), self._counted(answer.predictions)
             for time, some, others in frames(truth.pop("times"), found.pop("times")):
                 piece = {k: v[some] for k, v in truth.items()}, {k: v[others] for k, v in found.items()}
                 self.results.append(((image, time), *piece))
