@@ -11,7 +11,7 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
-from ndformer.modalities.image.pictures.tokens import apart
+from ndformer.modalities.image.pictures.tokens import separate_patches
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.video.pictures.tokens import tubelets
 from tools import peek, show_tokens
@@ -121,7 +121,7 @@ def test_a_sensor_too_large_to_be_drawn_is_a_sentence():
 
 def test_patches_keep_their_pixels():
     pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
-    picture = apart(pixels, (3, 4))
+    picture = separate_patches(pixels, (3, 4))
     times = 320 // 8
     gap = times * 3 // 10
     for row in range(2):

@@ -120,15 +120,15 @@ def test_points_events_and_frames_are_the_same_as_files_of_them(runs, tmp_path):
 @pytest.mark.parametrize(
     "kind, given, says",
     [
-        ("image", np.zeros((28, 28, 5)), r"image: a picture is Pillow's, an array .* got \(28, 28, 5\)"),
+        ("image", np.zeros((28, 28, 5)), r"image: an image must be a Pillow image, an array .* got \(28, 28, 5\)"),
         (
             "image",
             np.full((28, 28), -1.5),
-            "shares from 0 to 1 as pixels / 255 has them; got float64 from -1.5 to -1.5",
+            r"floats from 0 to 1 \(pixels / 255\), got float64 from -1\.5 to -1\.5",
         ),
-        ("image", np.full((28, 28), np.nan), "shares from 0 to 1"),
+        ("image", np.full((28, 28), np.nan), "floats from 0 to 1"),
         ("image", None, "got a NoneType"),
-        ("image", np.zeros((0, 28)), r"this one is empty, \(0, 28\)"),
+        ("image", np.zeros((0, 28)), r"got an empty one, \(0, 28\)"),
         ("image", np.zeros((3, 28, 28)), "channels come last in an array, first in a tensor"),
         ("points", np.zeros((0, 3)), "points: it holds 0 points and a cloud takes two or more"),
         ("points", np.full((5, 3), np.nan), "of which 0 are finite"),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
-from ndformer.modalities.image.formats.held import channels_last, whole_bytes
+from ndformer.modalities.image.formats.in_memory import channels_last, to_uint8
 from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend, VideoFile
 
 FEWEST = 2  # pictures of a folder that is a video
@@ -101,7 +101,7 @@ def held_film(value: Any) -> HeldFrames:
         raise ValueError(
             f"a video is an array (frames, rows, columns, 3) or a tensor (frames, 3, rows, columns): {got}"
         )
-    return HeldFrames(whole_bytes(pixels))
+    return HeldFrames(to_uint8(pixels))
 
 
 def _natural(name: str) -> list[Any]:
