@@ -60,7 +60,7 @@ class Clock:
 def objects(model: Any, data: Any, repeats: int, out: Path | None) -> str:
     """The figures; what was said of each object goes to a table."""
     found, right, clock = [], [], Clock()
-    for number, (sample, votes) in enumerate(voting.objects(model, data, repeats, out)):
+    for number, (sample, votes) in enumerate(voting.vote_objects(model, data, repeats, out)):
         truth = int(data.labels[number])
         right.append(votes.argmax(1) == truth)
         about = dict(path=str(sample.get("path", data.name(number))), label=truth)
@@ -85,7 +85,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
     told = lambda name, share: clock(
         f"{len(found) + 1}/{len(data)} {printable(name)}", (len(found) + share) / len(data)
     )
-    for number, (name, sample, labels, seconds) in enumerate(voting.scenes(model, data, out, batch, told)):
+    for number, (name, sample, labels, seconds) in enumerate(voting.vote_scenes(model, data, out, batch, told)):
         found.append(labels)
         said = "was there" if seconds is None else f"{seconds:.1f} s"
         if "labels" in sample:
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if out is not None:
         output.folder(out, "--out")
         of = dict(model=cfg.model, transforms=cfg.test_dataloader.dataset.transforms)
-        voting.keep(out, given.checkpoint, of | (dict(repeats=given.repeats) if given.repeats > 1 else {}))
+        voting.prepare_folder(out, given.checkpoint, of | (dict(repeats=given.repeats) if given.repeats > 1 else {}))
     if isinstance(model.head, TokenSegmenter) and out is not None:
         labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), out, given.batch)
         if given.submit is not None:

@@ -132,7 +132,7 @@ REFUSED = [  # programs that need what this modality does not have, and the sent
         f"chirps_config.py {BEST} --sizes 32",
         "other sizes are for models of images alone, not of sound",
     ),
-    (tools.vote, f"chirps_config.py {BEST}", "voting is for point clouds"),
+    (tools.vote, f"chirps_config.py {BEST}", "voting needs point clouds"),
 ]
 
 

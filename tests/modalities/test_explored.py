@@ -10,7 +10,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures.samples import packs
 from ndformer.modalities.events.pictures.scene import PAPER
-from ndformer.modalities.pointcloud.pictures.scene import TurningCloud
+from ndformer.modalities.pointcloud.pictures.overlay import TurningCloud
 from tests.explored import CONFIGS, KINDS, SMALL, write_files
 
 
