@@ -29,7 +29,7 @@ from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes import average
 from ndformer.modalities.driving.datasets.nuscenes.metric import measured
 from ndformer.modalities.driving.datasets.nuscenes.submission import read_submission
-from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
+from ndformer.modalities.driving.datasets.nuscenes.truth import read_split
 from ndformer.modalities.driving.formats.splits import VERSIONS
 
 
@@ -70,7 +70,7 @@ def of_images(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def of_drives(given: argparse.Namespace) -> dict[str, Any]:
-    tokens, truth, racks, ego = of_split(given.data_root, given.version, given.split)
+    tokens, truth, racks, ego = read_split(given.data_root, given.version, given.split)
     classes = measured(truth, read_submission(given.submission, tokens), ego, racks)
     return average.summary(classes) | dict(classes=average.class_numbers(classes))
 

@@ -7,7 +7,7 @@ PLACE = ("docs/arc.md", "tasks")
 
 
 def table() -> str:
-    rows = [f"| {task.name} | {task.source} | {task.says} |\n" for task in TASKS.values()]
+    rows = [f"| {task.name} | {task.source} | {task.description} |\n" for task in TASKS.values()]
     return "\n| task | in the corpus | rule |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
