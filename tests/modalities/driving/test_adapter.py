@@ -116,7 +116,7 @@ def test_empty_clouds_and_a_single_point_are_clouds_too():
     net = pillars()
     assert net([cloud(0, 0)]).features.shape == (1, 0, 16)
     assert net([cloud(0, 0), torch.zeros(1, 5)]).where.valid.tolist() == [[False], [True]]
-    with pytest.raises(ValueError, match=r"clouds are .points, 5. of x, y, z, intensity and lag, got \(7, 4\)"):
+    with pytest.raises(ValueError, match=r"clouds must be .points, 5. of x, y, z, intensity and lag, got \(7, 4\)"):
         net([torch.zeros(7, 4)])
 
 

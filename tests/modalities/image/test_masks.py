@@ -115,7 +115,7 @@ def home(tmp_path_factory):
     for split, count in (("training", 10), ("validation", 3)):
         (home / "data/annotations" / split).mkdir(parents=True)
         for i in range(count):
-            image, mask = sample_masks.scene(64, 80, rng)
+            image, mask = sample_masks.draw_image(64, 80, rng)
             save(image, home / "data/images" / split / f"{i}.jpg")
             Image.fromarray(mask).save(home / "data/annotations" / split / f"{i}.png")
     lines = ["Idx\tName", *(f"{i}\t{name}" for i, name in enumerate(CLASSES, 1))]

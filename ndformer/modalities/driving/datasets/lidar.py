@@ -76,12 +76,12 @@ class Lidar(SensorDataset):
                 "ImageSets/train.txt and val.txt" if self.kitti else f"{split}/points/*.bin and {split}/labels/*.txt"
             )
             raise MissingError(f"{self.data_root} has no {split} split: put {place} there")
-        others: Counter[str] = Counter()
-        records = [self._scan(path, others) for path in self._paths(split)]
-        if others:
-            counts = ", ".join(f"{count} {foreign.printable(name)}" for name, count in others.most_common(5))
+        other_names: Counter[str] = Counter()
+        records = [self._scan(path, other_names) for path in self._paths(split)]
+        if other_names:
+            counts = ", ".join(f"{count} {foreign.printable(name)}" for name, count in other_names.most_common(5))
             folded = [name.lower() for name in self.classes]
-            hint = next((nearest(name, self.classes) for name in others if name.lower() in folded), "")
+            hint = next((nearest(name, self.classes) for name in other_names if name.lower() in folded), "")
             warnings.warn(
                 f"boxes of {self.found[split]} that are of no class are left out: {counts}{hint}", stacklevel=2
             )
@@ -107,7 +107,7 @@ class Lidar(SensorDataset):
             raise MissingError(f"{home} has no scans ({', '.join(ENDINGS)}): put those of {split} there")
         return scans
 
-    def _scan(self, path: Path, others: Counter[str]) -> Scan:
+    def _scan(self, path: Path, other_names: Counter[str]) -> Scan:
         home, name = path.parent.parent, f"{path.stem}.txt"
         boxes, names = (
             kitti_boxes(home / "label_2" / name, home / "calib" / name)
@@ -115,7 +115,7 @@ class Lidar(SensorDataset):
             else plain_boxes(home / "labels" / name)
         )
         mask = np.array([label in self.classes for label in names], bool)
-        others.update(label for label in names if label not in self.classes)
+        other_names.update(label for label in names if label not in self.classes)
         unknown = np.full((len(boxes), 2), np.nan)  # velocities
         labels = np.array([self.classes.index(label) for label in names if label in self.classes], np.int64)
         return Scan(path, np.column_stack([boxes, unknown])[mask].astype(np.float32), labels)

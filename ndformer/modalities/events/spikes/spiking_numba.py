@@ -22,7 +22,7 @@ def find_spikes_numba(
     room = rule.threshold
     while True:
         after = last.copy()
-        status, trigger, count, joined, buffers, size = _scan()(
+        status, trigger, count, flat_members, buffers, size = _scan()(
             neuron, t, after, room, rule.refractory, relative, *rule.units, UNIT
         )
         if status == DISORDER:
@@ -31,7 +31,11 @@ def find_spikes_numba(
             break
         room *= 2  # with decay, a buffer may have more events than the threshold
     longest = int(count.max(initial=0))
-    members = joined.reshape(len(trigger), longest) if len(joined) == len(trigger) * longest else _padded(joined, count)
+    members = (
+        flat_members.reshape(len(trigger), longest)
+        if len(flat_members) == len(trigger) * longest
+        else _padded(flat_members, count)
+    )
     return Spikes(trigger, members, after, lambda: np.sort(buffers[np.arange(buffers.shape[1]) < size[:, None]]))
 
 
@@ -76,11 +80,11 @@ def _count() -> Callable[..., Any]:
     return count
 
 
-def _padded(joined: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _padded(flat_members: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Split concatenated rows into (n, K), padded with -1."""
     real = np.arange(count.max()) < count[:, None]
     members = np.full(real.shape, -1)
-    members[real] = joined
+    members[real] = flat_members
     return members
 
 
@@ -98,7 +102,7 @@ def _scan() -> Callable[..., Any]:
             np.zeros(neurons, np.int64),
         )
         trigger, count = np.empty(n, np.int64), np.empty(n, np.int64)
-        joined = np.empty(n, np.int64)  # the events of all tokens, concatenated
+        flat_members = np.empty(n, np.int64)  # the events of all tokens, concatenated
         spikes = filled = 0
         status = DONE
         for i in range(n):
@@ -122,13 +126,13 @@ def _scan() -> Callable[..., Any]:
             level += unit if since >= relative else scaled
             if level >= threshold:
                 for j in range(held):
-                    joined[filled + j] = buffers[k, j]
+                    flat_members[filled + j] = buffers[k, j]
                 filled += held
                 trigger[spikes], count[spikes] = i, held
                 spikes += 1
                 last[k] = time
                 level = held = 0
             potential[k], size[k] = level, held
-        return status, trigger[:spikes], count[:spikes], joined[:filled], buffers, size
+        return status, trigger[:spikes], count[:spikes], flat_members[:filled], buffers, size
 
     return scan

@@ -35,7 +35,7 @@ class Coco(DetectionDataset):
         self.classes, self.categories = truth.classes, truth.categories
         labels = truth.boxes.label
         if self.known and "train" not in self.found:
-            labels = self._labels_of_checkpoint(file)[labels]
+            labels = self._checkpoint_labels(file)[labels]
         self._same_classes(file)
         home = image_folder(self.data_root, file)
         boxes = truth.boxes
@@ -52,7 +52,7 @@ class Coco(DetectionDataset):
             annotations.append(AnnotatedImage(path, image, *objects, size=size))
         return annotations
 
-    def _labels_of_checkpoint(self, file: Path) -> np.ndarray:
+    def _checkpoint_labels(self, file: Path) -> np.ndarray:
         """Map the categories of a file, by their names, to the labels of the checkpoint."""
         place, ids = {name: i for i, name in enumerate(self.known)}, dict(zip(self.classes, self.categories or ()))
         strange = next((name for name in self.classes if name not in place), None)

@@ -50,9 +50,9 @@ def path(motion: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.n
     return x, y, radius
 
 
-def film(motion: int, frames: int, rng: np.random.Generator, look: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def film(motion: int, frames: int, rng: np.random.Generator, colors: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Render a clip (T, H, W, 3) uint8."""
-    background, colours = look
+    background, colours = colors
     background = background + rng.normal(0, 6, background.shape).astype(np.float32)
     shaking = rng.normal(0, 3, (2 * HEIGHT, 2 * WIDTH, 1)).astype(np.float32)  # each frame has a piece of this noise
     stripes = rng.uniform(0.15, 0.35) * np.array([np.cos(a := np.pi * rng.random()), np.sin(a)])
