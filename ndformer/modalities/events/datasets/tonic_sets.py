@@ -96,9 +96,9 @@ class Tonic(RecordingDataset):
     def _labels(self) -> list[Any]:
         """Return all labels, from the dataset's list if it has one, else from the samples."""
         targets = getattr(self.source, "targets", None)
-        complete = targets is not None and len(targets) == len(self.source)
-        labels = targets if complete else [self.source[i][1] for i in range(len(self.source))]
-        return [str(label) if isinstance(label, (str, bytes)) else int(label) for label in labels]
+        if targets is None or len(targets) != len(self.source):
+            targets = [self.source[i][1] for i in range(len(self.source))]
+        return [str(label) if isinstance(label, (str, bytes)) else int(label) for label in targets]
 
 
 def _why(error: Exception) -> str:
