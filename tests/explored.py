@@ -57,7 +57,8 @@ def write_files(home: Path) -> Path:
     n, turn = 6000, np.linspace(0, 12, 6000)
     x, y = (np.clip(64 + 40 * f(turn) + rng.normal(0, 4, n), 0, 127).astype(int) for f in (np.cos, np.sin))
     write_aedat3(
-        home / "hand.aedat", Events.of(x, y, np.linspace(0, 400_000, n).astype(int), rng.integers(0, 2, n), 128, 128)
+        home / "hand.aedat",
+        Events.from_arrays(x, y, np.linspace(0, 400_000, n).astype(int), rng.integers(0, 2, n), 128, 128),
     )
     return home
 

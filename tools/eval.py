@@ -29,7 +29,7 @@ from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes import average
 from ndformer.modalities.driving.datasets.nuscenes.metric import measured
 from ndformer.modalities.driving.datasets.nuscenes.submission import read_submission
-from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
+from ndformer.modalities.driving.datasets.nuscenes.truth import read_split
 from ndformer.modalities.driving.formats.splits import VERSIONS
 
 
@@ -76,7 +76,7 @@ def coco_metrics(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def nuscenes_metrics(args: argparse.Namespace) -> dict[str, Any]:
-    tokens, truth, racks, ego = of_split(args.data_root, args.version, args.split)
+    tokens, truth, racks, ego = read_split(args.data_root, args.version, args.split)
     classes = measured(truth, read_submission(args.submission, tokens), ego, racks)
     return average.summary(classes) | dict(classes=average.class_numbers(classes))
 

@@ -21,7 +21,7 @@ from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import rewritable
 from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, Moment, moments, recordings
-from ndformer.modalities.events.datasets.gen1.index import keep, located, stamps
+from ndformer.modalities.events.datasets.gen1.index import located, stamps, write_index
 
 
 def prepare(home: Path) -> list[str]:
@@ -48,7 +48,7 @@ def prepare(home: Path) -> list[str]:
     if wrong:
         print(f"{home.name}: {len(wrong)} of {len(pairs)} recordings cannot be used")
         return wrong
-    path = keep(home, pairs, found, stamp)
+    path = write_index(home, pairs, found, stamp)
     labels = np.concatenate([np.zeros(0, np.int64), *(moment.labels for group in found for moment in group)])
     boxes = ", ".join(f"{n:,} {name}s" for name, n in zip(CLASSES, np.bincount(labels, minlength=len(CLASSES))))
     count, size = sum(map(len, found)), path.stat().st_size / 1e6

@@ -20,7 +20,7 @@ from ndformer.framework.engine.programs.cli import file_arguments, new_parser, r
 from ndformer.framework.errors import DataError
 from ndformer.modalities.driving.formats.annotations import RACKS
 from ndformer.modalities.driving.formats.classes import CLASSES
-from ndformer.modalities.driving.formats.index import keep, read_index, stamps
+from ndformer.modalities.driving.formats.index import read_index, stamps, write_index
 from ndformer.modalities.driving.formats.splits import VERSIONS
 from ndformer.modalities.driving.formats.tables import Tables
 
@@ -32,7 +32,7 @@ def prepare(home: Path) -> list[str]:
     tables = Tables(home)
     stamp = stamps(tables)
     index = read_index(tables)
-    path, frames, boxes = keep(tables, index, stamp), index.frames, index.boxes
+    path, frames, boxes = write_index(tables, index, stamp), index.frames, index.boxes
     count = np.bincount(boxes.label[boxes.label != RACKS], minlength=len(CLASSES)).tolist()
     boxes_text = ", ".join(f"{n:,} {name}" for name, n in zip(CLASSES, count) if n) or "no boxes"
     print(

@@ -58,9 +58,9 @@ class ProgressPrinter:
 
 
 def objects(model: Any, data: Any, repeats: int, out: Path | None) -> str:
-    """Evaluate objects with voting; return the metrics as text, and write the predictions to a table."""
+    """Evaluate vote_objects with voting; return the metrics as text, and write the predictions to a table."""
     answers, right, progress = [], [], ProgressPrinter()
-    for number, (sample, votes) in enumerate(voting.objects(model, data, repeats, out)):
+    for number, (sample, votes) in enumerate(voting.vote_objects(model, data, repeats, out)):
         truth = int(data.labels[number])
         right.append(votes.argmax(1) == truth)
         metadata = dict(path=str(sample.get("path", data.name(number))), label=truth)
@@ -85,7 +85,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
     on_progress = lambda name, share: progress(
         f"{len(predicted) + 1}/{len(data)} {printable(name)}", (len(predicted) + share) / len(data)
     )
-    for number, (name, sample, labels, seconds) in enumerate(voting.scenes(model, data, out, batch, on_progress)):
+    for number, (name, sample, labels, seconds) in enumerate(voting.vote_scenes(model, data, out, batch, on_progress)):
         predicted.append(labels)
         note = "was saved before" if seconds is None else f"{seconds:.1f} s"
         if "labels" in sample:
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if out is not None:
         output.folder(out, "--out")
         settings = dict(model=cfg.model, transforms=cfg.test_dataloader.dataset.transforms)
-        voting.keep(out, args.checkpoint, settings | (dict(repeats=args.repeats) if args.repeats > 1 else {}))
+        voting.prepare_folder(out, args.checkpoint, settings | (dict(repeats=args.repeats) if args.repeats > 1 else {}))
     if isinstance(model.head, TokenSegmenter) and out is not None:
         labels = scenes(model, loader.data, METRICS.create(cfg.metrics[0]), out, args.batch)
         if args.submit is not None:

@@ -18,7 +18,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes import average
 from ndformer.modalities.driving.datasets.nuscenes.metric import measured
 from ndformer.modalities.driving.datasets.nuscenes.submission import read_submission
-from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
+from ndformer.modalities.driving.datasets.nuscenes.truth import read_split
 from ndformer.modalities.driving.formats.annotations import RACKS
 from tests.devkit.sets import SPLIT, VERSION, write
 
@@ -41,7 +41,7 @@ def environment(home: Path) -> Path:
 
 
 def ours(folder: Path) -> dict[str, Any]:
-    tokens, truth, racks, ego = of_split(folder, VERSION, SPLIT)
+    tokens, truth, racks, ego = read_split(folder, VERSION, SPLIT)
     classes = measured(truth, read_submission(folder / "found.json", tokens), ego, racks)
     return average.summary(classes) | dict(classes=average.class_numbers(classes))
 

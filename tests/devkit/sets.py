@@ -8,7 +8,7 @@ import numpy as np
 
 from ndformer.modalities.driving.datasets.nuscenes.rules import Boxes
 from ndformer.modalities.driving.datasets.nuscenes.submission import write_submission
-from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
+from ndformer.modalities.driving.datasets.nuscenes.truth import read_split
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CLASSES, RACK
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
 
@@ -21,7 +21,7 @@ def write(folder: Path, seed: int) -> Path:
     Writer(folder, seed, VERSION).write(train=0, val=1 + seed % 2, moments=3 + seed % 2)
     rng = np.random.default_rng(seed)
     disturb(folder / VERSION, rng)
-    tokens, truth, _, _ = of_split(folder, VERSION, SPLIT)
+    tokens, truth, _, _ = read_split(folder, VERSION, SPLIT)
     write_submission(folder / "found.json", guesses(truth, len(tokens), rng), tokens)
     return folder / "found.json"
 

@@ -8,7 +8,7 @@ PLACE = ("docs/get-started/arc.md", "tasks")
 
 
 def table() -> str:
-    rows = [f"| {task.name} | {task.source} | {task.says} |\n" for task in TASKS.values()]
+    rows = [f"| {task.name} | {task.source} | {task.description} |\n" for task in TASKS.values()]
     return "\n| task | in the corpus | rule |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 

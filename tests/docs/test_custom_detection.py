@@ -16,7 +16,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.modalities.image.stand_ins.classification import save
-from ndformer.modalities.image.stand_ins.crowds import scene
+from ndformer.modalities.image.stand_ins.crowds import draw_image
 from tools import browse_dataset, predict, train
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def mine(home: Path, split: str, count: int, seed: int) -> None:
     """Two classes of one's own, all figures of one of them, in a folder of images and one json."""
     rng, images, annotations = np.random.default_rng(seed), [], []
     for i in range(count):
-        one = scene(64, 64, rng)
+        one = draw_image(64, 64, rng)
         save(one.image, home / "data/mine" / split / f"photo {i}.jpg")
         images.append(dict(id=i, file_name=f"photo {i}.jpg"))
         for (x1, y1, x2, y2), label in zip(one.boxes.tolist(), one.labels.tolist()):

@@ -37,7 +37,7 @@ def recording(path, side, number):
     t = np.sort(rng.integers(0, 500_000, 3000))
     x = (t if side == "right" else 500_000 - t) // 8000
     zeros = np.zeros(3000, int)
-    events = Events.of(x, rng.integers(0, 48, 3000), t + 2_000_000_000, zeros + 1, 48, 64)
+    events = Events.from_arrays(x, rng.integers(0, 48, 3000), t + 2_000_000_000, zeros + 1, 48, 64)
     if number % 2:  # formats may be mixed
         np.savez(path.with_suffix(".npz"), x=events.x, y=events.y, t=events.t, p=events.p)
     else:

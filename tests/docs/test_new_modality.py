@@ -135,7 +135,7 @@ REFUSED = [  # programs that need what this modality does not have, and the sent
         f"chirps_config.py {BEST} --sizes 32",
         "other sizes are for models whose only input is an image, got sound",
     ),
-    (tools.vote, f"chirps_config.py {BEST}", "voting is for point clouds"),
+    (tools.vote, f"chirps_config.py {BEST}", "voting needs point clouds"),
 ]
 
 

@@ -112,8 +112,8 @@ def test_several_modalities_come_by_name() -> None:
 @pytest.mark.parametrize(
     "x, sentence",
     [
-        (torch.zeros(3, 8, 8), r"images are \(batch, channels, height, width\).* got \(3, 8, 8\) of torch.float32"),
-        (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), r"normalised floats.* got \(1, 3, 8, 8\) of torch.uint8"),
+        (torch.zeros(3, 8, 8), r"images must be \(batch, channels, height, width\).* got \(3, 8, 8\) of torch.float32"),
+        (torch.zeros(1, 3, 8, 8, dtype=torch.uint8), r"normalized floats.* got \(1, 3, 8, 8\) of torch.uint8"),
         ("photo.jpg", r"must be a batch of image, a tensor, a list of tensors or dict\(image=...\), got a str"),
         (None, "got a NoneType"),
         (dict(images=torch.zeros(1, 3, 8, 8)), "no modality 'images', did you mean 'image'"),

@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "scenes without names of classes": (
         ["train", "custom_scenes", "--data-root", "rooms", "--work-dir", "x"],
-        "rooms/classes.txt is missing: write a class a line, that of label 0 in the first, or give the dataset"
+        "rooms/classes.txt is missing: write one class on each line, starting with label 0, or give the dataset"
         " `classes`",
     ),
     "a checkpoint of another config": (

@@ -38,7 +38,7 @@ def modelnet(root: Path, count: int) -> Path:
 
 def test_a_list_of_clouds_that_are_missing_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 44.26: a million lines took over two minutes."""
-    with pytest.raises(DataError, match="none of the first 10000 clouds that .*train.txt lists is there, as .*0000000"):
+    with pytest.raises(DataError, match="none of the first 10000 clouds that .*train.txt lists exists, such as .*00"):
         DATASETS.create(dict(type="ModelNet40", data_root=str(modelnet(tmp_path, 10_001)), split="train"))
     monkeypatch.setattr(check, "MAX_BAD", 7)
     cfg = load(CONFIGS / "modelnet40_plain_pape.py", [f"data_root={str(modelnet(tmp_path, 50))!r}"])

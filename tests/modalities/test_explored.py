@@ -9,8 +9,8 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures.samples import packs
-from ndformer.modalities.events.pictures.scene import PAPER
-from ndformer.modalities.pointcloud.pictures.scene import TurningCloud
+from ndformer.modalities.events.pictures.overlay import PAPER
+from ndformer.modalities.pointcloud.pictures.overlay import TurningCloud
 from tests.explored import CONFIGS, KINDS, SMALL, write_files
 
 

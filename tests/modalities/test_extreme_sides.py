@@ -8,7 +8,7 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
-from ndformer.modalities.image.formats.held import held_image
+from ndformer.modalities.image.formats.in_memory import to_image
 from ndformer.modalities.image.transforms import images
 from ndformer.modalities.image.transforms.box_augment import mosaic
 from ndformer.modalities.image.transforms.images import FILTERS, resized_piece
@@ -90,7 +90,7 @@ BOUNDED: dict[str, Any] = {
     "a tensor": lambda: TRANSFORMS.create(dict(type="PackImage"))(sample(600, 600), None),
     "a mosaic": lambda: mosaic([sample(600, 600)], np.random.default_rng(0)),
     "frames": lambda: each_frame(90)(dict(video=np.zeros((200, 4, 4, 3), np.uint8)), np.random.default_rng(0)),
-    "a picture of Pillow's": lambda: held_image(Image.new("1", (2000, 2000)), "RGB"),
+    "a picture of Pillow's": lambda: to_image(Image.new("1", (2000, 2000)), "RGB"),
 }
 
 
@@ -109,8 +109,8 @@ def test_a_piece_is_the_same_where_the_whole_is_not_resized(monkeypatch: pytest.
     for resample in (FILTERS["bilinear"], FILTERS["bicubic"]):
         for size in ((64, 200), (900, 700), (150, 9)):
             for left, top, height, width in ((0, 0, 50, 50), (-10, -3, 90, 100), (30, 2, 16, 16), (2000, 0, 5, 5)):
-                monkeypatch.setattr(images, "WHOLE", 2**24)
+                monkeypatch.setattr(images, "MAX_RESIZED", 2**24)
                 expected = np.asarray(resized_piece(picture, size, left, top, height, width, resample)).astype(int)
-                monkeypatch.setattr(images, "WHOLE", 0)
+                monkeypatch.setattr(images, "MAX_RESIZED", 0)
                 found = np.asarray(resized_piece(picture, size, left, top, height, width, resample))
                 assert np.abs(found - expected).max() <= 1

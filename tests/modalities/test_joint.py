@@ -27,7 +27,7 @@ def read(name, seed):
         return dict(video=rng.integers(0, 256, (10 - 2 * (seed % 2), 48, 64, 3), dtype=np.uint8))
     t = np.sort(rng.integers(0, 300_000, 20_000))
     x, y = rng.integers(0, 128, (2, 20_000))
-    return dict(events=Events.of(x, y, t, rng.integers(0, 2, 20_000), 128, 128), start=0, end=300_000)
+    return dict(events=Events.from_arrays(x, y, t, rng.integers(0, 2, 20_000), 128, 128), start=0, end=300_000)
 
 
 def test_one_step_of_each_modality_moves_the_shared_blocks():

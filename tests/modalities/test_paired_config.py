@@ -36,7 +36,7 @@ def test_an_image_may_stand_anywhere_in_space(kind):
     expected = [[1 + 2 * c, 2 - r, 3 + c] for r in range(2) for c in range(3)]
     assert where.positions[0, 1:].tolist() == expected
     assert where.placed.tolist() == [[False] + [True] * 6]  # the class token has no place
-    with pytest.raises(ValueError, match="plane is .first patch, step to the next row, step to the next column"):
+    with pytest.raises(ValueError, match="plane must be three vectors .first patch, row step, column step"):
         MODALITIES.create(dict(type="ImagePatches", plane=(first, row)), dim=8)
 
 

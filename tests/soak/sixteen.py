@@ -12,7 +12,7 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.runner import AmpWrapper
 from ndformer.framework.registry import MODELS, TRANSFORMS
-from ndformer.modalities.image.stand_ins.crowds import scene
+from ndformer.modalities.image.stand_ins.crowds import draw_image
 
 CONFIG = Path(__file__).parents[2] / "configs" / "coco_pape.py"
 SMALL = ["model.backbone.dim=32", "model.backbone.depth=2", "model.backbone.heads=2", "model.head.neck.width=32"]
@@ -29,7 +29,7 @@ def losses(dtype: torch.dtype | None, steps: int, batch: int = 4) -> list[float]
     for _ in range(steps):
         samples = []
         for _ in range(batch):
-            drawn = scene(64, 64, rng)
+            drawn = draw_image(64, 64, rng)
             one = dict(image=drawn.image, size=(64, 64), frame=np.array([1.0, 1, 0, 0]))
             samples.append(one | dict(boxes=drawn.boxes[~drawn.crowd], labels=drawn.labels[~drawn.crowd]))
         given = collate([pack(one | dict(image=_picture(one["image"])), rng) for one in samples])

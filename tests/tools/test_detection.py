@@ -14,7 +14,7 @@ from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.engine.programs import cli
 from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.coco import coco_json
-from ndformer.modalities.image.stand_ins.crowds import scene
+from ndformer.modalities.image.stand_ins.crowds import draw_image
 from tools import browse_dataset, predict, train
 from tools import eval as eval_tool
 from tools import test as test_tool
@@ -42,7 +42,7 @@ def home(tmp_path_factory):
     home, rng = tmp_path_factory.mktemp("detection"), np.random.default_rng(0)
     (home / "data" / "annotations").mkdir(parents=True)
     for split, count in (("train2017", 13), ("val2017", 4)):
-        scenes, ids = [scene(64, 80, rng) for _ in range(count)], list(range(1, count + 1))
+        scenes, ids = [draw_image(64, 80, rng) for _ in range(count)], list(range(1, count + 1))
         for i, one in zip(ids, scenes):
             save(one.image, home / "data" / split / f"{i}.jpg")
         content = json.dumps(coco_json(scenes, [f"{i}.jpg" for i in ids], ids))

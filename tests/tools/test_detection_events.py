@@ -33,7 +33,7 @@ def block(until, seed=0, count=6000):
     left, top, width, height = PLACE
     x = rng.integers(0, width, count) + np.where(late, 0, left)
     y = rng.integers(0, height, count) + np.where(late, 0, top)
-    return Events.of(x, y, t, rng.integers(0, 2, count), 240, 304)
+    return Events.from_arrays(x, y, t, rng.integers(0, 2, count), 240, 304)
 
 
 def run(main, *arguments):

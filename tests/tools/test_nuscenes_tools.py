@@ -13,7 +13,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.metric import NuScenes as Metric
 from ndformer.modalities.driving.datasets.nuscenes.rules import Boxes, counted
 from ndformer.modalities.driving.datasets.nuscenes.submission import write_submission
-from ndformer.modalities.driving.datasets.nuscenes.truth import of_split
+from ndformer.modalities.driving.datasets.nuscenes.truth import read_split
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.stand_ins.baselines import about, baselines, targets
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
@@ -33,7 +33,7 @@ def measured(home, found, *options):
 
 
 def test_a_submission_is_measured_offline(home, tmp_path, capsys):
-    tokens, truth, racks, ego = of_split(home, "v1.0-mini", "mini_val")
+    tokens, truth, racks, ego = read_split(home, "v1.0-mini", "mini_val")
     asked = truth[counted(truth, ego, racks)]
     told = dict(score=np.full(len(asked), 0.5), points=np.zeros(0), velocity=asked.velocity + [3, 4])
     perfect = Boxes(**asked.parts | told)
@@ -57,7 +57,7 @@ def test_a_submission_is_measured_offline(home, tmp_path, capsys):
 def test_what_cannot_be_measured_is_told(home, tmp_path):
     with pytest.raises(DataError, match="v1.0-mini has no split 'val', did you mean 'mini_val'"):
         tool.main(["nuscenes", str(home), "x.json", "--version", "v1.0-mini"])
-    with pytest.raises(DataError, match="x.json is missing: give the json that an export has written"):
+    with pytest.raises(DataError, match="x.json is missing: give a json that an export has written"):
         measured(home, tmp_path / "x.json")
     with pytest.raises(DataError, match="v1.0-trainval has no tables: put nuScenes' v1.0-trainval there"):
         tool.main(["nuscenes", str(home), "x.json"])

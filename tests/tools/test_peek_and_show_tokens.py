@@ -11,7 +11,7 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
-from ndformer.modalities.image.pictures.tokens import apart
+from ndformer.modalities.image.pictures.tokens import separate_patches
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.video.pictures.tokens import tubelets
 from tools import peek, show_tokens
@@ -28,7 +28,7 @@ def files(tmp_path_factory):
     np.save(home / "cloud.npy", cloud.astype(np.float32))
     n = 6000
     columns = rng.integers(0, 128, n), rng.integers(0, 128, n), np.sort(rng.integers(0, 400_000, n))
-    write_aedat3(home / "hand.aedat", Events.of(*columns, rng.integers(0, 2, n), 128, 128))
+    write_aedat3(home / "hand.aedat", Events.from_arrays(*columns, rng.integers(0, 2, n), 128, 128))
     np.save(home / "events.npy", np.zeros(3, [("x", "<u2"), ("y", "<u2"), ("t", "<i8"), ("p", "<i1")]))
     return home
 
@@ -115,13 +115,13 @@ def test_wrong_files_are_a_sentence(files, tmp_path):
 
 def test_a_sensor_too_large_to_be_drawn_is_a_sentence():
     place = np.array([[0, 0], [4095, 4095]])
-    with pytest.raises(DataError, match="4096 x 4096 patches of 16 pixels are too many to be drawn"):
+    with pytest.raises(DataError, match="4096 x 4096 patches of 16 pixels are too many to draw"):
         spikes(np.array([0, 1]), place, np.zeros((2, 1), int), 16, 1)
 
 
 def test_patches_keep_their_pixels():
     pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
-    picture = apart(pixels, (3, 4))
+    picture = separate_patches(pixels, (3, 4))
     times = 320 // 8
     gap = times * 3 // 10
     for row in range(2):
@@ -194,7 +194,7 @@ def test_a_recording_of_few_tokens_is_reported_with_what_to_set(tmp_path, capsys
     """Issue 44.3: an N-MNIST recording makes 3 tokens under the defaults of custom_events."""
     rng, n = np.random.default_rng(0), 900
     columns = rng.integers(0, 34, n), rng.integers(0, 34, n), np.sort(rng.integers(0, 300_000, n))
-    write_aedat3(tmp_path / "digit.aedat", Events.of(*columns, rng.integers(0, 2, n), 34, 34))
+    write_aedat3(tmp_path / "digit.aedat", Events.from_arrays(*columns, rng.integers(0, 2, n), 34, 34))
     few = r"events: a sample needs about 16 tokens or more, got \d \(a sample\)\..* Set a lower `threshold`"
     words = [str(CONFIGS / "custom_events.py"), str(tmp_path / "digit.aedat"), "--out", str(tmp_path / "out.png")]
     with pytest.warns(UserWarning, match=few):

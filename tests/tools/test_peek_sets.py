@@ -207,7 +207,7 @@ def test_every_kind_of_events(tmp_path, told, name):
 def test_pixels_that_are_stuck_or_none(tmp_path, told):
     events = random_events(2000)
     events.x[:200], events.y[:200] = 7, 9
-    wide = Events.of(events.x, events.y, events.t, events.p, 240, 304)
+    wide = Events.from_arrays(events.x, events.y, events.t, events.p, 240, 304)
     wide.x[300] = 16_000
     write_dat(tmp_path / "a.dat", wide)
     (found,) = told(tmp_path / "a.dat")

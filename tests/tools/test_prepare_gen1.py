@@ -87,14 +87,14 @@ def test_files_that_have_changed_are_read_anew(home, change):
         (split / "0_bbox.npy").unlink()
     with pytest.warns(UserWarning, match="of other files than are there now.*prepare_gen1.py"):
         changed = DATASETS.create(dict(type="GEN1", data_root=home))
-    gen1_index.place(split).unlink()
+    gen1_index.index_path(split).unlink()
     assert [record.time for record in changed.records] == [record.time for record in opened(home).records]
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:200], lambda b: b"", lambda b: b[:60] + bytes(60) + b[120:]])
 def test_a_damaged_index_is_not_used(home, damage):
     prepare_gen1.main([str(home)])
-    path = gen1_index.place(home / "train")
+    path = gen1_index.index_path(home / "train")
     path.write_bytes(damage(path.read_bytes()))
     with pytest.warns(UserWarning, match="is damaged and not used"):
         assert len(DATASETS.create(dict(type="GEN1", data_root=home))) > 10
@@ -110,7 +110,7 @@ def test_it_says_what_there_is_and_what_is_wrong(home, capsys):
     assert "cars" in train
     assert "pedestrians" in val
     assert test == "test: 2 of 3 recordings cannot be used"
-    assert gen1_index.place(home / "val").is_file()
-    assert not gen1_index.place(home / "test").exists()
+    assert gen1_index.index_path(home / "val").is_file()
+    assert not gen1_index.index_path(home / "test").exists()
     with pytest.raises(DataError, match="expected one of the folders train, val, test"):
         prepare_gen1.main([str(home / "train")])

@@ -96,7 +96,7 @@ BAD = {
     "no mesh": ("_vh_clean_2.ply", None, "is missing"),
     "half a mesh": ("_vh_clean_2.ply", lambda b: b[: len(b) // 2], "cannot be read"),
     "no colours": ("_vh_clean_2.ply", lambda b: b.replace(b"red", b"rot"), "vertices without 'red'"),
-    "other segments": ("_vh_clean_2.0.010000.segs.json", lambda b: b'{"segIndices": [1, 2]}', "speaks of 2 vertices"),
+    "other segments": ("_vh_clean_2.0.010000.segs.json", lambda b: b'{"segIndices": [1, 2]}', "has 2 vertices"),
     "a mesh without end": (
         "_vh_clean_2.ply",
         lambda b: (

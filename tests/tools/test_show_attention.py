@@ -49,7 +49,7 @@ def home(tmp_path_factory):
         Image.fromarray(rng.integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(home / "film" / f"{i:03}.png")
     n = 6000
     columns = rng.integers(0, 64, n), rng.integers(0, 64, n), np.sort(rng.integers(0, 400_000, n))
-    write_aedat3(home / "hand.aedat", Events.of(*columns, rng.integers(0, 2, n), 128, 128))
+    write_aedat3(home / "hand.aedat", Events.from_arrays(*columns, rng.integers(0, 2, n), 128, 128))
     return home
 
 

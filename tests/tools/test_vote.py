@@ -197,7 +197,7 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
     with pytest.raises(DataError, match="predictions of another checkpoint or config"):
         vote.main([*arguments, "--out", str(out), "--cfg-options", "model.backbone.positions=grid"])
     np.save(files[1], np.load(files[1])[:-1])
-    with pytest.raises(DataError, match="has labels of 249 points, and the scene of that name 250: it is of other"):
+    with pytest.raises(DataError, match="has labels of 249 points, but the scene of that name has 250: it belongs"):
         vote.main([*arguments, "--out", str(out)])
     with pytest.raises(DataError, match="--out: expected a folder"):
         vote.main(arguments)

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     kept: dict[str, Any] = {}
 
     def forget() -> None:
-        patches.known.clear()
+        patches.cached_positions.clear()
         kept["patches"] = patches(pictures, **told)
 
     work: dict[str, Callable[[], Any]] = {

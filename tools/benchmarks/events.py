@@ -36,7 +36,7 @@ def stream(count: int, seconds: float, seed: int = 0) -> Events:
     moving_x = WIDTH * (0.5 + 0.4 * np.sin(phase)) + rng.normal(0, 6, count)
     moving_y = HEIGHT * (0.5 + 0.4 * np.cos(1.7 * thing + phase)) + rng.normal(0, 6, count)
     x, y = np.where(near, moving_x, x).clip(0, WIDTH - 1), np.where(near, moving_y, y).clip(0, HEIGHT - 1)
-    return Events.of(x, y, t, rng.integers(0, 2, count), HEIGHT, WIDTH)
+    return Events.from_arrays(x, y, t, rng.integers(0, 2, count), HEIGHT, WIDTH)
 
 
 def sequential() -> Callable[..., Any]:

@@ -1,1 +1,1 @@
-"""Grids of coloured cells, as in ARC (Abstraction and Reasoning Corpus): inputs, and the outputs that a rule makes."""
+"""Grids of colored cells, as in ARC (Abstraction and Reasoning Corpus): inputs, and the outputs of a rule."""

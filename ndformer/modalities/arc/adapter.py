@@ -1,4 +1,4 @@
-"""Grids to tokens: one for each cell of a canvas, at its row and column, and of which object."""
+"""Adapter that turns grids into tokens, one for each cell of a canvas, with its row, column and object."""
 
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,22 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.arc.formats.canvas import PAD, SYMBOLS
-from ndformer.modalities.arc.formats.tasks import grid_of, read_task
+from ndformer.modalities.arc.formats.tasks import parse_grid, read_task
 from ndformer.modalities.arc.objects import box_numbers
-from ndformer.modalities.arc.pictures.grids import boxed, drawn, side_by_side
+from ndformer.modalities.arc.pictures.grids import boxed, draw_symbols, side_by_side
 
 
 @MODALITIES.register_module()
 class GridCells(Adapter):
-    """Canvases (B, S, S) of symbols -> a token for each of their cells, at (row, column), counted from 0.
+    """Turn canvases (B, S, S) of symbols into a token for each cell, at (row, column), counted from 0.
 
-    The axes of ViTARC (Li 2024, eq. 13) are (object, row, column). An object is the box around cells that are not of
-    colour 0 and touch by side or corner, whatever their colours; its number is `where.objects`, which ObjectSincos
-    reads as the first axis, and which no other encoding takes for a distance. `object_axis` makes it an axis of the
-    positions for every encoding: (object, row, column), with position_dims=3. Borders and padding are of the
-    background, and tokens like all others: they are part of the canvas.
+    Objects are as in ViTARC (Li 2024, eq. 13): an object is the box around cells that are not of color 0 and touch by
+    side or corner, whatever their colors. Its number is in `where.objects`, which ObjectSincos reads as the first axis
+    and other encodings ignore. `object_axis` makes it an axis of the positions for every encoding: (object, row,
+    column), with position_dims=3. Borders and padding are background, and tokens like all others.
     """
 
-    endings = (".json",)  # files that open() reads
+    endings = (".json",)  # of the files that open() reads
 
     def __init__(self, dim: Width, object_axis: bool = False) -> None:
         super().__init__()
@@ -41,11 +40,11 @@ class GridCells(Adapter):
         self.add_tokens(dim, class_token=False)
 
     def open(self, path: Path) -> Sample:
-        """The first grid of a task that asks for an answer."""
+        """Read the first test grid of a task."""
         return dict(arc=read_task(path)["test"][0].input)
 
     def from_memory(self, value: Any) -> Sample:
-        return dict(arc=grid_of(value.tolist() if isinstance(value, (np.ndarray, Tensor)) else value, "the grid"))
+        return dict(arc=parse_grid(value.tolist() if isinstance(value, (np.ndarray, Tensor)) else value, "the grid"))
 
     @property
     def position_dims(self) -> int:
@@ -54,15 +53,17 @@ class GridCells(Adapter):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         canvas = sample["inputs"]["arc"]
         numbers = box_numbers(_coloured(canvas[None]))[0]
-        return [side_by_side(drawn(canvas.numpy()), boxed(numbers.numpy()))]
+        return [side_by_side(draw_symbols(canvas.numpy()), boxed(numbers.numpy()))]
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         canvas = sample["inputs"]["arc"].numpy()
-        return GridCanvas(drawn(canvas)[None], canvas.shape)
+        return GridCanvas(draw_symbols(canvas)[None], canvas.shape)
 
     def forward(self, canvases: Tensor) -> TokenSet:
         if canvases.dim() != 3:
-            raise ValueError(f"canvases are (B, rows, columns) of symbols, got {tuple(canvases.shape)}: see PackGrid")
+            raise ValueError(
+                f"canvases must be (B, rows, columns) of symbols, got {tuple(canvases.shape)}: see PackGrid"
+            )
         _, rows, columns = canvases.shape
         x = self.symbols(canvases.flatten(1).long())  # (B, N, dim)
         y = torch.arange(float(rows), device=x.device)

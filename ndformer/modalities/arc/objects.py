@@ -1,6 +1,6 @@
-"""Objects of a grid: connected components, and the boxes around them (connected-component labelling in torch).
+"""Objects of a grid: connected components and their bounding boxes (connected-component labelling in torch).
 
-All grids of a batch at once, without a loop over cells or components.
+All grids of a batch are processed at once, without a loop over cells or components.
 """
 
 import torch
@@ -9,37 +9,39 @@ from torch import Tensor
 
 
 def components(mask: Tensor, corners: bool = True) -> Tensor:
-    """(B, H, W) bool -> (B, H, W) int64: the number of the component a cell is of, 0 outside of the mask.
+    """Return the number of each cell's component, (B, H, W) int64, for a mask (B, H, W); 0 outside of the mask.
 
-    Neighbours share a side, or with `corners` a corner too. Components are numbered from 1, in the order in which their
-    first cells are read.
+    Neighbors share a side, or with `corners` also a corner. Components are numbered from 1, in the reading order of
+    their first cells.
     """
     B, H, W = mask.shape
     none = H * W
     cells = torch.arange(none, device=mask.device).expand(B, -1)
-    first = torch.where(mask.flatten(1), cells, none)  # (B, HW) the first cell known of a cell's component
+    first = torch.where(mask.flatten(1), cells, none)  # (B, HW) the first cell found so far of each component
     while True:
-        least = _least(first.view(B, H, W), corners).flatten(1)
-        least = torch.where(mask.flatten(1), least, none)
-        # what is known of that first cell holds here too: so labels travel twice as far each time
-        found = F.pad(least, (0, 1), value=none).gather(1, least)
-        if torch.equal(found, first):
+        lowest = _lowest(first.view(B, H, W), corners).flatten(1)
+        lowest = torch.where(mask.flatten(1), lowest, none)
+        # the first cell of that cell is one of this cell too, so labels travel twice as far in each step
+        updated = F.pad(lowest, (0, 1), value=none).gather(1, lowest)
+        if torch.equal(updated, first):
             break
-        first = found
+        first = updated
     numbers = (first == cells).cumsum(1)
     return F.pad(numbers, (0, 1), value=0).gather(1, first).view(B, H, W)
 
 
-def _least(values: Tensor, corners: bool) -> Tensor:
-    """The least value of a cell and its neighbours; float32 is exact for numbers of cells."""
+def _lowest(values: Tensor, corners: bool) -> Tensor:
+    """Return the minimum over each cell and its neighbors; float32 is exact for cell numbers."""
     pooled = lambda y, x: F.max_pool2d(-values[:, None].float(), (y, x), 1, (y // 2, x // 2))
-    most = pooled(3, 3) if corners else torch.maximum(pooled(3, 1), pooled(1, 3))
-    return -most[:, 0].long()
+    negated = pooled(3, 3) if corners else torch.maximum(pooled(3, 1), pooled(1, 3))
+    return -negated[:, 0].long()
 
 
 def boxes(numbers: Tensor) -> Tensor:
-    """(B, H, W) numbers of components -> (B, K, 4) top, left, bottom, right, the last two included; of components that
-    a grid does not have, top is below bottom."""
+    """Return top, left, bottom, right (B, K, 4), bottom and right included, of components (B, H, W).
+
+    For components that a grid does not have, top is below bottom.
+    """
     B, H, W = numbers.shape
     K = int(numbers.max())
     y = torch.arange(H, device=numbers.device)[:, None].expand(B, H, W).flatten(1)
@@ -57,9 +59,9 @@ def boxes(numbers: Tensor) -> Tensor:
 
 
 def box_numbers(mask: Tensor, corners: bool = True) -> Tensor:
-    """(B, H, W) bool, what is no background -> (B, H, W) int64: the number of the box that a cell lies in, 0 in none.
+    """Return the number of the box that each cell lies in, (B, H, W) int64, for a mask (B, H, W); 0 for none.
 
-    A cell of a component is in that one's box. One of the background may be in several: then in the smallest.
+    A cell of a component is in the box of that component. A background cell in several boxes is in the smallest.
     """
     numbers = components(mask, corners)
     top, left, bottom, right = boxes(numbers).unbind(-1)  # (B, K)

@@ -1,1 +1,1 @@
-"""Driving: six cameras and a LiDAR of the same moment, and boxes in space."""
+"""Driving: six cameras and a LiDAR at the same moment, and boxes in 3-D."""

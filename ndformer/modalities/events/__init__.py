@@ -1,1 +1,1 @@
-"""Event cameras: reading, augmenting, tokenizing."""
+"""Event cameras: datasets, file formats, transforms, spikes and the adapter."""

@@ -1,4 +1,4 @@
-"""Events to tokens: one per spike of a patch, or per patch and window, at (time, row, column)."""
+"""Adapter that turns packed events into tokens at (time, row, column)."""
 
 import warnings
 from pathlib import Path
@@ -17,9 +17,9 @@ from ndformer.framework.registry.ranges import Few, Positive, Width
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.events.formats.files import ENDINGS, read_events
-from ndformer.modalities.events.formats.stream import Events, sample_of, sensor_of
-from ndformer.modalities.events.formats.tables import held_events
-from ndformer.modalities.events.pictures.scene import Stream
+from ndformer.modalities.events.formats.stream import Events, describe_sensor, recording_sample
+from ndformer.modalities.events.formats.tables import to_events
+from ndformer.modalities.events.pictures.overlay import Stream
 from ndformer.modalities.events.pictures.tokens import pictures as stretches
 from ndformer.modalities.events.spikes.tokens import check_patch, unpack
 from ndformer.modalities.events.transforms.events import PackTokens
@@ -27,23 +27,24 @@ from ndformer.modalities.events.transforms.events import PackTokens
 
 @MODALITIES.register_module()
 class SpikingPatches(Adapter):
-    """What PackSpikes, PackFrames or PackVoxels made, (B, n, HEAD + K) or a list of (n, HEAD + K), -> tokens.
+    """Turn events packed by PackSpikes, PackFrames or PackVoxels, (B, n, HEAD + K) or a list of them, into tokens.
 
-    A token's feature is a linear function of log(1 + events) in each cell of its patch. `patch` and `bins` are those
-    of the packing. Positions are (time from the packing's reference in `time_unit` microseconds, row, column), float32.
+    The feature of a token is a linear projection of log(1 + events) in each cell of its patch. `patch` and `bins` must
+    be those of the packing. Positions are float32 (time since the packing's reference in `time_unit` microseconds, row,
+    column).
 
-    A class token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE
-    repository's way, with 'centre' in the middle of the sample's patches, with 'auto' where the model's encoding reads
-    it best.
+    A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
+    (as in the PaPE repository), 'centre' at the mean position of the sample's patches, and 'auto' where the encoding of
+    the model reads it best.
     """
 
-    endings = ENDINGS  # files that open() reads
+    endings = ENDINGS  # of the files that open() reads
     axes = ("time", "row", "column")
     more_tokens = (
         "Set a lower `threshold` of PackSpikes (a shorter window of PackFrames) in the transforms of each loader, or a "
         "smaller `patch` both there and in the modality: docs/get-started/custom-recordings.md."
     )
-    # and those that lie beside them: GEN1's boxes, DvsGesture's tables
+    # files next to recordings that are none: GEN1's boxes, DvsGesture's tables
     companion_endings = ("_bbox.npy", "_labels.csv", "trials_to_train.txt", "trials_to_test.txt")
 
     def __init__(
@@ -57,7 +58,7 @@ class SpikingPatches(Adapter):
     ) -> None:
         super().__init__()
         if not time_unit > 0:
-            raise ValueError(f"time_unit is a number of microseconds above 0, got {time_unit:g}")
+            raise ValueError(f"time_unit must be a number of microseconds above 0, got {time_unit:g}")
         self.patch, self.bins, self.time_unit = patch, bins, time_unit
         self.volume = check_patch(patch, bins)
         self.project = nn.Linear(self.volume, dim)
@@ -70,14 +71,14 @@ class SpikingPatches(Adapter):
     def open(self, path: Path) -> Sample:
         events = read_events(path)
         if len(events) == 0:
-            warnings.warn(f"{path} holds no events", stacklevel=2)
-        return sample_of(events, path)
+            warnings.warn(f"{path} has no events", stacklevel=2)
+        return recording_sample(events, path)
 
     def from_memory(self, value: Any) -> Sample:
-        return sample_of(value if isinstance(value, Events) else held_events(value), "the recording")
+        return recording_sample(value if isinstance(value, Events) else to_events(value), "the recording")
 
     def likeness(self, sample: Sample) -> str:
-        return sensor_of(sample["events"])
+        return describe_sensor(sample["events"])
 
     def pictures(self, sample: Sample, pack: PackTokens) -> list[np.ndarray]:
         return stretches(sample["inputs"]["events"], self.patch, self.bins, pack.ages)
@@ -86,32 +87,34 @@ class SpikingPatches(Adapter):
         return Stream(sample["inputs"]["events"], self.patch, self.bins, pack.ages, places)
 
     def forward(self, packed: Tensor | list[Tensor]) -> TokenSet:
-        counts = [len(one) for one in packed]
-        width = max(one.shape[1] for one in packed)
-        flat = torch.cat([F.pad(one, (0, width - one.shape[1]), value=-1) for one in packed])  # (T, HEAD + K)
+        counts = [len(tokens) for tokens in packed]
+        width = max(tokens.shape[1] for tokens in packed)
+        flat = torch.cat([F.pad(tokens, (0, width - tokens.shape[1]), value=-1) for tokens in packed])  # (T, HEAD + K)
         if len(flat) and bool((flat[:, 0] != self.volume).any()):
             raise ValueError(
-                f"the modality has {self.volume} cells a patch (2 bins patch^2), but tokens were packed with "
-                f"{int(flat[0, 0])}: patch and bins must be those of the packing"
+                f"the modality has {self.volume} cells per patch (2 bins patch^2), but tokens were packed with "
+                f"{int(flat[0, 0])}: set patch and bins to those of the packing"
             )
         since, place, cells = unpack(flat)
-        # time in whole microseconds up to here: a float32 could not tell those of a long recording apart
+        # time is in whole microseconds up to here, which float32 cannot represent for long recordings
         time = (since.double() / self.time_unit).float()
         features = self.project(self.logarithms(cells))  # (T, dim)
-        rows = max([*counts, 1 - len(self.tokens)])  # never nothing at all
-        held = tensor_like(counts, flat)  # (B,)
-        valid = torch.arange(rows, device=flat.device) < held[:, None]  # (B, N)
-        before = torch.arange(len(counts), device=flat.device) * rows - held.cumsum(0) + held
-        slot = torch.arange(len(flat), device=flat.device) + before.repeat_interleave(held, output_size=len(flat))
+        rows = max([*counts, 1 - len(self.tokens)])  # at least one row, with the class token
+        lengths = tensor_like(counts, flat)  # (B,)
+        valid = torch.arange(rows, device=flat.device) < lengths[:, None]  # (B, N)
+        before = torch.arange(len(counts), device=flat.device) * rows - lengths.cumsum(0) + lengths
+        slot = torch.arange(len(flat), device=flat.device) + before.repeat_interleave(lengths, output_size=len(flat))
         x, positions = (
-            one.new_zeros(len(counts) * rows, one.shape[1]).index_copy(0, slot, one).unflatten(0, (len(counts), rows))
-            for one in (features, torch.stack([time, *place.float().unbind(1)], dim=1))
+            values.new_zeros(len(counts) * rows, values.shape[1])
+            .index_copy(0, slot, values)
+            .unflatten(0, (len(counts), rows))
+            for values in (features, torch.stack([time, *place.float().unbind(1)], dim=1))
         )
         return self.with_tokens(x, positions, None if min(counts) == rows else valid)
 
     def logarithms(self, cells: Tensor) -> Tensor:
-        """(T, volume) float32: log(1 + events) of each cell, of (T, K) events. Most cells have none: those are left."""
-        dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last is for events that are none
+        """Return log(1 + events) of each cell, (T, volume) float32, from the cells (T, K) of events."""
+        dense = torch.zeros(len(cells), self.volume + 1, device=cells.device)  # the last column collects the padding
         cells = cells.where(cells >= 0, self.volume)
         dense.scatter_add_(1, cells, dense.new_ones(()).expand(cells.shape))
         return dense.scatter_(1, cells, dense.gather(1, cells).log1p())[:, : self.volume]

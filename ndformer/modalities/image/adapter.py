@@ -1,4 +1,4 @@
-"""Images to tokens: one per patch, at its row and column."""
+"""Adapter that turns images into tokens, one for each patch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,23 +17,24 @@ from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, W
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
-from ndformer.modalities.image.formats.held import held_image
-from ndformer.modalities.image.pictures.tokens import apart
+from ndformer.modalities.image.formats.in_memory import to_image
+from ndformer.modalities.image.pictures.tokens import separate_patches
 
 
 @MODALITIES.register_module()
 class ImagePatches(Adapter):
-    """(B, channels, height, width) -> tokens of patch x patch pixels at (row, column), counted in patches from `start`.
+    """Turn images (B, channels, height, width) into one token for each patch of `patch` x `patch` pixels.
 
-    Class and register tokens come first and have no place of their own; with `class_at='origin'` they stand at 0, the
-    PaPE repository's way (with `start=1`), with 'centre' in the middle of the patches, with 'auto' where the model's
-    encoding reads it best. Any size that divides into patches works.
+    The position of a token is its (row, column), counted in patches from `start`. Height and width may be any multiple
+    of `patch`. Class and register tokens come first. `class_at` says where they stand: 'nowhere' gives them no
+    position, 'origin' puts them at 0 (the PaPE repository does so, with `start=1`), 'centre' at the mean position of
+    the patches, and 'auto' where the encoding of the model reads them best.
 
-    `plane` puts the image into a space of other modalities: where the first patch is, the step to the next row and the
-    step to the next column, (x, y, z) each.
+    `plane` places the image in a space shared with other modalities. It has three vectors (x, y, z): the position of
+    the first patch, the step to the next row, and the step to the next column.
     """
 
-    endings = ENDINGS  # files that open() reads
+    endings = ENDINGS  # of the files that open() reads
     axes = ("row", "column")
     more_tokens = "Set a smaller `patch` of the modality, or a larger size in the transforms of each loader."
 
@@ -50,7 +51,7 @@ class ImagePatches(Adapter):
     ) -> None:
         super().__init__()
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
-            raise ValueError(f"plane is (first patch, step to the next row, step to the next column), got {plane}")
+            raise ValueError(f"plane must be three vectors (first patch, row step, column step), got {plane}")
         self.plane = plane
         if plane is not None:
             self.axes = ("x", "y", "z") if len(plane[0]) == 3 else ()
@@ -62,11 +63,11 @@ class ImagePatches(Adapter):
         return dict(image=open_image(path, self.mode))
 
     def from_memory(self, value: Any) -> Sample:
-        return dict(image=held_image(value, self.mode))
+        return dict(image=to_image(value, self.mode))
 
     @property
     def mode(self) -> str:
-        """Pillow's word for pictures of so many channels."""
+        """The Pillow mode of images with `channels` channels."""
         return "RGB" if self.channels == 3 else "L"
 
     @property
@@ -78,10 +79,10 @@ class ImagePatches(Adapter):
         return self.patch, self.patch
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        return [apart(pack.picture(sample, 0), (self.patch, self.patch))]
+        return [separate_patches(pack.picture(sample, 0), (self.patch, self.patch))]
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
-        """Of the photo, where there is one in more pixels than the model is given."""
+        """Draw on the original photo where the sample has one; it often has more pixels than the model's input."""
         rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
         return GridCanvas(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
@@ -89,17 +90,17 @@ class ImagePatches(Adapter):
         if isinstance(images, list):
             sizes = ", ".join(sorted({f"{i.shape[1]} x {i.shape[2]}" for i in images})[:3])
             raise ValueError(
-                f"images of one batch are of one size, got {sizes}: put a Resize or a crop before PackImage"
+                f"images of one batch must have one size, got {sizes}. Put a Resize or a crop before PackImage"
             )
         if images.dim() != 4 or not images.is_floating_point():
             raise ValueError(
-                "images are (batch, channels, height, width) of normalised floats, as PackImage makes them, got "
-                f"{tuple(images.shape)} of {images.dtype}: images[None] is a batch of one, images / 255 a float"
+                "images must be (batch, channels, height, width) of normalized floats, as PackImage makes them, got "
+                f"{tuple(images.shape)} of {images.dtype}. images[None] adds the batch axis, images / 255 makes floats"
             )
         _, C, height, width = images.shape
         if self.channels != C or height % self.patch or width % self.patch:
             raise ValueError(
-                f"images must have {self.channels} channels and sides that patches of {self.patch} divide, "
+                f"images must have {self.channels} channels and sides divisible by the patch size {self.patch}, "
                 f"got {C} x {height} x {width}"
             )
         x = self.project(images)  # (B, dim, rows, columns)

@@ -1,1 +1,1 @@
-"""Point clouds: reading, augmenting, tokenizing."""
+"""Point clouds: datasets, file formats, transforms and adapters."""

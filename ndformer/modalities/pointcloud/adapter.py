@@ -1,4 +1,4 @@
-"""Point clouds to tokens: one per centre, made from the points around it, or each point as it is."""
+"""Adapters that turn point clouds into tokens: one for each group of points, or one for each point."""
 
 import math
 from pathlib import Path
@@ -18,21 +18,21 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
-from ndformer.modalities.pointcloud.formats.held import held_cloud
+from ndformer.modalities.pointcloud.formats.in_memory import to_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
-from ndformer.modalities.pointcloud.pictures.scene import TurningCloud
+from ndformer.modalities.pointcloud.pictures.overlay import TurningCloud
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
-from ndformer.modalities.pointcloud.transforms.points import PackPoints, seen_colours
+from ndformer.modalities.pointcloud.transforms.points import PackPoints, display_colors
 
 
 class Clouds(Adapter):
-    """Of clouds of points, each with as many as it has."""
+    """Base class of point cloud adapters; the clouds of a batch may differ in size."""
 
-    endings = ENDINGS  # files that open() reads
+    endings = ENDINGS  # of the files that open() reads
     axes = ("x", "y", "z")
     more_tokens = "Set a smaller grid_size of GridSample in the transforms of each loader, or take denser clouds."
-    unit: float  # that positions are counted in, a length of the data
+    unit: float  # length, in the data's unit, that positions are counted in
 
     @property
     def position_dims(self) -> int:
@@ -45,14 +45,14 @@ class Clouds(Adapter):
         return dict(read_cloud(path, columns=columns))
 
     def from_memory(self, value: Any, columns: str | None = None) -> Sample:
-        return dict(held_cloud(value, columns))
+        return dict(to_cloud(value, columns))
 
     def canvas(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Canvas:
         cloud = pack.unpacked(sample["inputs"]["points"].numpy())
-        return TurningCloud(cloud["points"], seen_colours(cloud), places * self.unit)
+        return TurningCloud(cloud["points"], display_colors(cloud), places * self.unit)
 
     def padded(self, clouds: Tensor | list[Tensor], features: int, who: str) -> tuple[Tensor, list[int]]:
-        """One tensor (B, N, 3 + features), and the number of points of each cloud."""
+        """Return clouds as a padded tensor (B, N, 3 + features), and the number of points of each cloud."""
         for cloud in clouds:
             if cloud.dim() != 2 or cloud.shape[1] != 3 + features:
                 raise ValueError(
@@ -62,8 +62,8 @@ class Clouds(Adapter):
         return x.float(), [len(cloud) for cloud in clouds]
 
 
-def real(counts: list[int], rows: int, device: torch.device) -> Tensor | None:
-    """(B, rows) the first `counts` of each row; None where these are all."""
+def valid_rows(counts: list[int], rows: int, device: torch.device) -> Tensor | None:
+    """Return a mask (B, rows) of the first `counts` of each row, or None where nothing is padding."""
     if min(counts) >= rows:
         return None
     return torch.arange(rows, device=device) < torch.tensor(counts).to(device, non_blocking=True)[:, None]
@@ -71,13 +71,13 @@ def real(counts: list[int], rows: int, device: torch.device) -> Tensor | None:
 
 @MODALITIES.register_module()
 class PointPatches(Clouds):
-    """Clouds (B, N, 3 + features), or a list of (n, 3 + features), -> tokens at `centres` farthest points (x, y, z).
+    """Turn clouds (B, N, 3 + features), or a list of (n, 3 + features), into tokens at `centres` farthest points.
 
-    A token is made from the `neighbours` points nearest to its centre (with `radius`, only those within it): from
-    where they are as seen from the centre and from their features. Where the centre is, only its position tells.
+    A token encodes the `neighbours` points nearest to its center (with `radius`, only those within it): their features
+    and their positions relative to the center. The center itself enters only as the token's position.
 
-    Positions, and the points as seen from a centre, are counted in `unit`, a length of the data. Near the distance
-    between neighbouring centres it makes clouds what images in patches are, and the encodings' defaults fit both.
+    Positions and relative positions are divided by `unit`, a length of the data. With a `unit` near the distance
+    between neighboring centers, tokens are spaced like image patches, which the defaults of the encodings expect.
     """
 
     more_tokens = "Set more `centres` of the modality, or take denser clouds."
@@ -104,7 +104,7 @@ class PointPatches(Clouds):
         return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
 
     def groups(self, points: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Of points (B, N, 3): centres (B, M, 3), the numbers of their neighbours (B, M, K) and which of them count."""
+        """Group points (B, N, 3): centers (B, M, 3), neighbor indices (B, M, K) and a mask of valid neighbors."""
         positions = take(points, farthest(points, self.centres, valid))
         index, distance = nearest(points, positions, self.neighbours, valid)
         inside = distance <= (math.inf if self.radius is None else self.radius**2)
@@ -114,30 +114,31 @@ class PointPatches(Clouds):
         x, counts = self.padded(clouds, self.features, "PackPoints and the modality's `features`")
         if 0 in counts:
             raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
-        valid = real(counts, x.shape[1], x.device)
+        valid = valid_rows(counts, x.shape[1], x.device)
         positions, index, inside = self.groups(x[..., :3], valid)  # (B, M, 3), (B, M, K), (B, M, K)
         group = take(x, index)  # (B, M, K, 3 + features)
         group = torch.cat([(group[..., :3] - positions[:, :, None]) / self.unit, group[..., 3:]], dim=-1)
-        own = real(counts, self.centres, x.device)  # a cloud may have fewer points than there are centres
-        return self.with_tokens(self.embed(group, inside), positions / self.unit, own)
+        token_mask = valid_rows(counts, self.centres, x.device)  # a cloud may have fewer points than there are centers
+        return self.with_tokens(self.embed(group, inside), positions / self.unit, token_mask)
 
 
 class PointNet(nn.Module):
-    """A set of points as one vector: each alone, then each with what all of them have, the largest of every channel.
+    """Encode a set of points as one vector (PointNet, Qi 2017, in the form of Point-BERT).
 
-    (Qi 2017; in Point-BERT's form.) LayerNorm instead of BatchNorm: a cloud's tokens depend on it alone.
+    Each point is embedded, joined with the maximum over all points, embedded again and max-pooled. LayerNorm instead of
+    BatchNorm makes the tokens of a cloud independent of its batch.
     """
 
     def __init__(self, channels: int, dim: int) -> None:
         super().__init__()
         width = dim // 2
         self.alone = nn.Sequential(nn.Linear(channels, width), nn.GELU(), nn.Linear(width, width))
-        self.own = nn.Linear(width, dim)  # own and common: one layer on both side by side
+        self.own = nn.Linear(width, dim)  # own and common: one linear layer on the concatenation of both
         self.common = nn.Linear(width, dim, bias=False)
         self.out = nn.Sequential(nn.LayerNorm(dim), nn.GELU(), nn.Linear(dim, dim))
 
     def forward(self, group: Tensor, inside: Tensor) -> Tensor:
-        """(B, M, K, channels) of which (B, M, K) count -> (B, M, dim)."""
+        """Encode groups (B, M, K, channels) with a mask (B, M, K) of valid points as (B, M, dim)."""
         outside = ~inside[..., None]
         x = self.alone(group)  # (B, M, K, width)
         common = x.masked_fill(outside, -math.inf).amax(2)  # (B, M, width)
@@ -147,16 +148,16 @@ class PointNet(nn.Module):
 
 @MODALITIES.register_module()
 class Points(Clouds):
-    """Clouds (B, N, 3 + dim), or a list of (n, 3 + dim), -> a token per point at (x, y, z), counted in `unit`, a length
-    of the data. For backbones that order and voxelise points themselves; their voxels are counted in it too.
+    """Turn clouds (B, N, 3 + dim), or a list of (n, 3 + dim), into one token for each point, at (x, y, z) / `unit`.
 
-    The features are those that PackPoints packed behind the positions, unchanged: `dim` is the backbone's in_channels.
+    This is for backbones that order and voxelize points themselves; their voxels are counted in `unit` too. The
+    features are those that PackPoints packed after the positions, unchanged: `dim` is the backbone's in_channels.
     """
 
     def __init__(self, dim: Width, unit: Positive = 1.0) -> None:
         super().__init__()
         if unit <= 0:
-            raise ValueError(f"the unit of Points is a length above 0, got {unit}")
+            raise ValueError(f"the unit of Points must be a length above 0, got {unit}")
         self.dim, self.unit = dim, unit
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
@@ -164,4 +165,4 @@ class Points(Clouds):
 
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         x, counts = self.padded(clouds, self.dim, "the `features` of PackPoints and the backbone's in_channels")
-        return TokenSet(x[..., 3:], Where(x[..., :3] / self.unit, valid=real(counts, x.shape[1], x.device)))
+        return TokenSet(x[..., 3:], Where(x[..., :3] / self.unit, valid=valid_rows(counts, x.shape[1], x.device)))

@@ -1,9 +1,9 @@
-"""Test-time augmentation (TTA): several variants of a cloud vote, by the protocols of Point Transformer V3.
+"""Test-time augmentation (TTA): predictions for several variants of a cloud are summed, as in Point Transformer V3.
 
-Scenes are looked at in fragments, each with one point of every voxel, until every point was in one, and that under 13
-augmentations: 4 turns x 3 scales, and mirrored along x and y, which is half a turn once more. Objects are looked at as
-they are and stretched at random nine times. What is summed are probabilities. Predictions of scenes are kept in a
-folder, a file each, to go on from and to send to ScanNet's server.
+A scene is split into fragments, each with one point of every voxel, until every point was in one. This is done for 13
+augmentations: 4 rotations x 3 scales, and a mirroring along x and y, which equals half a turn. An object is predicted
+unchanged and randomly stretched nine times. Probabilities are summed. Predictions of scenes are stored in a folder, one
+file for each, to resume from and to submit to ScanNet's server.
 """
 
 import functools
@@ -26,13 +26,20 @@ from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
-from ndformer.modalities.pointcloud.transforms.points import GridSample, PackPoints, ScalePoints, cells, chosen, turned
+from ndformer.modalities.pointcloud.transforms.points import (
+    GridSample,
+    PackPoints,
+    ScalePoints,
+    cells,
+    select_points,
+    transform_directed,
+)
 
 STRETCHES, STRETCH = 9, (0.8, 1.2)
 
 
 def variants() -> Iterator[tuple[np.ndarray, float]]:
-    """The 13 augmentations of TTA: a turn about z or a mirroring (3, 3), and a scale."""
+    """Yield the 13 augmentations: a rotation about z or a mirroring (3, 3), and a scale."""
     for scale in (1.0, 0.95, 1.05):
         for quarter in range(4):
             cos, sin = (1, 0, -1, 0)[quarter], (0, 1, 0, -1)[quarter]
@@ -41,7 +48,7 @@ def variants() -> Iterator[tuple[np.ndarray, float]]:
 
 
 def fragments(cell: np.ndarray) -> Iterator[np.ndarray]:
-    """Numbers of points (V,), one of each cell (N,), until each was taken: cells with fewer points begin again."""
+    """Yield point indices (V,), one for each cell (N,), until each point was used; smaller cells repeat points."""
     order = np.argsort(cell, kind="stable")
     count = np.bincount(np.unique(cell, return_inverse=True)[1])
     start = np.cumsum(count) - count
@@ -50,13 +57,13 @@ def fragments(cell: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def split(transforms: Sequence[Any]) -> tuple[list[Any], float | None, list[Any]]:
-    """What comes before points are sampled, the size of the cells, and what comes after."""
-    for i, one in enumerate(transforms):
-        if isinstance(one, GridSample):
-            return list(transforms[:i]), one.size, list(transforms[i + 1 :])
-        if isinstance(one, PackPoints):
+    """Split transforms into those before grid sampling, the size of the cells, and those after."""
+    for i, transform in enumerate(transforms):
+        if isinstance(transform, GridSample):
+            return list(transforms[:i]), transform.size, list(transforms[i + 1 :])
+        if isinstance(transform, PackPoints):
             return list(transforms[:i]), None, list(transforms[i:])
-    raise DataError("voting is for point clouds: none of the test set's transforms is GridSample or PackPoints")
+    raise DataError("voting needs point clouds: none of the test set's transforms is GridSample or PackPoints")
 
 
 @torch.no_grad()
@@ -64,30 +71,32 @@ def scene_votes(
     model: TokenModel,
     sample: Sample,
     transforms: Sequence[Any],
-    at_a_time: int = 4,
-    told: Callable[[float], None] = lambda share: None,
+    batch_size: int = 4,
+    on_progress: Callable[[float], None] = lambda share: None,
 ) -> np.ndarray:
-    """(N, classes) summed probabilities of a scene as it is on disk, so many fragments at a time. `told` hears which
-    share of them is done."""
+    """Return summed probabilities (N, classes) of a scene as it is on disk.
+
+    `batch_size` is the number of fragments predicted at once; `on_progress` receives the share that is done.
+    """
     before, size, after = split(transforms)
     if size is None:
-        raise DataError("fragments of a scene are made of GridSample's cells: add it to the test set's transforms")
+        raise DataError("fragments of a scene need GridSample's cells: add it to the test set's transforms")
     rng, classes = np.random.default_rng(0), cast(TokenSegmenter, model.head).classes
     sample = _through(before, sample, rng)
     plain = {name: value for name, value in sample.items() if name != "labels"}
     total = torch.zeros(len(plain["points"]), classes)
-    looks = list(variants())
-    for look, (matrix, scale) in enumerate(looks):
-        seen = turned(plain, matrix)
-        seen["points"] = seen["points"] * np.float32(scale)
-        parts = list(fragments(cells(seen["points"], size, str(sample.get("path", "the cloud")))))
-        for lo in range(0, len(parts), at_a_time):
-            some = parts[lo : lo + at_a_time]
-            batch = collate([_through(after, chosen(seen, part), rng) for part in some])
+    augmentations = list(variants())
+    for number, (matrix, scale) in enumerate(augmentations):
+        augmented = transform_directed(plain, matrix)
+        augmented["points"] = augmented["points"] * np.float32(scale)
+        parts = list(fragments(cells(augmented["points"], size, str(sample.get("path", "the cloud")))))
+        for start in range(0, len(parts), batch_size):
+            some = parts[start : start + batch_size]
+            batch = collate([_through(after, select_points(augmented, part), rng) for part in some])
             for part, logits in zip(some, model.test_scores(batch)):
                 p = logits.float().softmax(-1).cpu()
                 total.index_add_(0, torch.from_numpy(part), p)
-            told((look + (lo + len(some)) / len(parts)) / len(looks))
+            on_progress((number + (start + len(some)) / len(parts)) / len(augmentations))
     return total.numpy()
 
 
@@ -95,17 +104,17 @@ def scene_votes(
 def object_votes(
     model: TokenModel, sample: Sample, transforms: Sequence[Any], repeats: int, seed: int
 ) -> list[np.ndarray]:
-    """Summed probabilities (classes,) of an object, once for each repeat: as it is, and stretched nine times anew."""
+    """Return an object's summed probabilities (classes,) for each repeat: unchanged, and stretched nine times."""
     before, size, after = split(transforms)
     stretch, sampled = ScalePoints(STRETCH, per_axis=True), [] if size is None else [GridSample(size)]
-    found = []
+    votes = []
     for repeat in range(repeats):
         rng = np.random.default_rng((seed, repeat, int(sample.get("index", 0))))
         base = _through(before, sample, rng)
         some = [base, *(stretch(base, rng) for _ in range(STRETCHES))]
-        batch = collate([_through([*sampled, *after], one, rng) for one in some])
-        found.append(model.test_scores(batch).float().softmax(-1).sum(0).cpu().numpy())
-    return found
+        batch = collate([_through([*sampled, *after], variant, rng) for variant in some])
+        votes.append(model.test_scores(batch).float().softmax(-1).sum(0).cpu().numpy())
+    return votes
 
 
 def _through(transforms: Sequence[Any], sample: Sample, rng: np.random.Generator) -> Sample:
@@ -117,20 +126,20 @@ def _through(transforms: Sequence[Any], sample: Sample, rng: np.random.Generator
 # ------------------------------------------------------------------------------------------------------ whole datasets
 
 
-def keep(folder: Path, checkpoint: Path, of: dict[str, Any]) -> None:
-    """A folder for predictions of this checkpoint and these parts of a config, and of no others."""
-    about = {name: json.dumps(part, default=list, sort_keys=True) for name, part in of.items()}
+def prepare_folder(folder: Path, checkpoint: Path, config_parts: dict[str, Any]) -> None:
+    """Create a folder for predictions of a checkpoint and parts of a config; raise if it has those of others."""
+    about = {name: json.dumps(part, default=list, sort_keys=True) for name, part in config_parts.items()}
     about = dict(checkpoint=hashlib.sha256(checkpoint.read_bytes()).hexdigest()) | about
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "about.json"
-    if kept.is_file() and foreign.plain_json(kept) != about:
+    about_file = folder / "about.json"
+    if about_file.is_file() and foreign.plain_json(about_file) != about:
         raise DataError(f"{folder} holds predictions of another checkpoint or config: name another folder")
     atomic.clear(folder)
-    atomic.write(kept, json.dumps(about, indent=1) + "\n")
+    atomic.write(about_file, json.dumps(about, indent=1) + "\n")
 
 
 def names(data: Dataset) -> list[str]:
-    """What the files of scenes are called: as their folders, with the way there where several have one name."""
+    """Return the file names of scenes: those of their folders, with the path where names repeat."""
     paths = [Path(data.name(i)) for i in range(len(data))]
     short = [path.name for path in paths]
     if len(set(short)) == len(short):
@@ -138,17 +147,16 @@ def names(data: Dataset) -> list[str]:
     return [os.path.relpath(path, data.data_root).replace(os.sep, "_") for path in paths]
 
 
-def scenes(
-    model: TokenModel, data: Dataset, folder: Path, at_a_time: int, told: Callable[[str, float], None]
+def vote_scenes(
+    model: TokenModel, data: Dataset, folder: Path, batch_size: int, on_progress: Callable[[str, float], None]
 ) -> Iterator[tuple[str, Sample, np.ndarray, float | None]]:
-    """The name of each scene, its sample, the labels (N,) from its file or else predicted and written there, and how
-    many seconds that took."""
+    """Yield each scene's name, sample, labels (N,) and seconds; labels come from `folder`, or are predicted."""
     for record, name in zip(data.records, names(data)):
         file, begin, seconds = folder / f"{name}.npy", time.perf_counter(), None
         sample = data.read(record)
         if not file.is_file():
             labels = (
-                scene_votes(model, sample, data.transforms, at_a_time, functools.partial(told, name))
+                scene_votes(model, sample, data.transforms, batch_size, functools.partial(on_progress, name))
                 .argmax(1)
                 .astype(np.int16)
             )
@@ -157,27 +165,27 @@ def scenes(
         labels = foreign.array(file).astype(np.int64)
         if len(labels) != len(sample["points"]):
             raise DataError(
-                f"{file} has labels of {len(labels)} points, and the scene of that name {len(sample['points'])}: "
-                "it is of other data, name another folder"
+                f"{file} has labels of {len(labels)} points, but the scene of that name has {len(sample['points'])}: "
+                "it belongs to other data, name another folder"
             )
         yield name, sample, labels, seconds
 
 
 def submit(folder: Path, data: Dataset, labels: Sequence[np.ndarray]) -> None:
-    """A text for each scene, with the NYU40 number of every point on a line, as ScanNet's server takes them."""
+    """Write a text file for each scene with the NYU40 number of each point on a line, as ScanNet's server requires."""
     if list(data.classes) != list(SCANNET):
         raise DataError("ScanNet's server takes its 20 classes, and this dataset has others")
     folder.mkdir(parents=True, exist_ok=True)
     numbers = np.array(list(SCANNET.values()))
-    for name, found in zip(names(data), labels):
+    for name, classes in zip(names(data), labels):
         with atomic.replacing(folder / f"{name}.txt") as half:
-            np.savetxt(half, numbers[found], fmt="%d")
+            np.savetxt(half, numbers[classes], fmt="%d")
 
 
-def objects(
+def vote_objects(
     model: TokenModel, data: Dataset, repeats: int, folder: Path | None = None
 ) -> Iterator[tuple[Sample, np.ndarray]]:
-    """Each object and its votes (repeats, classes), from its file in the folder or else taken and written there."""
+    """Yield each object and its votes (repeats, classes), read from `folder` or computed and stored there."""
     for i, record in enumerate(data.records):
         sample, file = data.read(record) | dict(index=i), None if folder is None else folder / f"{i:05}.npy"
         if file is not None and file.is_file():

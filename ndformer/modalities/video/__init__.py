@@ -1,1 +1,1 @@
-"""Video: reading frames exactly, augmenting clips, tubelets."""
+"""Videos: datasets, exact decoding, transforms and the adapter."""

@@ -1,4 +1,4 @@
-"""Videos to tokens: one per tubelet, a patch through some frames, at its time, row and column."""
+"""Adapter that turns videos into tokens, one for each tubelet (a patch through several frames)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,22 +18,24 @@ from ndformer.framework.registry.ranges import Few, Finite, Offset, Positive, Wi
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.transforms.images import RGB_MEAN, RGB_STD
 from ndformer.modalities.video.formats.files import ENDINGS
-from ndformer.modalities.video.formats.frames import film, held_film, is_frames
+from ndformer.modalities.video.formats.frames import film, is_frames, to_video
 from ndformer.modalities.video.pictures.tokens import tubelets
 
 
 @MODALITIES.register_module()
 class Tubelets(Adapter):
-    """Frames (B, T, 3, H, W) uint8, or a list of (T, 3, H, W) of several lengths -> tokens of `tubelet` (frames, rows,
-    columns) at (time, row, column), counted in tubelets from `start` (ViViT's joint space and time).
+    """Turn frames (B, T, 3, H, W) uint8, or a list of (T, 3, H, W), into one token for each `tubelet`.
 
-    Values in 0..1 are normalised by `mean` and `std`. Shorter clips are padded, which changes nothing for them. A class
-    token comes first and has no place of its own; with `class_at='origin'` it stands at 0, the PaPE repository's way
-    (with `start=1`), with 'centre' in the middle of the clip's tubelets, with 'auto' where the model's encoding
-    reads it best.
+    A tubelet has a size of (frames, rows, columns). The position of a token is (time, row, column), counted in tubelets
+    from `start` (joint space and time of ViViT). Values in 0..1 are normalized by `mean` and `std`. Shorter clips are
+    padded and masked.
+
+    A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
+    (the PaPE repository does so, with `start=1`), 'centre' at the mean position of the clip's tubelets, and 'auto'
+    where the encoding of the model reads it best.
     """
 
-    endings = ENDINGS  # files that open() reads
+    endings = ENDINGS  # of the files that open() reads
     axes = ("time", "row", "column")
     more_tokens = "Set a smaller `tubelet` of the modality, or more or larger frames in the transforms of each loader."
 
@@ -51,7 +53,7 @@ class Tubelets(Adapter):
         self.mean: Tensor
         self.std: Tensor
         if len(tubelet) != 3 or min(tubelet) < 1:
-            raise ValueError(f"tubelet is frames, rows and columns, each 1 or more, got {tuple(tubelet)}")
+            raise ValueError(f"tubelet must be frames, rows and columns, each 1 or more, got {tuple(tubelet)}")
         time, rows, columns = tubelet
         self.tubelet, self.start = (time, rows, columns), start
         self.project = nn.Conv3d(3, dim, kernel_size=self.tubelet, stride=self.tubelet)
@@ -63,7 +65,7 @@ class Tubelets(Adapter):
         return dict(video=film(path))
 
     def from_memory(self, value: Any) -> Sample:
-        return dict(video=held_film(value))
+        return dict(video=to_video(value))
 
     def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)
@@ -84,7 +86,7 @@ class Tubelets(Adapter):
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         frames = sample["inputs"]["video"].permute(0, 2, 3, 1).numpy()
-        time, rows, columns = (side // own for side, own in zip(frames.shape, self.tubelet))
+        time, rows, columns = (side // size for side, size in zip(frames.shape, self.tubelet))
         return GridCanvas(frames, (time, rows, columns))
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
@@ -94,8 +96,8 @@ class Tubelets(Adapter):
             if len(sizes) > 1:
                 some = ", ".join(sorted(f"{h} x {w}" for _, h, w in sizes)[:3])
                 raise ValueError(
-                    f"videos of one batch have frames of one size, got {some}: put a Resize in an EachFrame before "
-                    "PackVideo"
+                    f"videos of one batch must have frames of one size, got {some}: put a Resize in an EachFrame "
+                    "before PackVideo"
                 )
             flat = torch.stack([F.pad(v, (0, 0) * 3 + (0, max(lengths) - len(v))) for v in videos])
         else:
@@ -104,10 +106,10 @@ class Tubelets(Adapter):
         wrong = next((n for n in lengths if n == 0 or n % self.tubelet[0]), T)
         if C != 3 or any(size % p for size, p in zip((wrong, height, width), self.tubelet)) or wrong == 0:
             raise ValueError(
-                f"videos must have 3 channels, and frames, rows and columns that tubelets of {self.tubelet} divide, "
+                f"videos must have 3 channels, and frames, rows and columns divisible by tubelets of {self.tubelet}, "
                 f"got {C} channels and {(wrong, height, width)}"
             )
-        # one copy, as the convolution wants it, changed in place: memory for others takes longer than all the rest
+        # one copy in the layout of the convolution, changed in place: allocations take longer than the computation
         exact = torch.promote_types(flat.dtype, self.mean.dtype)
         x = flat.transpose(1, 2).to(exact, copy=True, memory_format=torch.contiguous_format)  # (B, 3, T, H, W)
         x = x.sub_(self.mean[:, None]).div_(self.std[:, None])

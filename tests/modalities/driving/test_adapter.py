@@ -116,7 +116,7 @@ def test_empty_clouds_and_a_single_point_are_clouds_too():
     net = pillars()
     assert net([cloud(0, 0)]).features.shape == (1, 0, 16)
     assert net([cloud(0, 0), torch.zeros(1, 5)]).where.valid.tolist() == [[False], [True]]
-    with pytest.raises(ValueError, match=r"clouds are .points, 5. of x, y, z, intensity and lag, got \(7, 4\)"):
+    with pytest.raises(ValueError, match=r"clouds must be .points, 5. of x, y, z, intensity and lag, got \(7, 4\)"):
         net([torch.zeros(7, 4)])
 
 
@@ -154,7 +154,7 @@ def test_a_patch_stands_on_the_ground_nearest_to_its_middle(cell, layers):
     ground = Ground(LOW[:2], HIGH[:2], cell, (-2.0, 3.0), layers)
     for yaw in (0.3, 2.0):
         pose, lens = camera(yaw)
-        found, off = ground.seen(matrices(pose, lens, PATCH), VIEW)
+        found, off = ground.nearest_cells(matrices(pose, lens, PATCH), VIEW)
         exact = slow_ground(ground, pose, lens)
         away = torch.tensor([one[2:] for one in exact])
         assert (off - away).abs().max() < 1e-4
@@ -163,7 +163,7 @@ def test_a_patch_stands_on_the_ground_nearest_to_its_middle(cell, layers):
 
 def test_a_camera_that_sees_nothing_puts_its_patches_in_the_middle():
     ground = Ground(LOW[:2], HIGH[:2], CELL, (-2.0, 3.0), 4)
-    found, off = ground.seen(torch.zeros(3, 4), VIEW)
+    found, off = ground.nearest_cells(torch.zeros(3, 4), VIEW)
     assert found.unique(dim=0).tolist() == [[12, 6]]
     assert not off.any()
 
@@ -181,10 +181,10 @@ def test_patches_are_pixels_and_know_their_camera():
     value = (value - value.mean()) / (value.var(unbiased=False) + 1e-5).sqrt()
     assert (tokens.features[0, 24 + 6 + 2] - value).abs().max() < 1e-5
     assert tokens.where.positions[0, 24 + 6 + 2, 2:5].tolist() == [1, 1.5, 2.5]
-    assert len(net.known) == 1
+    assert len(net.cached_positions) == 1
     again = net(images, **batched(rig(0.0, 2.0)))
     assert torch.equal(again.where.positions, tokens.where.positions)
-    assert len(net.known) == 1
+    assert len(net.cached_positions) == 1
 
 
 @torch.no_grad()
@@ -206,7 +206,9 @@ def test_rows_in_memory_are_a_cloud_that_no_camera_saw():
     sample = pillars().from_memory(rows)
     assert sample["points"].tolist() == [[0, 1, 2, 3, 0], [6, 7, 8, 9, 0]]
     assert sample["images"] == []
-    with pytest.raises(ValueError, match=r"a cloud is an array \(points, 4\) of finite x, y, z and intensity, got"):
+    with pytest.raises(
+        ValueError, match=r"a cloud must be an array \(points, 4\) of finite x, y, z and intensity, got"
+    ):
         pillars().from_memory(torch.full((1, 4), torch.nan))
 
 

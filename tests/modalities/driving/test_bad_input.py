@@ -48,11 +48,11 @@ WRONG = {
     "a category nowhere": ("instance", first(category_token="?"), "instance.json names the category '\\?'"),
     "a scene nowhere": ("sample", first(scene_token="?"), "sample.json names the scene '\\?'"),
     "a sweep nowhere": ("sample_data", each(prev="?"), "names the sample_data '\\?'"),
-    "no rotation": ("calibrated_sensor", first(rotation=[1, 1, 0, 0]), "rotation \\[1.0, 1.0, 0.0, 0.0\\], which"),
-    "a rotation of zeros": ("ego_pose", first(rotation=[0, 0, 0, 0]), "gives \\w+ a pose at .* which is none"),
+    "no rotation": ("calibrated_sensor", first(rotation=[1, 1, 0, 0]), "\\[1.0, 1.0, 0.0, 0.0\\]: a quaternion"),
+    "a rotation of zeros": ("ego_pose", first(rotation=[0, 0, 0, 0]), "gives \\w+ a pose at .* must have length 1"),
     "a place that is not finite": ("ego_pose", first(translation=[0, float("inf"), 0]), "a 'translation' that is not"),
-    "no camera": ("calibrated_sensor", each(camera_intrinsic=[[1, 0], [0, 1]]), "which are no camera's: 3 x 3 numbers"),
-    "a lens behind": ("calibrated_sensor", each(camera_intrinsic=(-np.eye(3)).tolist()), "which are no camera's"),
+    "no camera": ("calibrated_sensor", each(camera_intrinsic=[[1, 0], [0, 1]]), "they must be 3 x 3 numbers"),
+    "a lens behind": ("calibrated_sensor", each(camera_intrinsic=(-np.eye(3)).tolist()), "they must be 3 x 3 numbers"),
     "times out of order": ("sample_data", each(timestamp=LATER), "has times out of order: sweeps/LIDAR_TOP/.* was"),
     "a frame before itself": ("sample_data", looped, "has times out of order"),
     "no key frame": ("sample_data", each(is_key_frame=False), "no key frame of LIDAR_TOP for 9 of 9 samples"),
@@ -60,7 +60,7 @@ WRONG = {
     "a truth as a time": ("sample", first(timestamp=True), "'timestamp' that is not a whole number, got True"),
     "too few numbers": ("ego_pose", first(translation=[1, 2]), "a 'translation' that is not 3 numbers, got \\[1, 2\\]"),
     "no token": ("scene", first(token=None), "a 'token' that is not a text, got None"),
-    "a flat box": ("sample_annotation", first(size=[1, 0, 2]), "sides are larger than 0 and rotations of length 1"),
+    "a flat box": ("sample_annotation", first(size=[1, 0, 2]), "sides must be larger than 0 and rotations of length 1"),
     "a box nowhere": ("sample_annotation", first(translation=[float("nan"), 0, 0]), "a 'translation' that is not 3"),
     "two attributes": ("sample_annotation", first(attribute_tokens=["a", "b"]), "and a box has one or none"),
     "a file elsewhere": ("sample_data", each(filename="../../x.pcd.bin"), "leads outside of it"),
@@ -68,9 +68,9 @@ WRONG = {
     # Issue 44.30: these were tracebacks, or sentences that nobody wrote
     "a number of 400 digits": ("ego_pose", first(translation=[10**400, 0, 0]), "a 'translation' that is not 3 numbers"),
     "a number of 20 digits": ("sample_annotation", first(num_lidar_pts=10**20), "'num_lidar_pts' that is not a whole"),
-    "a lens of 400 digits": ("calibrated_sensor", each(camera_intrinsic=[[10**400] * 3] * 3), "which are no camera's"),
+    "a lens of 400 digits": ("calibrated_sensor", each(camera_intrinsic=[[10**400] * 3] * 3), "must be 3 x 3 numbers"),
     "half a character": ("sample_data", each(filename="\ud800"), "'filename' that is not a text, got '.ud800'"),
-    "doubled samples": ("sample", lambda rows: rows.extend(rows), "two rows of the token '\\w+', and each is of one"),
+    "doubled samples": ("sample", lambda rows: rows.extend(rows), "two rows of the token '\\w+', which must be unique"),
     "doubled frames": ("sample_data", lambda rows: rows.extend(rows), "sample_data.json has two rows of the token"),
     "doubled boxes": ("sample_annotation", lambda rows: rows.extend(rows), "annotation.json has two rows of the token"),
     "doubled mounts": ("calibrated_sensor", lambda rows: rows.extend(rows), "has two rows of the token"),
@@ -111,13 +111,13 @@ def test_a_set_that_is_not_there_is_told(tmp_path, home):
     shutil.rmtree(home / "v1.0-mini")
     with pytest.raises(DataError, match="expected one of the folders v1.0-mini, v1.0-trainval, v1.0-test, got none"):
         prepare_nuscenes.main([str(home)])
-    with pytest.raises(ValueError, match="version is one of v1.0-mini, v1.0-trainval, v1.0-test, got 'v1.0'"):
+    with pytest.raises(ValueError, match="version must be one of v1.0-mini, v1.0-trainval, v1.0-test, got 'v1.0'"):
         DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0"))
 
 
 SCANS = {
     "missing": (lambda path: path.unlink(), "is missing: get the dataset again"),
-    "cut off": (lambda path: path.write_bytes(path.read_bytes()[:-3]), "which are no rows of 5 numbers of 4 bytes"),
+    "cut off": (lambda path: path.write_bytes(path.read_bytes()[:-3]), "must have rows of 5 numbers of 4 bytes"),
     "not finite": (lambda path: path.write_bytes(b"\xff" * 40), "has 2 of 2 points that are not finite"),
     "a folder": (lambda path: (path.unlink(), path.mkdir()), "is a folder, and a file was expected"),
 }  # fmt: skip
@@ -221,5 +221,5 @@ def test_boxes_out_of_range_are_not_learnt_from(home):
     sample = opened(home, transforms=near)[0]
     assert sample["boxes"].shape == (0, 9)
     assert (np.abs(sample["points"][:, :2]) <= 5).all()
-    with pytest.raises(ValueError, match="KeepRange goes from low to high on each axis, got"):
+    with pytest.raises(ValueError, match="KeepRange needs low below high on each axis, got"):
         TRANSFORMS.create(dict(type="KeepRange", low=(0, 0, 0), high=(1, 1, 0)))

@@ -10,7 +10,7 @@ from ndformer.modalities.driving.datasets.lidar import read_points
 from ndformer.modalities.driving.formats.labels import kitti_boxes, to_camera
 from ndformer.modalities.driving.formats.solids import inside
 from ndformer.modalities.driving.stand_ins.lidar import CLASSES, lidar
-from ndformer.modalities.pointcloud.formats.lidar_bin import columns_of
+from ndformer.modalities.pointcloud.formats.lidar_bin import count_columns
 
 
 @pytest.fixture(scope="module")
@@ -110,14 +110,14 @@ def spoiled(text, name="train/labels/a.txt"):
 
 
 WRONG = {
-    "no labels": (lambda home: (home / "train/labels/a.txt").unlink(), "a.txt is missing: each scan has one"),
-    "few words": (spoiled("1 2 3 Car"), "line 1 of .*a.txt has 4 words and not 8: mend it"),
-    "no number": (spoiled("1 2 3 4 2 1.5 x Car"), "a.txt has what is no number \\(.*'x'"),
-    "NaN": (spoiled("nan 2 3 4 2 1.5 0 Car"), "numbers that are not finite"),
-    "no side": (spoiled("1 2 3 4 0 1.5 0 Car"), "a box with a side of 0 m, and sides are larger than 0"),
-    "no classes": (lambda home: (home / "classes.txt").unlink(), "classes.txt is missing: write a class a line"),
-    "no scans": (lambda home: (home / "train/points/a.bin").unlink(), "holds no scans \\(.bin, .npy\\)"),
-    "cut off": (lambda home: (home / "train/points/a.bin").write_bytes(b"12345"), "no rows of 4 numbers of 4 bytes"),
+    "no labels": (lambda home: (home / "train/labels/a.txt").unlink(), "a.txt is missing: each scan needs one"),
+    "few words": (spoiled("1 2 3 Car"), "line 1 of .*a.txt must have 8 words, got 4: correct it"),
+    "no number": (spoiled("1 2 3 4 2 1.5 x Car"), "a.txt must have numbers \\(.*'x'"),
+    "NaN": (spoiled("nan 2 3 4 2 1.5 0 Car"), "must have finite numbers"),
+    "no side": (spoiled("1 2 3 4 0 1.5 0 Car"), "boxes with sides larger than 0, got 0 m"),
+    "no classes": (lambda home: (home / "classes.txt").unlink(), "missing: write one class"),
+    "no scans": (lambda home: (home / "train/points/a.bin").unlink(), "has no scans \\(.bin, .npy\\)"),
+    "cut off": (lambda home: (home / "train/points/a.bin").write_bytes(b"12345"), "must have rows of 4 numbers"),
 }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_kitti_is_told(kitti, tmp_path):
         MissingError, match="has no train split: put train/points/\\*.bin and train/labels/\\*.txt there"
     ):
         opened(tmp_path / "nowhere", classes=["a"])
-    with pytest.raises(ValueError, match="columns are x, y, z, intensity and more, got 3 of them"):
+    with pytest.raises(ValueError, match="columns must be 4 or more .*, got 3"):
         opened(kitti, columns=3)
 
 
@@ -166,12 +166,12 @@ def test_its_metric_is_of_the_classes_that_are_there(streets):
 
 def test_rows_that_are_wider_than_said_are_told(streets, tmp_path):
     scans = sorted((streets / "train" / "points").iterdir())
-    assert {columns_of(np.fromfile(scan, np.uint8)) for scan in scans} == {4}  # peek reads them, too
+    assert {count_columns(np.fromfile(scan, np.uint8)) for scan in scans} == {4}  # peek reads them, too
     rows = np.fromfile(scans[0], "<f4").reshape(-1, 4)
     rows = rows[: len(rows) // 4 * 4]
     np.column_stack([rows, np.arange(len(rows)) % 32]).astype("<f4").tofile(tmp_path / "five.bin")
     with pytest.raises(
-        DataError, match="looks like rows of 5 numbers, and is read as rows of 4: set dataset.columns=5"
+        DataError, match="looks like rows of 5 numbers, but is read as rows of 4: set dataset.columns=5"
     ):
         read_points(tmp_path / "five.bin", 4)
     assert np.array_equal(read_points(tmp_path / "five.bin", 5)[:, :4], rows)

@@ -158,8 +158,8 @@ def test_no_more_than_500_of_a_sample_count_and_attributes_follow_speeds():
     metric = METRICS.create(dict(type="NuScenes"))
     metric.process({}, [Boxes3D(sample=about, boxes=boxes, labels=torch.zeros(600, dtype=torch.long), scores=scores)])
     assert metric.compute_metrics(metric.results)["NDS"] == 0
-    assert sorted(metric.found.score) == sorted(scores[100:].double().tolist())
-    assert {ATTRIBUTES[a] for a in metric.found.attribute} == {"vehicle.moving"}
+    assert sorted(metric.predictions.score) == sorted(scores[100:].double().tolist())
+    assert {ATTRIBUTES[a] for a in metric.predictions.attribute} == {"vehicle.moving"}
     slow = likely_attributes(np.arange(10), np.full((10, 2), 0.1))
     assert [ATTRIBUTES[a] if a >= 0 else "" for a in slow[[0, 3, 7, 8, 9]]] == [
         "vehicle.parked", "vehicle.stopped", "cycle.without_rider", "pedestrian.standing", "",
@@ -184,19 +184,19 @@ ROW = dict(
 )  # fmt: skip
 WRONG = {
     "no json": ("{", "is not json"),
-    "a list": ([], "is no submission, which is an object with 'meta' and 'results'"),
+    "a list": ([], "must be an object with 'meta' and 'results'"),
     "strange sample": (dict(a=[], b=[]), "for the sample 'b', which is not of this split: give the --version"),
-    "missing sample": ({}, "says nothing of 1 of the 1 samples, the first is a: a sample without predictions"),
+    "missing sample": ({}, "has no predictions for 1.*a: give samples without predictions"),
     "no list": (dict(a={}), "no list of predictions for the sample a"),
     "too many": (dict(a=[ROW] * 501), "has 501 predictions for the sample a, and 500 are allowed"),
     "no object": (dict(a=[3]), "prediction 0 of the sample a in .* is no object"),
-    "short place": (dict(a=[ROW | dict(translation=[1, 2])]), "a 'translation' that is not 3 numbers, got \\[1, 2\\]"),
-    "NaN": (dict(a=[ROW | dict(size=[1, 1, float("nan")])]), "a 'size' that is not 3 numbers"),
-    "a number as text": (dict(a=[ROW | dict(velocity=["1", 2])]), "a 'velocity' that is not 2 numbers"),
-    "400 digits": (dict(a=[ROW | dict(size=[1, 1, 10**400])]), "a 'size' that is not 3 numbers"),  # issue 44.30
-    "no side": (dict(a=[ROW | dict(size=[1, 0, 1])]), "a size of \\[1, 0, 1\\], and sides are larger than 0"),
+    "short place": (dict(a=[ROW | dict(translation=[1, 2])]), "must have a 'translation' of 3 numbers, got \\[1, 2\\]"),
+    "NaN": (dict(a=[ROW | dict(size=[1, 1, float("nan")])]), "must have a 'size' of 3 numbers"),
+    "a number as text": (dict(a=[ROW | dict(velocity=["1", 2])]), "must have a 'velocity' of 2 numbers"),
+    "400 digits": (dict(a=[ROW | dict(size=[1, 1, 10**400])]), "must have a 'size' of 3 numbers"),  # issue 44.30
+    "no side": (dict(a=[ROW | dict(size=[1, 0, 1])]), "sides larger than 0, got a size of \\[1, 0, 1\\]"),
     "no rotation": (dict(a=[ROW | dict(rotation=[0, 0, 0, 0])]), "a rotation of zeros"),
-    "no score": (dict(a=[ROW | dict(detection_score=None)]), "a detection_score that is no number, got None"),
+    "no score": (dict(a=[ROW | dict(detection_score=None)]), "a number as detection_score, got None"),
     "a class": (dict(a=[ROW | dict(detection_name="cars")]), "detection_name 'cars', which is none, did you mean 'car"),
     "an attribute": (dict(a=[ROW | dict(attribute_name=3)]), "the attribute_name 3, which is none. Export"),
 }  # fmt: skip

@@ -77,7 +77,7 @@ def test_a_lidar_alone_needs_no_camera(cameras):
 
 def test_pictures_without_their_cameras_are_a_sentence():
     inputs = batch()
-    with pytest.raises(ValueError, match="pictures need their cameras: give camera_to_lidar"):
+    with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
         heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
 
 
@@ -124,5 +124,5 @@ def test_nothing_at_all_in_a_sample_is_a_sample_without_tokens():
 def test_pictures_of_several_sizes_are_a_sentence():
     inputs = batch()
     images = [inputs["images"][0], inputs["images"][1][..., :40]]
-    with pytest.raises(ValueError, match="pictures of a batch have one size, got 40 x 32, 48 x 32: resize or crop"):
+    with pytest.raises(ValueError, match="images of a batch must have one size, got 40 x 32, 48 x 32: resize or crop"):
         heat(model("points", "images"), inputs | dict(images=images))

@@ -14,7 +14,7 @@ from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, CATEGORIES, CLASSES, LIDAR
 from ndformer.modalities.driving.formats.solids import inside
-from ndformer.modalities.driving.formats.splits import SCENES, scenes_of
+from ndformer.modalities.driving.formats.splits import SCENES, split_scenes
 from ndformer.modalities.driving.formats.tables import Tables
 from tools import prepare_nuscenes
 
@@ -74,7 +74,7 @@ class Plain:
 
 
 def test_official_splits_share_no_scene():
-    names = {split: scenes_of(split) for split in SCENES}
+    names = {split: split_scenes(split) for split in SCENES}
     assert {split: len(some) for split, some in names.items()} == dict(
         train=700, val=150, test=150, mini_train=8, mini_val=2
     )

@@ -25,7 +25,7 @@ def test_no_two_objects_are_in_one_place(seed):
     around = street(np.random.default_rng(seed), SECONDS)
     assert len(around.names) >= 15
     for time in np.linspace(0, SECONDS, 7):
-        boxes = around.at(time)
+        boxes = around.moved_boxes(time)
         cars = CAR + [[x, 0, 0, 0, 0, 0, 0] for x in (-15.0, 0.0, 15.0)]
         ground = [pieces(box) for box in boxes]
         for k, box in enumerate([*boxes, *cars]):
@@ -41,7 +41,7 @@ def test_a_lorry_fits_its_lane():
         lorry = [name in GROUPS[1] for name in around.names]
         middle = np.round(around.boxes[: len(lorry)][lorry, 1] / LANE) * LANE
         for time in (0, SECONDS):
-            boxes = around.at(time)[: len(lorry)][lorry]
+            boxes = around.moved_boxes(time)[: len(lorry)][lorry]
             away = np.abs(corners(boxes)[..., 1] - middle[:, None])
             assert (away < LANE / 2).all()
             widest = max(widest, float(away.max(initial=0)))

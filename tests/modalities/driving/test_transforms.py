@@ -97,10 +97,10 @@ def test_the_published_crop_is_at_the_bottom_and_in_the_middle():
 def test_sensors_that_are_masked_are_not_there(made):
     data = opened(made)
     full = data[0]
-    data.masked = data.known_sensors([LIDAR])
+    data.masked = data.check_sensors([LIDAR])
     assert data[0]["points"].shape == (0, 5)
     assert data[0]["seen"].all()
-    data.masked = data.known_sensors(CAMERAS)
+    data.masked = data.check_sensors(CAMERAS)
     assert not data[0]["seen"].any()
     np.testing.assert_array_equal(data[0]["points"], full["points"])
     one = opened(made, without=["CAM_FRONT"])[0]

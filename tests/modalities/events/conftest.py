@@ -15,7 +15,9 @@ from ndformer.modalities.events.formats.stream import Events
 def random_events(n, height=32, width=32, seed=0, until=200_000):
     rng = np.random.default_rng(seed)
     t = np.sort(rng.integers(0, until, n))
-    return Events.of(rng.integers(0, width, n), rng.integers(0, height, n), t, rng.integers(0, 2, n), height, width)
+    return Events.from_arrays(
+        rng.integers(0, width, n), rng.integers(0, height, n), t, rng.integers(0, 2, n), height, width
+    )
 
 
 def write_aedat2(path, events):

@@ -97,7 +97,7 @@ def test_a_batch_without_a_single_token_is_no_error(make_events):
 def test_times_are_exact_far_from_zero():
     """Microseconds since 1970 fit no float; the distance from the reference does."""
     start = 1_700_000_000_000_000
-    events = Events.of([1] * 3, [1] * 3, [start + 1, start + 50_001, start + 100_002], [0] * 3, 8, 8)
+    events = Events.from_arrays([1] * 3, [1] * 3, [start + 1, start + 50_001, start + 100_002], [0] * 3, 8, 8)
     both: list[tuple[Literal["start", "end"], list[float]]] = [
         ("start", [0.1, 5000.1, 10000.2]),
         ("end", [10000.1, 5000.1, 0.0]),
@@ -126,7 +126,7 @@ def test_class_token_nowhere_or_at_the_origin(make_events):
 
 def test_packing_and_modality_must_agree(make_events):
     sample = packed(make_events, 300)["inputs"]["events"][None]
-    with pytest.raises(ValueError, match=r"has 128 cells .* packed with 512: patch and bins must be"):
+    with pytest.raises(ValueError, match=r"has 128 cells .* packed with 512: set patch and bins"):
         adapter(bins=1)(sample)
     with pytest.raises(ValueError, match="take smaller patches or fewer bins"):
         adapter(patch=64)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.formats.files import format_of, read_events
+from ndformer.modalities.events.formats.files import detect_format, read_events
 from tests.soak.fuzz_events import fuzz
 
 
@@ -16,7 +16,7 @@ def test_what_was_written_comes_back(tmp_path, writers, make_events):
     for n in (0, 1, 500):
         events = make_events(n)
         writers["l.aedat4"](tmp_path / "a.aedat4", events)
-        assert format_of(tmp_path / "a.aedat4") == "AEDAT 4.0"
+        assert detect_format(tmp_path / "a.aedat4") == "AEDAT 4.0"
         found = read_events(tmp_path / "a.aedat4")
         assert (found.height, found.width) == (32, 32)
         for name in "xytp":
@@ -50,5 +50,5 @@ def test_without_the_package_its_name_is_told(tmp_path, monkeypatch):
     real = builtins.__import__
     without = lambda name, *rest: real("no_" + name if name == "aedat" else name, *rest)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(DataError, match=r"takes the package aedat to be read: pip install 'ndformer\[aedat\]'"):
+    with pytest.raises(DataError, match=r"needs the package aedat: pip install 'ndformer\[aedat\]'"):
         read_events(tmp_path / "a.aedat4")

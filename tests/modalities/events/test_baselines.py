@@ -11,7 +11,7 @@ from ndformer.modalities.events.stand_ins.baselines import GRID, amounts, baseli
 
 
 def test_features_as_by_hand():
-    events = Events.of([0, 63, 63, 2], [0, 31, 31, 0], [1, 2, 3, 4], [1, 0, 0, 1], 32, 64)
+    events = Events.from_arrays([0, 63, 63, 2], [0, 31, 31, 0], [1, 2, 3, 4], [1, 0, 0, 1], 32, 64)
     assert amounts(events).tolist() == [np.log1p(4), 0.5]
     assert places(events)[2:].tolist() == [63, 0, 31, 0, 1, 1, 0, 0]
     wanted = np.zeros((2, GRID, GRID))
@@ -30,7 +30,7 @@ def recordings(count):
         along = np.sort(rng.uniform(0, 31, 300)).astype(int)
         x = along if label < 3 else along[::-1]
         y = np.full(300, (4, 24, 14, 14)[label]) + rng.integers(0, 3, 300)
-        events = Events.of(x, y, np.arange(300) * 1000, rng.integers(0, 2, 300), 32, 32)
+        events = Events.from_arrays(x, y, np.arange(300) * 1000, rng.integers(0, 2, 300), 32, 32)
         records.append(dict(events=events, start=0, end=300_000))
     labels = np.arange(count) % 4
     return cast(Any, SimpleNamespace(records=records, read=lambda record: record, labels=labels))

@@ -23,7 +23,7 @@ def scan(columns, n=500):
 
 def caltech(make_events):
     events = make_events(2000, 180, 240)
-    return Events.of(events.x, events.y, events.t, events.p, 180, 240)
+    return Events.from_arrays(events.x, events.y, events.t, events.p, 180, 240)
 
 
 @pytest.fixture
@@ -83,6 +83,6 @@ def test_events_outside_of_the_sensor_are_left_out_with_a_word_and_most_of_them_
     ):
         assert len(small.inside("drive.dat")) == 97
     with pytest.raises(
-        DataError, match=r"has \d+ of 100 events outside of its sensor of 8 x 8 pixels: it is of another"
+        DataError, match=r"has \d+ of 100 events outside of its sensor of 8 x 8 pixels: its size is wrong"
     ):
         Events(events.x, events.y, events.t, events.p, 8, 8).inside("drive.dat")

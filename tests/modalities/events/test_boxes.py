@@ -24,7 +24,7 @@ def moment(seed: int = 0, count: int = 20_000, boxes: Any = ((40, 60, 50, 30), (
     ].T
     x, y = (np.floor(low + rng.random(count) * side) for low, side in ((left, width), (top, height)))
     t = np.sort(rng.integers(0, 400_000, count))
-    events = Events.of(x.astype(np.int64), y.astype(np.int64), t, rng.integers(0, 2, count), 240, 304)
+    events = Events.from_arrays(x.astype(np.int64), y.astype(np.int64), t, rng.integers(0, 2, count), 240, 304)
     labels = np.arange(len(boxes)) % 2
     rows = np.array(boxes, np.float32).reshape(-1, 4)
     return dict(events=events, start=0, end=400_000, boxes=rows, labels=labels, path=f"x_td.dat[{seed}]", **more)

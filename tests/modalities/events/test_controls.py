@@ -28,7 +28,7 @@ def test_places_polarities_and_times_stay_and_their_order_goes(make_events):
 
 def test_a_line_that_moves_is_everywhere_at_once():
     t = np.arange(3200)
-    moving = Events.of(t // 100, 0 * t, t, 0 * t, 32, 32)
+    moving = Events.from_arrays(t // 100, 0 * t, t, 0 * t, 32, 32)
     dealt = ShuffleTimes()(dict(events=moving), np.random.default_rng(0))["events"]
     assert np.corrcoef(moving.x, moving.t)[0, 1] > 0.99
     assert abs(np.corrcoef(dealt.x, dealt.t)[0, 1]) < 0.1

@@ -90,5 +90,5 @@ def test_dvsgesture_blends_that_share_of_its_training_samples(tmp_path, make_eve
     assert [again[3, i]["data_sample"].get("blend") for i in range(10)] == [s.get("blend") for s in found[30:40]]
     test = DATASETS.create(kind | dict(split="test"), seed=0)
     assert not any("blend" in test[i]["data_sample"] for i in range(10))
-    with pytest.raises(ValueError, match="cutmix is a share of the samples, 0 to 1, got 2"):
+    with pytest.raises(ValueError, match="cutmix must be a share of samples between 0 and 1, got 2"):
         DATASETS.create(kind | dict(cutmix=2))

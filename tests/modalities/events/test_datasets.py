@@ -10,7 +10,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.datasets.gesture import DvsGesture, labels_of
+from ndformer.modalities.events.datasets.gesture import DvsGesture, read_labels
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
@@ -49,7 +49,7 @@ def test_a_gesture_is_the_events_between_its_times(gestures, make_events):
 
 def test_both_ends_of_a_gesture_belong_to_it(gestures):
     t = np.array([10, 20, 20, 25, 30, 30, 31])
-    events = Events.of(t, t, t, 0 * t, 128, 128)
+    events = Events.from_arrays(t, t, t, 0 * t, 128, 128)
     recording(gestures / "DvsGesture", "user24_led", events, ["1,20,30"])
     assert DvsGesture(gestures, "test")[0]["events"].t.tolist() == [20, 20, 25, 30, 30]
 
@@ -63,12 +63,12 @@ def test_overlapping_labels_end_with_the_next(gestures, make_events):
     home = gestures / "DvsGesture"
     rows = ["8,90000000,99000000", "9,100000000,110590564", "10,109000000,115000000"]
     recording(home, "user22_led", make_events(10), rows)
-    assert labels_of(home / "user22_led.aedat") == [
+    assert read_labels(home / "user22_led.aedat") == [
         (90_000_000, 99_000_000, 7), (100_000_000, 108_999_999, 8), (109_000_000, 115_000_000, 9),
     ]  # fmt: skip
     recording(home, "user01_led", make_events(10), rows)
     with pytest.warns(UserWarning, match="class 9 ends 1590564 us into the next one"):
-        labels_of(home / "user01_led.aedat")
+        read_labels(home / "user01_led.aedat")
 
 
 def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
@@ -89,10 +89,10 @@ def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
     with pytest.raises(DataError, match="lists no gesture of the split 'test'"):
         DvsGesture(gestures, "test")
     (home / "user01_led_labels.csv").unlink()
-    with pytest.raises(DataError, match="missing beside its recording"):
+    with pytest.raises(DataError, match="missing, but its recording exists"):
         DvsGesture(gestures)
     (home / "user24_led.aedat").unlink()
-    with pytest.raises(DataError, match=r"though trials_to_test.txt lists it"):
+    with pytest.raises(DataError, match=r"but trials_to_test.txt lists it"):
         DvsGesture(gestures, "test")
 
 
@@ -151,7 +151,7 @@ def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
         assert np.array_equal(sample["events"].t, events.t[max(0, stop - 700) : stop])
         assert np.array_equal(sample["events"].x, events.x[max(0, stop - 700) : stop])
         assert sample["end"] == moment
-    assert DATASETS.get("GEN1")(gen1).most == 500_000
+    assert DATASETS.get("GEN1")(gen1).max_events == 500_000
     assert train[0]["boxes"].tolist() == [[10, 10, 50, 50]]
     assert train[1]["boxes"].tolist() == [[290, 100, 13, 30]]
 
@@ -170,7 +170,7 @@ def test_gen1_evaluates_after_half_a_second_with_all_widths(gen1):
 
 def test_what_is_missing_in_gen1_is_said(gen1, tmp_path):
     (gen1 / "val" / "a_td.dat").unlink()
-    with pytest.raises(DataError, match="a_td.dat is missing beside its boxes"):
+    with pytest.raises(DataError, match="a_td.dat is missing, but its boxes exist"):
         DATASETS.create(dict(type="GEN1", data_root=gen1, split="val"))
     np.save(gen1 / "test" / "a_bbox.npy", np.zeros(3, [("t", "i8")]))
     with pytest.raises(DataError, match="no class_id and no h"):
@@ -193,9 +193,12 @@ def boxes_of(*rows, kind=GOOD):
         (b"\x93NUMPY\x01\x00\x10\x00{'descr': (((((((", "cannot be read as events .its header is damaged"),
         (b"", "a_bbox.npy cannot be read as events"),
         (b"no array at all", "a_bbox.npy cannot be read as events"),
-        (boxes_of(ROW)[None], "no table with a row for each"),
+        (boxes_of(ROW)[None], "must be a table with a row for each"),
         (boxes_of(ROW[:5], kind=GOOD[:5]), "its boxes have no class_id"),
-        (boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]), "its class_id holds <U3 and not a number"),
+        (
+            boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]),
+            "its class_id must be a number for each box, got <U3",
+        ),
         (boxes_of((np.nan, *ROW[1:]), kind=[("t", "f8"), *GOOD[1:]]), "its t is not finite for 1 boxes"),
         (boxes_of(ROW, (*ROW[:5], 7)), "has the label 7, but there are 2 classes, 0 to 1"),
         (boxes_of((*ROW[:5], -1)), "has the label -1, but there are 2 classes, 0 to 1"),
@@ -233,7 +236,7 @@ def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
         seeded = DATASETS.create(kind | dict(split="test", folds=5, fold="seed"), seed=fold + 5)
         assert seeded.records == parts["test"].records
     assert len(set(tested)) == len(tested) == 20
-    with pytest.raises(ValueError, match="fold is 0 to folds - 1 or 'seed', got 5 of 5"):
+    with pytest.raises(ValueError, match="fold must be 0 to folds - 1 or 'seed', got 5 of 5"):
         DATASETS.create(kind | dict(folds=5, fold=5))
     with pytest.raises(DataError, match=r"no folders 0 to 9 with .bin files"):
         DATASETS.create(dict(type="NMNIST", data_root=tmp_path / "nowhere"))
@@ -261,7 +264,7 @@ def load_peek():
 
 def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
     peek, home = load_peek(), gen1 / "train"
-    odd = Events.of([3, 4, 5], [1, 1, 1], [2_000_000, 7, 9_000_000], [1, 1, 1], 8, 8)
+    odd = Events.from_arrays([3, 4, 5], [1, 1, 1], [2_000_000, 7, 9_000_000], [1, 1, 1], 8, 8)
     write_dat(tmp_path / "b.dat", odd)
     with pytest.raises(SystemExit):
         peek.main([str(home / "a_td.dat"), str(home / "a_bbox.npy"), str(tmp_path / "b.dat"), "gone.bin", "--json"])

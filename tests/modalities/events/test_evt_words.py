@@ -7,7 +7,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats import evt_dat
-from ndformer.modalities.events.formats.files import format_of, read_events
+from ndformer.modalities.events.formats.files import detect_format, read_events
 
 
 def evt2(words):
@@ -83,7 +83,7 @@ def stream(rng, kinds, n=400):
 
 def check(path, content, expected, kind, size=(480, 640)):
     path.write_bytes(content)
-    assert format_of(path) == f"Prophesee {kind}"
+    assert detect_format(path) == f"Prophesee {kind}"
     found = read_events(path)
     assert (found.height, found.width) == size
     assert list(zip(*(getattr(found, name).tolist() for name in "xytp"))) == expected

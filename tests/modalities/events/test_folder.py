@@ -42,7 +42,7 @@ def test_a_recording_without_events_is_a_bad_sample(recordings, make_events):
     write_bin(recordings / "train" / "clap" / "1.bin", make_events(0))
     dataset = build(recordings, holdout=0.0)
     number = next(i for i, (path, _) in enumerate(dataset.records) if path.name == "1.bin")
-    with pytest.raises(DataError, match=r"clap/1\.bin holds no events: replace it or take it away"):
+    with pytest.raises(DataError, match=r"clap/1\.bin has no events: replace it or remove it"):
         dataset[number]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.formats.files import format_of, read_events
+from ndformer.modalities.events.formats.files import detect_format, read_events
 
 MAGIC = b"#!AER-DAT2.0\r\n# This is a raw AE data file - do not edit\r\n"
 OTHERS = b'#<node name="DAVIS346">\r\n#<entry key="Davis640.x" value="DVS128"/>\r\n'  # preferences that jAER writes too
@@ -101,13 +101,13 @@ def test_version_1_has_addresses_of_16_bits_whatever_the_file_ends_in(tmp_path, 
     records = list(records_of(128, 128))
     content = b"".join(struct.pack(">HI", *record) for record in records)
     (tmp_path / name).write_bytes(magic + b"# AEChip: ch.unizh.ini.jaer.chip.retina.Tmpdiff128\r\n" + content)
-    assert format_of(tmp_path / name) == "AEDAT 1.0"
+    assert detect_format(tmp_path / name) == "AEDAT 1.0"
     assert rows(read_events(tmp_path / name)) == list(decoded(records, 128, 128))
 
 
 def test_version_2_may_be_called_dat(tmp_path):
     (tmp_path / "a.dat").write_bytes(MAGIC + b"# AEChip: DVS128\r\n" + body([(0, 7)]))
-    assert format_of(tmp_path / "a.dat") == "AEDAT 2.0"
+    assert detect_format(tmp_path / "a.dat") == "AEDAT 2.0"
     assert rows(read_events(tmp_path / "a.dat")) == [(127, 127, 7, 1)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
 from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
-from ndformer.modalities.events.formats.files import format_of, read_events
+from ndformer.modalities.events.formats.files import detect_format, read_events
 from ndformer.modalities.events.formats.stream import Events
 from tests.soak.fuzz_events import fuzz
 
@@ -32,7 +32,7 @@ def test_what_was_written_comes_back(tmp_path, writers, make_events, name, kind,
     writers[name](tmp_path / name, events)
     if n == 0 and name == "f.bin":
         assert (tmp_path / name).stat().st_size == 0
-    assert format_of(tmp_path / name) == kind
+    assert detect_format(tmp_path / name) == kind
     found = read_events(tmp_path / name)
     same(found, events)
     assert found.t.dtype == np.int64
@@ -71,20 +71,20 @@ def test_aedat3_honours_kind_validity_and_overflow(tmp_path, aedat_packet):
 def test_aedat3_reads_a_stretch_of_time_without_the_rest(tmp_path, make_events):
     events = make_events(3000, 128, 128)
     write_aedat3(tmp_path / "a.aedat", events, packet=50)
-    packets = Packets.of(tmp_path / "a.aedat")
+    packets = Packets.from_file(tmp_path / "a.aedat")
     assert len(packets.place) == 60
     for start, end in ((0, 1), (50_000, 90_000), (199_000, 1 << 40), (-5, 10_000)):
-        same(packets.between(start, end), events.between(start, end))
+        same(packets.time_window(start, end), events.time_window(start, end))
 
 
 def test_times_go_on_where_counters_begin_anew(tmp_path, writers, make_events):
     t = np.array([0, 5, 2**24 - 7, 2**24 + 9, 3 * 2**24 - 1, 3 * 2**24 + 2])
     t = np.unique(np.concatenate([t, np.arange(0, 3 * 2**24, 2**22)]))
     n = len(t)
-    events = Events.of(np.zeros(n), np.ones(n), t, np.zeros(n), 32, 32)
+    events = Events.from_arrays(np.zeros(n), np.ones(n), t, np.zeros(n), 32, 32)
     writers["e.raw"](tmp_path / "e.raw", events)  # 24 bits
     same(read_events(tmp_path / "e.raw"), events)
-    far = Events.of([1, 2], [0, 0], [2**34 - 100, 2**34 + 5], [0, 1], 32, 32)
+    far = Events.from_arrays([1, 2], [0, 0], [2**34 - 100, 2**34 + 5], [0, 1], 32, 32)
     writers["d.raw"](tmp_path / "d.raw", far)
     same(read_events(tmp_path / "d.raw"), far)
 
@@ -136,7 +136,7 @@ def test_dat_has_14_bits_for_each_axis_and_one_for_polarity(tmp_path):
 @pytest.mark.parametrize("times", [[0, 3, 3, 3, 9], [], [7] * 5])
 def test_dat_finds_times_like_searchsorted(tmp_path, times):
     n = len(times)
-    write_dat(tmp_path / "a_td.dat", Events.of(np.zeros(n), np.zeros(n), times, np.zeros(n), 240, 304))
+    write_dat(tmp_path / "a_td.dat", Events.from_arrays(np.zeros(n), np.zeros(n), times, np.zeros(n), 240, 304))
     dat = Dat(tmp_path / "a_td.dat")
     assert dat.size == (240, 304)
     for time_ in range(-1, 11):

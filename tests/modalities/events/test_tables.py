@@ -65,7 +65,7 @@ def test_an_offset_that_is_no_whole_number_is_a_sentence(tmp_path, make_events, 
         for name in "xytp":
             file[f"events/{name}"] = getattr(make_events(50), name)
         file["t_offset"] = offset
-    with pytest.raises(DataError, match="its t_offset is one whole number of microseconds below"):
+    with pytest.raises(DataError, match="its t_offset must be one integer of microseconds below"):
         read_events(tmp_path / "events.h5")
 
 

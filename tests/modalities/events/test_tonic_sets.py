@@ -95,14 +95,14 @@ def test_samples_are_events_and_labels(tonic, home):
 def test_labels_that_are_names_and_a_set_in_one_piece(tonic, home):
     named = DATASETS.create(dict(type="Tonic", name="Named", data_root=home, holdout=0.0))
     assert named.labels.tolist() == [1, 0, 1, 0]
-    with pytest.raises(DataError, match="Named is not cut into train and test"):
+    with pytest.raises(DataError, match="Named is not split into train and test"):
         DATASETS.create(dict(type="Tonic", name="Named", data_root=home, split="test"))
 
 
 def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
     with pytest.raises(DataError, match="tonic has no dataset 'Dot', did you mean 'Dots'"):
         DATASETS.create(dict(type="Tonic", name="Dot", data_root=home))
-    with pytest.raises(DataError, match="nowhere does not hold tonic's Dots.*download=True"):
+    with pytest.raises(DataError, match="nowhere does not have tonic's Dots.*download=True"):
         DATASETS.create(KIND | dict(data_root=tmp_path / "nowhere"))
     with pytest.raises(DataError, match="tonic cannot make Dots of .*nowhere.*no network"):
         DATASETS.create(KIND | dict(data_root=tmp_path / "nowhere", download=True))

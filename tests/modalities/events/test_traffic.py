@@ -13,13 +13,13 @@ from ndformer.modalities.events.stand_ins.gen1 import baselines
 from ndformer.modalities.events.stand_ins.traffic import (
     CAR,
     HEIGHT,
+    MIN_VISIBLE,
     PEDESTRIAN,
-    SEEN,
     WIDTH,
-    Thing,
+    StreetObject,
     film,
-    looked_up,
     paint,
+    sample_image,
 )
 
 TIMES = np.arange(0, 1_000_001, 25_000)
@@ -31,7 +31,7 @@ def test_a_box_is_that_of_what_is_painted_and_moves_with_it(label):
     looked = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        thing = Thing.of(label, TIMES / 1e6, np.zeros((len(TIMES), 2)), rng)
+        thing = StreetObject.random(label, TIMES / 1e6, np.zeros((len(TIMES), 2)), rng)
         for time in (0, 20, 40):
             frame, owner = np.zeros((HEIGHT, WIDTH), np.float32), np.full((HEIGHT, WIDTH), -1, np.int8)
             paint(frame, owner, thing, 3, time)
@@ -50,7 +50,7 @@ def test_places_between_pixels_are_looked_up_linearly():
     rng = np.random.default_rng(0)
     planes = rng.random((2, 5, 7)).astype(np.float32)
     rows, columns = np.array([-1.0, 0.25, 3.5, 9.0]), np.array([0.0, 2.75, 6.5])
-    found = looked_up(planes, rows, columns)
+    found = sample_image(planes, rows, columns)
     for c, (i, y), (j, x) in ((c, r, k) for c in range(2) for r in enumerate(rows) for k in enumerate(columns)):
         y, x = min(max(y, 0), 4), min(max(x, 0), 6)
         low_y, low_x = min(math.floor(y), 3), min(math.floor(x), 5)
@@ -66,7 +66,7 @@ def test_what_is_hidden_or_outside_is_not_seen():
     shares = [film(TIMES[:3], np.random.default_rng(seed))[1:] for seed in range(12)]
     seen = np.concatenate([seen.ravel() for _, seen in shares])
     assert (seen >= 0).all()
-    assert (seen < SEEN).any()
+    assert (seen < MIN_VISIBLE).any()
     assert (seen > 0.9).any()
     for things, share in shares:
         for number, thing in enumerate(things):
@@ -106,7 +106,7 @@ def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
         looked += len(data)
         for sample in (data[i] for i in range(len(data))):
             events = sample["events"]
-            recent = events.between(sample["end"] - 50_000, sample["end"] + 1)
+            recent = events.time_window(sample["end"] - 50_000, sample["end"] + 1)
             assert (events.height, events.width) == (240, 304)
             assert len(recent) > 0
             there = np.zeros((240, 304), bool)

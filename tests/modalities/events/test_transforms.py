@@ -87,11 +87,11 @@ def test_chance_has_the_published_bounds(make_events, transform, asked, bounds):
 @pytest.mark.parametrize(
     "make, says",
     [
-        (lambda: DropEvents((0.9, 0.1)), "share is from and to, each 0 to 1, got 0.9 and 0.1"),
+        (lambda: DropEvents((0.9, 0.1)), "share must be from and to, each 0 to 1, got 0.9 and 0.1"),
         (lambda: DropTime((-1, 0)), "got -1 and 0"),
         (lambda: DropArea((0.5, 2)), "got 0.5 and 2"),
-        (lambda: LastEvents(0), "1 event or more, got count=0"),
-        (lambda: SpikingPatches(8, time_unit=0), "time_unit is a number of microseconds above 0, got 0"),
+        (lambda: LastEvents(0), "a count of 1 or more, got count=0"),
+        (lambda: SpikingPatches(8, time_unit=0), "time_unit must be a number of microseconds above 0, got 0"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(make, says):
@@ -192,7 +192,7 @@ def test_boxes_that_turn_out_of_the_frame_go(make_events):
 
 @pytest.mark.parametrize("transform", [ShearEvents(), RollEvents()])
 def test_those_that_know_no_boxes_say_so(make_events, transform):
-    with pytest.raises(ValueError, match="moves events but no boxes"):
+    with pytest.raises(ValueError, match="cannot transform boxes"):
         transform(sample(make_events, boxes=np.zeros((1, 4)), labels=np.zeros(1)), np.random.default_rng(0))
 
 
@@ -236,7 +236,7 @@ def test_the_last_events_before_a_moment(make_events):
     assert (found["start"], found["end"]) == (before[-30][2], 101_000)
     assert len(LastEvents()(given, rng)["events"]) == 400
     for late in (0.3, -0.1):
-        with pytest.raises(DataError, match=f"until={late} is no second of this recording, which lasts 0.199"):
+        with pytest.raises(DataError, match=f"until={late} must be a second of this recording, which lasts 0.199"):
             LastEvents(30, until=late)(given, rng)
     nothing = LastEvents(5)(given | dict(events=events.take(slice(0))), rng)
     assert (len(nothing["events"]), nothing["start"], nothing["end"]) == (0, 200_000, 200_000)

@@ -112,5 +112,5 @@ def test_a_share_of_training_is_mosaics_the_same_every_time(folder):
 
 
 def test_a_share_beyond_one_is_refused(folder):
-    with pytest.raises(ValueError, match="mosaic is a share of the samples, 0 to 1, got 4"):
+    with pytest.raises(ValueError, match="mosaic must be a share of samples between 0 and 1, got 4"):
         DATASETS.create(dict(type="YoloFolder", data_root=folder, mosaic=4.0))

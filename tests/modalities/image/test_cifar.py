@@ -172,7 +172,7 @@ def test_a_label_out_of_range_is_named(label, tmp_path):
 
 def test_class_names_of_another_number_are_refused(tmp_path):
     write(tmp_path, names=("a", "b"))
-    with pytest.raises(DataError, match=r"batches.meta does not name 10 classes under 'label_names'"):
+    with pytest.raises(DataError, match=r"batches.meta must name 10 classes under 'label_names'"):
         cifar(tmp_path)
 
 

@@ -8,13 +8,13 @@ import pytest
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins import crowds
 from ndformer.modalities.image.stand_ins.coco import CATEGORIES, baselines, coco_json
-from ndformer.modalities.image.stand_ins.crowds import CLASSES, scene
+from ndformer.modalities.image.stand_ins.crowds import CLASSES, draw_image
 
 
 @pytest.fixture(scope="module")
 def some():
     rng = np.random.default_rng(0)
-    return [scene(80, 96, rng) for _ in range(60)]
+    return [draw_image(80, 96, rng) for _ in range(60)]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_box_is_that_of_what_was_painted(monkeypatch):
 
 
 def test_a_seed_always_gives_the_same_scene():
-    one, other = (scene(64, 64, np.random.default_rng(5)) for _ in range(2))
+    one, other = (draw_image(64, 64, np.random.default_rng(5)) for _ in range(2))
     assert np.array_equal(one.image, other.image)
     assert np.array_equal(one.boxes, other.boxes)
 

@@ -164,7 +164,7 @@ WRONG = {
         "YoloFolder",
         "labels/train/a.txt",
         "2 0.5 0.5 1 1",
-        "has the label 2, but there are 2 classes, 0 to 1: name it or mend it",
+        "has the label 2, but there are 2 classes, 0 to 1: name it or correct it",
     ),
     "half a class": (
         "YoloFolder",
@@ -176,15 +176,15 @@ WRONG = {
         "YoloFolder",
         "labels/train/a.txt",
         "\n0 0.5 0.5 1",
-        "row 2 of .* is '0 0.5 0.5 1': it takes five",
+        "row 2 of .* must have five numbers, .* got '0 0.5 0.5 1'",
     ),
-    "a name": ("YoloFolder", "labels/train/a.txt", "cow 0.5 0.5 1 1", "row 1 of .* it takes five numbers"),
+    "a name": ("YoloFolder", "labels/train/a.txt", "cow 0.5 0.5 1 1", "row 1 of .* must have five numbers"),
     "no xml": ("PascalVOC", "Annotations/a.xml", "<annotation>", "is not xml"),
     "no number": (
         "PascalVOC",
         "Annotations/b.xml",
         "<annotation><object><name>cow</name><bndbox><xmin>3</xmin></bndbox></object></annotation>",
-        "object 0 of .* has the box .* are numbers",
+        "object 0 of .* has the box .* must be numbers",
     ),
     "no image name": (
         "Coco",
@@ -238,7 +238,7 @@ def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
     found = opened("Coco", tmp_path)
     assert found[0]["size"] == (30, 40)
     assert found[2]["size"] == (16, 16)
-    with pytest.raises(DataError, match=r"b\.png has 20 x 50 pixels, and its annotation is of a picture of 40 x 100"):
+    with pytest.raises(DataError, match=r"b\.png has 20 x 50 pixels, but its annotation is for an image of 40 x 100"):
         found[1]
     found.skip_bad = True
     assert found[1]["bad"][0][0].endswith("b.png")
@@ -315,7 +315,7 @@ def test_key_points_are_left_and_scores_are_no_labels(tmp_path):
         found = opened("YoloFolder", tmp_path)
     np.testing.assert_allclose(found[2]["boxes"], np.array([(0.4, 0.3, 0.6, 0.7)]) * 16)
     file.write_text("0 0.5 0.5 0.2 0.4 0.97")
-    with pytest.raises(DataError, match="a sixth number is the score of a prediction"):
+    with pytest.raises(DataError, match="A sixth number is the score of a prediction"):
         opened("YoloFolder", tmp_path)
 
 

@@ -69,9 +69,7 @@ def test_folders_of_v2_that_are_no_labels_are_one_sentence(name, tmp_path):
 def test_several_versions_in_a_folder_are_asked_about(tmp_path):
     v2(tmp_path / V2)
     v2(tmp_path / "imagenetv2-top-images-format-val")
-    with pytest.raises(
-        DataError, match="holds imagenetv2-matched-.*, imagenetv2-top-.*: give one of them as data_root"
-    ):
+    with pytest.raises(DataError, match="has imagenetv2-matched-.*, imagenetv2-top-.*: give one of them as data_root"):
         opened("ImageNetV2", tmp_path)
 
 
@@ -94,7 +92,9 @@ def test_the_list_may_lie_with_r_and_a_checkpoint_may_know_synsets(tmp_path):
 
 def test_r_without_an_order_of_classes_or_with_strange_ones_is_one_sentence(tmp_path):
     renditions(tmp_path / R)
-    with pytest.raises(DataError, match=r"is not known: put LOC_synset_mapping\.txt there, or give dataset\.imagenet"):
+    with pytest.raises(
+        DataError, match=r"to ImageNet-1K's classes: put LOC_synset_mapping\.txt there, or give dataset\.imagenet"
+    ):
         opened("ImageNetR", tmp_path, known=["fish", "bird"])
     with pytest.raises(DataError, match="1k/train is missing: put ImageNet-1K's train images"):
         opened("ImageNetR", tmp_path, imagenet=str(tmp_path / "1k"))

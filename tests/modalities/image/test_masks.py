@@ -75,8 +75,11 @@ def test_palettes_are_read_as_numbers(tmp_path):
 
 WRONG = {
     "a class too many": (np.full((12, 16), 2, np.uint8), "has the label 2, but there are 2 classes, 0 to 1: name it"),
-    "another size": (np.zeros((5, 5), np.uint8), r"has 5 x 5 pixels, but .*\.jpg 12 x 16: give both the same"),
-    "colours": (np.zeros((12, 16, 3), np.uint8), "is a picture of RGB colours, a mask is grey or has a palette"),
+    "another size": (np.zeros((5, 5), np.uint8), r"has 5 x 5 pixels, but .*\.jpg has 12 x 16: give both the same"),
+    "colours": (
+        np.zeros((12, 16, 3), np.uint8),
+        "must be gray or have a palette of class numbers, got an image in mode RGB",
+    ),
 }
 
 
@@ -93,7 +96,7 @@ def test_missing_things_are_one_sentence(tmp_path):
     with pytest.raises(DataError, match=r"images/test is missing: put images there"):
         opened(root, "test")
     (root / "masks/train/1.png").unlink()
-    with pytest.raises(DataError, match=r"masks/train/1\.png is missing beside"):
+    with pytest.raises(DataError, match=r"masks/train/1\.png is missing for"):
         opened(root)
     (root / "classes.txt").unlink()
     with pytest.raises(DataError, match=r"classes\.txt is missing: put the classes' names"):
@@ -112,7 +115,7 @@ def home(tmp_path_factory):
     for split, count in (("training", 10), ("validation", 3)):
         (home / "data/annotations" / split).mkdir(parents=True)
         for i in range(count):
-            image, mask = sample_masks.scene(64, 80, rng)
+            image, mask = sample_masks.draw_image(64, 80, rng)
             save(image, home / "data/images" / split / f"{i}.jpg")
             Image.fromarray(mask).save(home / "data/annotations" / split / f"{i}.png")
     lines = ["Idx\tName", *(f"{i}\t{name}" for i, name in enumerate(CLASSES, 1))]

@@ -61,10 +61,10 @@ def test_validation_is_held_out_of_train(tmp_path):
         (dict(images=b"\0\0\x0d\3" + idx(IMAGES)[4:]), "starts with 00 00 0d 03, not with 00 00 08 03"),
         (dict(images=idx(LABELS)), "starts with 00 00 08 01, not with 00 00 08 03"),
         (dict(images=b""), "not an idx file"),
-        (dict(images=idx(IMAGES)[:-1]), "says that it holds 30 x 6 x 5 bytes, but 899 follow"),
+        (dict(images=idx(IMAGES)[:-1]), "says that it has 30 x 6 x 5 bytes, but 899 follow"),
         (dict(images=idx(IMAGES) + b"\0"), "but more follow"),
         (dict(images=idx(IMAGES)[:10]), "but 0 follow"),
-        (dict(images=IMAGES[:20]), r"holds 20 images, but .*labels-idx1-ubyte.* 30 labels"),
+        (dict(images=IMAGES[:20]), r"has 20 images, but .*labels-idx1-ubyte.* has 30 labels"),
         (dict(labels=LABELS + 1), r"labels-idx1-ubyte.* has the label 10, but there are 10 classes"),
     ],
 )

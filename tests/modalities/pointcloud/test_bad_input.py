@@ -56,10 +56,10 @@ WRONG = {
         "cells of 0.1, too many to number.*remove outliers",
     ),
     "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits number 65536.*remove"),
-    "one point": (dict(n=1), r"it holds 1 points and a cloud takes two or more\): replace it or take it away"),
+    "one point": (dict(n=1), r"it has 1 points and a cloud takes two or more\): replace it or remove it"),
     "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
-    "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) what to take"),
-    "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) what to take"),
+    "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) a fill value"),
+    "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) a fill value"),
     "a label outside the map": (
         dict(segment20=np.full(200, 20)),
         r"segment20\.npy has the label 20, but there are 20 classes",
@@ -100,7 +100,7 @@ def test_half_of_any_file_is_one_sentence(tmp_path, file):
     data = scenes(tmp_path)
     path = data.records[0] / f"{file}.npy"
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match=f"{file}.npy cannot be read .*half of a file, get it again") as told:
+    with pytest.raises(DataError, match=f"{file}.npy cannot be read .*incomplete, get it again") as told:
         data[0]
     assert "\n" not in str(told.value)
 
@@ -138,7 +138,7 @@ def test_one_voxel_is_enough_to_look_at(model, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "points, sentence", [(1, "it holds 1 points and a cloud takes two or more"), (600, "at one place")]
+    "points, sentence", [(1, "it has 1 points and a cloud takes two or more"), (600, "at one place")]
 )
 def test_objects_of_one_point_or_at_one_place_are_told(tmp_path, points, sentence):
     for kind in ("cone", "cup"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.pointcloud.formats.files import look, read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
 from ndformer.modalities.pointcloud.formats.pcd import lzf
 from ndformer.modalities.pointcloud.transforms.points import PackPoints, SamplePoints
 from ndformer.modalities.pointcloud.transforms.scenes import CentrePoints
@@ -131,7 +131,7 @@ def test_six_columns_are_normals_or_colours_whichever_they_can_be(ending, tmp_pa
         np.testing.assert_allclose(found["colours"], colours * scale, atol=1e-3)
     assert set(parts(BYTES, NORMALS)) == {"points", "colours", "normals"}
     np.testing.assert_allclose(parts(up, columns="x y z r g b")["colours"], 255 * up)
-    with pytest.raises(DataError, match=r"columns 4 to 6 that are neither.*: name them with the data set's `columns`"):
+    with pytest.raises(DataError, match=r"columns 4 to 6 that are neither.*: name them with the dataset's `columns`"):
         parts(300.5 + BYTES)
     with pytest.raises(DataError, match=r"has rows of 7 numbers without names, and not of 3 numbers.*`columns`"):
         parts(BYTES, LABELS[:, None])
@@ -185,7 +185,7 @@ def test_metres_of_utm_lose_nothing_until_they_are_centred(kind, tmp_path):
     exact = PLACES - [*(low + high)[:2] / 2, low[2]]
     np.testing.assert_allclose(centred, exact, atol=1e-6)
     assert centred.dtype == np.float32
-    with pytest.raises(DataError, match=r"from the origin, where a model would know its places to 0\.\d+ only: put Ce"):
+    with pytest.raises(DataError, match=r"from the origin, where float32 positions are exact to 0\.\d+ only: put Ce"):
         PackPoints(())(found, rng)
     chosen = SamplePoints(5, "farthest")(found, rng)["points"] - UTM
     near = SamplePoints(5, "farthest")(dict(points=PLACES.astype("f4")), rng)["points"]
@@ -337,7 +337,7 @@ def test_without_the_extra_a_sentence_names_it(name, tmp_path, monkeypatch):
     content = bytearray(path.read_bytes())
     content[104] |= 0x80
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"takes (trimesh|lazrs) to be read: pip install 'ndformer\[clouds\]'"):
+    with pytest.raises(DataError, match=r"needs (trimesh|lazrs): pip install 'ndformer\[clouds\]'"):
         read_cloud(path)
 
 
@@ -353,7 +353,7 @@ def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
     kept = np.delete(np.arange(N), [3, 7, 9])
     np.testing.assert_allclose(found["points"], PLACES[kept], atol=1e-6)
     np.testing.assert_allclose(found["normals"], NORMALS[kept], atol=1e-6)
-    assert look(tmp_path / "a.txt").left_out == 3
+    assert load_cloud(tmp_path / "a.txt").left_out == 3
 
 
 def test_labels_follow_the_points_that_are_kept(tmp_path):
@@ -369,7 +369,10 @@ def test_labels_follow_the_points_that_are_kept(tmp_path):
 
 @pytest.mark.parametrize(
     "name, says",
-    [("half.txt", "its labels are not whole numbers"), ("below.txt", "its colours go from -1 to 255")],
+    [
+        ("half.txt", "its labels are not integers"),
+        ("below.txt", "its colors must go up to 1, 255 or 65535, got -1 to 255"),
+    ],
 )
 def test_numbers_out_of_sense_are_a_sentence(name, says, tmp_path):
     colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES

@@ -156,12 +156,12 @@ def test_points_on_a_mesh_are_the_same_for_a_seed(tmp_path):
 BAD = {
     "empty.txt": ("", "it is empty"),
     "blank.txt": ("\n\n", "it is empty"),
-    "columns.txt": ("1,2\n1,2\n", "it holds rows of 2 numbers and not of 3 numbers"),
+    "columns.txt": ("1,2\n1,2\n", "it must have rows of 3 numbers .* got rows of 2 numbers"),
     "ragged.txt": ("1,2,3\n1,2\n", "number of columns changed from 3 to 2"),
     "word.txt": ("1,2,3\n1,two,3\n", "could not convert string 'two'"),
-    "nan.txt": ("1,2,3\n1,nan,3\n", "it holds 2 points, of which 1 are finite, and a cloud takes two or more"),
+    "nan.txt": ("1,2,3\n1,nan,3\n", "it has 2 points, of which 1 are finite, and a cloud takes two or more"),
     "huge.txt": ("1,2,3\n1,1e300,3\n", "of which 1 are finite"),
-    "one.txt": ("1,2,3\n", "it holds 1 points and a cloud takes two or more"),
+    "one.txt": ("1,2,3\n", "it has 1 points and a cloud takes two or more"),
     "bytes.txt": (b"\xff\xfe\x00,1,2\n", "cannot be read as a point cloud"),
     "empty.off": ("", "it is empty"),
     "header.off": ("4 2 0\n", "does not begin with OFF"),
@@ -217,7 +217,7 @@ def test_a_bad_file_is_named_in_one_sentence(name, tmp_path):
     text = str(caught.value)
     assert text.startswith(str(tmp_path / name))
     assert "\n" not in text
-    assert text.endswith("replace it or take it away")
+    assert text.endswith("replace it or remove it")
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 2)), np.zeros(6), np.zeros((2, 3), "U3"), np.array([None] * 3)])
@@ -230,7 +230,7 @@ def test_arrays_that_are_no_clouds_are_refused(array, tmp_path):
 def test_missing_and_unknown_files_say_so(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt is missing"):
         read_cloud(tmp_path / "a.txt")
-    with pytest.raises(DataError, match=r"a\.jpg is no point cloud by its name: known are \.txt, "):
+    with pytest.raises(DataError, match=r"a\.jpg has no ending of a point cloud: known are \.txt, "):
         read_cloud(tmp_path / "a.jpg")
 
 

@@ -232,12 +232,12 @@ def test_views_and_clouds_share_a_frame(tmp_path):
 @pytest.mark.parametrize(
     "file, content, says",
     [
-        ("views.csv", "name,azimuth,elevation\nmug,north,1\n", "no table of name, azimuth and elevation"),
-        ("views.csv", "name,where,elevation\nmug,3,1\n", "no table of name, azimuth and elevation"),
-        ("views.csv", "name,azimuth,elevation\nmug\n", "no table of name, azimuth and elevation"),
+        ("views.csv", "name,azimuth,elevation\nmug,north,1\n", "must be a table of name, azimuth and elevation"),
+        ("views.csv", "name,where,elevation\nmug,3,1\n", "must be a table of name, azimuth and elevation"),
+        ("views.csv", "name,azimuth,elevation\nmug\n", "must be a table of name, azimuth and elevation"),
         ("views.csv", "name,azimuth,elevation\nmug,nan,1\n", "angles of mug that are not finite"),
-        ("views.csv", "name,azimuth,elevation\n", "views.csv does not know"),
-        ("classes.txt", "spoon\n", "classes.txt does not know"),
+        ("views.csv", "name,azimuth,elevation\n", "is not in views.csv"),
+        ("classes.txt", "spoon\n", "is not in classes.txt"),
         ("classes.txt", None, r"classes\.txt is missing: tools/make_sample\.py paired"),
         ("*/*.png", "half", r"0001\.png cannot be read"),
         ("*/*.txt", "1,2\n", r"0001\.txt cannot be read as a point cloud"),

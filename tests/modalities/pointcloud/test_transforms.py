@@ -115,7 +115,7 @@ def test_farthest_points_of_a_cloud_too_large_for_them_are_a_sentence():
 
 @pytest.mark.parametrize("recipe", [dict(type="SamplePoints", count=0), dict(type="CropSphere", most=0)], ids=names)
 def test_no_points_at_all_are_not_to_be_asked_for(recipe):
-    with pytest.raises(ValueError, match=f"{recipe['type']} keeps 1 point or more, got 0"):
+    with pytest.raises(ValueError, match=f"{recipe['type']} needs a count of 1 or more, got 0"):
         TRANSFORMS.create(recipe)
 
 

@@ -92,10 +92,10 @@ def test_a_sample_is_the_same_alone_and_padded(backbone, encoding, class_at):
 
 def test_what_does_not_divide_is_a_sentence():
     for wrong in ((0, 4, 4), (2, -4, 4), (2, 4)):
-        with pytest.raises(ValueError, match="tubelet is frames, rows and columns, each 1 or more"):
+        with pytest.raises(ValueError, match="tubelet must be frames, rows and columns, each 1 or more"):
             Tubelets(4, wrong)  # pyright: ignore[reportArgumentType]
     adapter = Tubelets(4, (2, 4, 4))
-    with pytest.raises(ValueError, match=r"tubelets of \(2, 4, 4\) divide, got 3 channels and \(3, 8, 12\)"):
+    with pytest.raises(ValueError, match=r"divisible by tubelets of \(2, 4, 4\), got 3 channels and \(3, 8, 12\)"):
         adapter([video(3), video(4)])
     with pytest.raises(ValueError, match=r"frames of one size, got 8 x 12, 8 x 16: put a Resize in an EachFrame"):
         adapter([video(4), video(4, width=16)])

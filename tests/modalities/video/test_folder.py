@@ -48,5 +48,5 @@ def test_a_sample_is_the_frames_of_its_clip(films, clips, numbers):
 
 
 def test_no_clips_are_refused(films):
-    with pytest.raises(ValueError, match="clips are at least 1, got 0"):
+    with pytest.raises(ValueError, match="clips must be at least 1, got 0"):
         build(films, clips=0)

@@ -49,8 +49,8 @@ def test_what_lies_after_the_end_is_left_out(clips, numbers, backend, length):
 def test_far_frames_are_sought_exactly(clips, numbers, name, monkeypatch):
     monkeypatch.setattr(backends, "FAR", 1)
     sought = []
-    found_by = backends._sought
-    monkeypatch.setattr(backends, "_sought", lambda *given: sought.append(found_by(*given)) or sought[-1])
+    found_by = backends._seek_frames
+    monkeypatch.setattr(backends, "_seek_frames", lambda *given: sought.append(found_by(*given)) or sought[-1])
     for wanted in ([20, 21, 40], [59], [13, 14, 15], [58, 70]):
         frames, found = backends.pyav_frames(str(clips[name]), wanted)
         assert numbers(frames) == found == [n for n in wanted if n < 60]
@@ -65,9 +65,9 @@ def test_timestamps_that_do_not_number_frames_are_not_trusted(clips, numbers, mo
     import av
 
     path = str(clips["h264.mp4"])
-    assert backends._sought(av, path, [30]) is not None
+    assert backends._seek_frames(av, path, [30]) is not None
     monkeypatch.setattr(backends, "sorted", lambda values: sorted(values)[1:] + [10**9], raising=False)
-    assert backends._sought(av, path, [30]) is None  # its index fails at the first frame
+    assert backends._seek_frames(av, path, [30]) is None  # its index fails at the first frame
     frames, _ = backends.pyav_frames(path, [30])
     assert numbers(frames) == [30]
 
@@ -202,7 +202,7 @@ def test_both_backends_are_done_with_a_file_that_hangs_within_20_seconds(clips, 
     assert 2 * VideoFile(clips["xvid.avi"]).timeout < 20
     monkeypatch.setattr(files, "decoder", lambda: stuck)
     monkeypatch.setattr(files, "_slow", set())
-    with pytest.raises(DataError, match=r"gave no answer .* take it away, or raise the dataset's timeout"):
+    with pytest.raises(DataError, match=r"gave no answer .* remove it, or raise the dataset's timeout"):
         VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
 
 

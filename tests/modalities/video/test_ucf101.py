@@ -17,7 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.video.formats.writing import write_avi
-from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, film, path, scene
+from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, appearance, film, path
 from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
 from ndformer.modalities.video.transforms.videos import SampleFrames
 from tests.encodings_of_papers import with_encodings
@@ -44,7 +44,7 @@ def groups_of(data):
 def test_videos_are_as_xvid_makes_them(tmp_path):
     av = pytest.importorskip("av")
     rng = np.random.default_rng(0)
-    write_avi(tmp_path / "a.avi", film(2, 24, rng, scene(rng)))
+    write_avi(tmp_path / "a.avi", film(2, 24, rng, appearance(rng)))
     content = (tmp_path / "a.avi").read_bytes()
     assert content[:4] + content[8:12] == b"RIFFAVI "
     assert b"XVID" in content[:1000]
@@ -116,7 +116,7 @@ def test_clips_of_a_video_count_once(root):
         ("testlist01.txt", None, r"testlist01.txt is missing: unpack UCF101TrainTestSplits"),
         ("testlist01.txt", "Rise/v_Rise_g01_c01.avi 3 4\n", r"has the line 'Rise/v_Rise_g01_c01.avi 3 4'"),
         ("testlist01.txt", "../../etc/v_Rise_g01_c01.avi\n", r"which is none of such a list"),
-        ("testlist01.txt", "Jump/v_Jump_g01_c01.avi\n", r"has the class 'Jump', which classInd.txt beside it lacks"),
+        ("testlist01.txt", "Jump/v_Jump_g01_c01.avi\n", r"has the class 'Jump', which is not in classInd.txt"),
         ("classInd.txt", "\xff\xfe", r"classInd.txt has the line"),
     ],
 )
@@ -138,7 +138,7 @@ def test_missing_videos_are_a_sentence(root, tmp_path):
 
 
 def test_a_seed_gives_the_same_films():
-    made = [film(4, 3, np.random.default_rng(s), scene(np.random.default_rng(s))) for s in (1, 1, 2)]
+    made = [film(4, 3, np.random.default_rng(s), appearance(np.random.default_rng(s))) for s in (1, 1, 2)]
     assert np.array_equal(made[0], made[1])
     assert not np.array_equal(made[0], made[2])
 

@@ -1,1 +1,1 @@
-"""ARC: tasks of files, of generators, of both."""
+"""ARC datasets: tasks from files, from generators, or from both."""

@@ -1,1 +1,1 @@
-"""ARC: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of ARC files in numbers (tools/peek.py)."""

@@ -1,4 +1,4 @@
-"""What a file of one of ARC's tasks holds, in numbers."""
+"""Description of a file of an ARC task."""
 
 import re
 from pathlib import Path
@@ -21,16 +21,16 @@ class ArcTaskFile(Describer):
         return CONTENT if path.suffix.lower() == ".json" and BEGIN.match(begin) else NO
 
     def describe(self, path: Path, rows: int) -> Description:
-        found = read_task(path)
-        pairs = [pair for part in PARTS for pair in found[part]]
+        task = read_task(path)
+        pairs = [pair for part in PARTS for pair in task[part]]
         grids = [grid for pair in pairs for grid in (pair.input, pair.output) if grid is not None]
-        told: dict[str, Any] = dict(format="ARC task", train=len(found["train"]), test=len(found["test"]))
-        told["colours"] = sorted({int(colour) for grid in grids for colour in np.unique(grid)})
-        told["largest_side"] = max(max(grid.shape) for grid in grids)
-        told["same_size"] = all(pair.output is None or pair.input.shape == pair.output.shape for pair in pairs)
-        kept = sum(pair.output is None for pair in pairs)
-        odd = [f"{kept} of {len(pairs)} pairs have no output"] if kept else []
-        return told, odd, [_sizes(pair) for pair in pairs[:rows]]
+        facts: dict[str, Any] = dict(format="ARC task", train=len(task["train"]), test=len(task["test"]))
+        facts["colours"] = sorted({int(colour) for grid in grids for colour in np.unique(grid)})
+        facts["largest_side"] = max(max(grid.shape) for grid in grids)
+        facts["same_size"] = all(pair.output is None or pair.input.shape == pair.output.shape for pair in pairs)
+        unsolved = sum(pair.output is None for pair in pairs)
+        odd = [f"{unsolved} of {len(pairs)} pairs have no output"] if unsolved else []
+        return facts, odd, [_sizes(pair) for pair in pairs[:rows]]
 
 
 def _sizes(pair: Pair) -> dict[str, Any]:

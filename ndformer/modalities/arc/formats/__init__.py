@@ -1,1 +1,1 @@
-"""ARC: files of tasks, and the canvas that a grid is laid on."""
+"""ARC task files, and the canvas that contains a grid."""

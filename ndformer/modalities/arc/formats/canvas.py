@@ -1,20 +1,20 @@
-"""A canvas: a square of one size that every grid lies on, with symbols for where it ends and for what is beyond.
+"""Canvas: a square of fixed size that contains a grid, with symbols for its border and for the padding.
 
-3 0 >        cells of the grid, then a border: END_ROW behind each of its rows,
+3 0 >        cells of the grid, then a border: END_ROW after each of its rows,
 0 3 >        END_COLUMN below each of its columns, END in the corner,
-v v +        and PAD on all the rest of the canvas
+v v +        and PAD on the remaining canvas
 """
 
 import numpy as np
 
 from ndformer.framework.errors import DataError
 
-PAD, END_ROW, END_COLUMN, END = range(10, 14)  # behind the ten colours
+PAD, END_ROW, END_COLUMN, END = range(10, 14)  # after the ten colors
 SYMBOLS = [*map(str, range(10)), "pad", "end_row", "end_column", "end"]
 
 
 def laid(grid: np.ndarray, side: int) -> np.ndarray:
-    """(side, side) uint8 symbols of a grid (h, w), which lies in the upper left corner."""
+    """Place a grid (h, w) in the upper left corner of a canvas (side, side) of uint8 symbols."""
     height, width = grid.shape
     if max(height, width) >= side:
         raise DataError(
@@ -28,11 +28,11 @@ def laid(grid: np.ndarray, side: int) -> np.ndarray:
 
 
 def cut(canvas: np.ndarray) -> np.ndarray | None:
-    """The grid (h, w) that lies on a canvas, or None where its border is not one."""
+    """Return the grid (h, w) on a canvas, or None where its border is damaged."""
     corners = np.argwhere(canvas == END)
     if len(corners) != 1 or min(corners[0]) == 0:
         return None
     height, width = corners[0]
     grid = canvas[:height, :width]
-    whole = grid.max() < PAD and np.array_equal(laid(grid, len(canvas)), canvas)
-    return grid.copy() if whole else None
+    valid = grid.max() < PAD and np.array_equal(laid(grid, len(canvas)), canvas)
+    return grid.copy() if valid else None

@@ -1,22 +1,22 @@
-"""Tasks of ARC as rules, with generators of more inputs: as many pairs of a task as are wanted.
+"""ARC tasks as rules with generators of inputs, which give any number of pairs of a task.
 
     pair = TASKS["hollow"].pair(np.random.default_rng(0))
 
-A rule is told by the name of its task here and by that of the corpus, and gives all of the corpus' answers of it.
+A rule has a name here and the name of its task in the corpus, and reproduces all answers of the corpus.
 """
 
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.modalities.arc.generators import lines, moves, parts, recolour
 from ndformer.modalities.arc.generators.task import Task
 
-TASKS = {task.name: task for room in (moves, recolour, parts, lines) for task in room.TASKS}
+TASKS = {task.name: task for module in (moves, recolour, parts, lines) for task in module.TASKS}
 
 
 def find(name: str) -> Task:
-    """By its name here, or by that of the corpus."""
+    """Return a task by its name here or in the corpus."""
     corpus = {task.source: task for task in TASKS.values()}
-    known = TASKS | corpus
-    if name not in known:
-        there = ", ".join(f"{task.name} ({task.source})" for task in TASKS.values())
-        raise UnknownNameError(f"no generator of the task '{name}'{nearest(name, known)} There are {there}")
-    return known[name]
+    by_name = TASKS | corpus
+    if name not in by_name:
+        names = ", ".join(f"{task.name} ({task.source})" for task in TASKS.values())
+        raise UnknownNameError(f"no generator of the task '{name}'{nearest(name, by_name)} There are {names}")
+    return by_name[name]

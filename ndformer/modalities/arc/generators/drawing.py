@@ -1,4 +1,4 @@
-"""What grids are drawn with: sizes, colours, things that do not touch each other."""
+"""Building blocks of generated grids: sizes, colors, shapes that do not touch each other."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,29 +9,31 @@ import torch
 from ndformer.modalities.arc.formats.tasks import Grid
 from ndformer.modalities.arc.objects import boxes, components
 
-LEAST, MOST = 5, 8  # rows and columns of drawn grids
-TRIES = 30  # of finding a free place
-Whole = int | np.integer[Any]
+MIN_SIDE, MAX_SIDE = 5, 8  # rows and columns of generated grids
+TRIES = 30  # random places for a stamp
+Integer = int | np.integer[Any]
 
 
-def black(rng: np.random.Generator, least: int = LEAST, most: int = MOST) -> Grid:
-    return np.zeros(rng.integers(least, most + 1, 2), np.uint8)
+def black(rng: np.random.Generator, min_side: int = MIN_SIDE, max_side: int = MAX_SIDE) -> Grid:
+    return np.zeros(rng.integers(min_side, max_side + 1, 2), np.uint8)
 
 
-def colours(rng: np.random.Generator, count: Whole, besides: Iterable[int] = ()) -> np.ndarray:
-    """Different ones, none of them black."""
+def colours(rng: np.random.Generator, count: Integer, besides: Iterable[int] = ()) -> np.ndarray:
+    """Return different random colors, none of them black."""
     able = [colour for colour in range(1, 10) if colour not in set(besides)]
     return rng.permutation(np.array(able, np.uint8))[:count]
 
 
 def noise(rng: np.random.Generator, grid: Grid, colour: int, share: float) -> Grid:
-    """Some of the black cells in a colour."""
+    """Color a random share of the black cells."""
     return np.where((grid == 0) & (rng.random(grid.shape) < share), colour, grid).astype(np.uint8)
 
 
 def put(rng: np.random.Generator, grid: Grid, stamps: Iterable[np.ndarray], margin: int = 0) -> Grid:
-    """Stamps (h, w) at places of chance, in their order, each only where it touches no other, not even by a corner, and
-    keeps away from the edge by `margin`; those that find no such place are left out."""
+    """Place stamps (h, w) at random, in order, where they touch no other, not even by a corner.
+
+    They keep a distance of `margin` from the edge. Stamps without such a place are left out.
+    """
     out = grid.copy()
     for stamp in stamps:
         h, w = stamp.shape
@@ -48,19 +50,19 @@ def put(rng: np.random.Generator, grid: Grid, stamps: Iterable[np.ndarray], marg
     return out
 
 
-def block(rng: np.random.Generator, least: int, most: int, colour: int) -> np.ndarray:
-    """A full rectangle."""
-    return np.full(rng.integers(least, most + 1, 2), colour, np.uint8)
+def block(rng: np.random.Generator, min_side: int, max_side: int, colour: int) -> np.ndarray:
+    """Return a full rectangle."""
+    return np.full(rng.integers(min_side, max_side + 1, 2), colour, np.uint8)
 
 
-def blob(rng: np.random.Generator, cells: Whole, colour: Whole) -> np.ndarray:
-    """Cells that hang together by their sides, in the box around them."""
-    found = {(0, 0)}
-    while len(found) < cells:
-        y, x = sorted(found)[rng.integers(len(found))]
+def blob(rng: np.random.Generator, cells: Integer, colour: Integer) -> np.ndarray:
+    """Return a random connected shape of cells, in its bounding box."""
+    shape = {(0, 0)}
+    while len(shape) < cells:
+        y, x = sorted(shape)[rng.integers(len(shape))]
         dy, dx = ((0, 1), (1, 0), (0, -1), (-1, 0))[rng.integers(4)]
-        found.add((y + dy, x + dx))
-    places = np.array(sorted(found))
+        shape.add((y + dy, x + dx))
+    places = np.array(sorted(shape))
     places -= places.min(0)
     out = np.zeros(places.max(0) + 1, np.uint8)
     out[tuple(places.T)] = colour
@@ -68,29 +70,29 @@ def blob(rng: np.random.Generator, cells: Whole, colour: Whole) -> np.ndarray:
 
 
 def labelled(mask: np.ndarray, corners: bool = True) -> np.ndarray:
-    """(H, W) numbers of components from 1; 0 is outside of the mask."""
+    """Number the connected components (H, W) from 1; 0 is outside of the mask."""
     return components(torch.from_numpy(np.ascontiguousarray(mask))[None], corners)[0].numpy()
 
 
-def boxes_of(numbers: np.ndarray) -> np.ndarray:
-    """(K, 4) top, left, bottom, right of each component, the last two included."""
+def bounding_boxes(numbers: np.ndarray) -> np.ndarray:
+    """Return top, left, bottom, right (K, 4) of each component, bottom and right included."""
     return boxes(torch.from_numpy(numbers)[None])[0].numpy()
 
 
 def sizes(numbers: np.ndarray) -> np.ndarray:
-    """(H, W) how many cells the component of a cell has, 0 outside."""
+    """Return the number of cells of each cell's component (H, W), 0 outside."""
     counts = np.bincount(numbers.ravel())
     counts[0] = 0
     return counts[numbers]
 
 
 def neighbours(mask: np.ndarray) -> np.ndarray:
-    """(H, W) how many of the four cells beside a cell are of the mask."""
+    """Count the side neighbors of each cell (H, W) that are in the mask."""
     around = np.pad(mask.astype(int), 1)
     return around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]
 
 
 def enclosed(wall: np.ndarray) -> np.ndarray:
-    """(H, W) whether there is no way by sides from a cell, which is no wall, to the edge of the grid."""
+    """Return the cells (H, W) that are no wall and have no path by sides to the edge of the grid."""
     free = labelled(np.pad(~wall, 1, constant_values=True), corners=False)[1:-1, 1:-1]
     return (free > 1) & ~wall

@@ -1,4 +1,4 @@
-"""Rules about cells that stand in some relation: in one row, side by side, within walls."""
+"""Rules on relations between cells: in one row, adjacent, within walls."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from ndformer.modalities.arc.generators.task import Task
 
 
 def gaps(rng: np.random.Generator) -> Grid:
-    """Ones with a cell between them."""
+    """Draw ones with a cell between them."""
     stamps = [np.array([[1, 0] * rng.integers(2, 4)], np.uint8)[:, :-1] for _ in range(rng.integers(1, 5))]
     return put(rng, black(rng), stamps)
 
@@ -23,34 +23,34 @@ def points(rng: np.random.Generator) -> Grid:
     return noise(rng, black(rng), 8, 0.09)
 
 
-def joined(grid: Grid) -> Grid:
-    """All that lies between two points of a row or of a column."""
-    there = grid == 8
-    out = there.copy()
+def connected(grid: Grid) -> Grid:
+    """Fill the cells between two points of a row or a column."""
+    points = grid == 8
+    out = points.copy()
     for axis in (0, 1):
-        before = np.maximum.accumulate(there, axis)
-        after = np.flip(np.maximum.accumulate(np.flip(there, axis), axis), axis)
+        before = np.maximum.accumulate(points, axis)
+        after = np.flip(np.maximum.accumulate(np.flip(points, axis), axis), axis)
         out |= before & after
     return np.where(out, 8, grid)
 
 
 def lone_points(rng: np.random.Generator) -> Grid:
-    """Points of 2, and of other colours, that do not touch each other."""
+    """Draw points of 2 and of other colors that do not touch each other."""
     stamps = [np.array([[colour]], np.uint8) for colour in [2, *rng.choice([2, 2, 3, 6, 8], 3)]]
     return put(rng, black(rng), stamps)
 
 
 def surrounded(grid: Grid) -> Grid:
     h, w = grid.shape
-    twos, near = np.pad(grid == 2, 1), np.zeros(grid.shape, bool)
+    twos, adjacent = np.pad(grid == 2, 1), np.zeros(grid.shape, bool)
     for dy in range(3):
         for dx in range(3):
-            near |= twos[dy : dy + h, dx : dx + w]
-    return np.where(near & (grid == 0), 1, grid)
+            adjacent |= twos[dy : dy + h, dx : dx + w]
+    return np.where(adjacent & (grid == 0), 1, grid)
 
 
 def walls(rng: np.random.Generator) -> Grid:
-    """Outlines of 2, some with a gap, and single cells of 2."""
+    """Draw outlines of 2, some with a gap, and single cells of 2."""
     grid = black(rng, 7)
     stamps = []
     for _ in range(rng.integers(1, 4)):
@@ -63,7 +63,7 @@ def walls(rng: np.random.Generator) -> Grid:
     return noise(rng, put(rng, grid, stamps), 2, 0.05)
 
 
-def three_of_four(rng: np.random.Generator) -> Grid:
+def incomplete_squares(rng: np.random.Generator) -> Grid:
     stamps = []
     for missing in rng.integers(4, size=rng.integers(1, 5)):
         stamp = np.full(4, 8, np.uint8)
@@ -73,23 +73,23 @@ def three_of_four(rng: np.random.Generator) -> Grid:
 
 
 def completed(grid: Grid) -> Grid:
-    """The fourth cell of each square of 2 x 2."""
-    out, there = grid.copy(), grid == 8
-    for y, x in np.argwhere(sum(there[i : i - 1 or None, j : j - 1 or None] for i in (0, 1) for j in (0, 1)) == 3):
+    """Fill the fourth cell of each square of 2 x 2."""
+    out, eights = grid.copy(), grid == 8
+    for y, x in np.argwhere(sum(eights[i : i - 1 or None, j : j - 1 or None] for i in (0, 1) for j in (0, 1)) == 3):
         part = out[y : y + 2, x : x + 2]
         part[part == 0] = 1
     return out
 
 
 def couples(rng: np.random.Generator) -> Grid:
-    """Threes and twos side by side, or not."""
+    """Draw threes and twos, adjacent or not."""
     stamps = [np.array(rng.permutation([2, 3]), np.uint8).reshape(rng.permutation([1, 2])) for _ in range(3)]
     singles = [np.array([[colour]], np.uint8) for colour in rng.choice([2, 3, 5], rng.integers(2, 6))]
     return put(rng, black(rng, 5), [*stamps[: rng.integers(1, 4)], *singles])
 
 
 def married(grid: Grid) -> Grid:
-    """A 3 beside a 2 becomes 8, and that 2 goes."""
+    """Turn each 3 next to a 2 into 8, and remove that 2."""
     out = grid.copy()
     out[(grid == 3) & (neighbours(grid == 2) > 0)] = 8
     out[(grid == 2) & (neighbours(grid == 3) > 0)] = 0
@@ -98,7 +98,7 @@ def married(grid: Grid) -> Grid:
 
 TASKS = (
     Task("gaps", "a699fb00", "2 between two ones", gaps, filled_gaps),
-    Task("joined", "ded97339", "lines between points of a row or column", points, joined),
+    Task("joined", "ded97339", "lines between points of a row or column", points, connected),
     Task("surrounded", "dc1df850", "1 all around each 2", lone_points, surrounded),
     Task(
         "enclosed",
@@ -107,6 +107,6 @@ TASKS = (
         walls,
         lambda grid: np.where(enclosed(grid == 2) & (grid == 0), 1, grid),
     ),
-    Task("squares", "3aa6fb7a", "the missing cell of squares", three_of_four, completed),
+    Task("squares", "3aa6fb7a", "the missing cell of squares", incomplete_squares, completed),
     Task("couples", "d90796e8", "a 3 beside a 2 becomes 8", couples, married),
 )

@@ -1,4 +1,4 @@
-"""Rules that move cells: mirrors, turns, falling."""
+"""Rules that move cells: mirroring, transposing, falling."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from ndformer.modalities.arc.generators.drawing import black, blob, colours, put
 from ndformer.modalities.arc.generators.task import Task
 
 
-def coloured(rng: np.random.Generator, most: int = 8) -> Grid:
-    """Four colours, in every cell one."""
-    shape = rng.integers(3, most + 1, 2)
+def coloured(rng: np.random.Generator, max_side: int = 8) -> Grid:
+    """Draw a grid with one of four colors in each cell."""
+    shape = rng.integers(3, max_side + 1, 2)
     return colours(rng, 4)[rng.integers(4, size=shape)]
 
 
@@ -19,18 +19,18 @@ def square(rng: np.random.Generator) -> Grid:
 
 
 def above_ground(rng: np.random.Generator) -> Grid:
-    """Cells in the air: a few colours, most of the grid black."""
+    """Draw cells of a few colors, with most of the grid black."""
     grid = black(rng, 4, 8)
     full = rng.random(grid.shape) < rng.uniform(0.1, 0.4)
     return np.where(full, colours(rng, 4)[rng.integers(4, size=grid.shape)], 0).astype(np.uint8)
 
 
 def fallen(grid: Grid) -> Grid:
-    order = (grid > 0).argsort(0, kind="stable")  # black cells first, the others as they lie above each other
+    order = (grid > 0).argsort(0, kind="stable")  # black cells first, the others in their order
     return np.take_along_axis(grid, order, 0)
 
 
-def one_thing(rng: np.random.Generator) -> Grid:
+def single_blob(rng: np.random.Generator) -> Grid:
     grid = black(rng, 4, 8)
     return put(rng, grid[:-1], [blob(rng, rng.integers(2, 7), rng.integers(1, 10))])
 
@@ -48,7 +48,7 @@ TASKS = (
     Task("mirror", "67a3c6ac", "left and right change places", coloured, lambda grid: grid[:, ::-1]),
     Task("transpose", "74dd1130", "rows become columns", square, lambda grid: grid.T),
     Task("gravity", "1e0a9b12", "cells fall to the ground", above_ground, fallen),
-    Task("shift", "25ff71a9", "all goes down by one", one_thing, shifted),
+    Task("shift", "25ff71a9", "all goes down by one", single_blob, shifted),
     Task(
         "reflection",
         "f25ffba3",

@@ -1,4 +1,4 @@
-"""Rules that give cells other colours: by their own, by the size of what they are of, by its holes."""
+"""Rules that recolor cells: by their color, by the size of their component, by its holes."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from ndformer.modalities.arc.generators.task import Task
 
 
 def many_colours(rng: np.random.Generator) -> Grid:
-    """Five colours, of which 5 and 8 are two."""
+    """Draw five colors, two of them 5 and 8."""
     palette = np.append(colours(rng, 3, besides=(5, 8)), np.array([5, 8], np.uint8))
     return palette[rng.integers(5, size=rng.integers(3, 9, 2))]
 
@@ -22,7 +22,7 @@ def grey_blobs(rng: np.random.Generator) -> Grid:
 
 
 def by_cells(grid: Grid) -> Grid:
-    """5 becomes 3, 2 or 1, where it is of two, three or four cells."""
+    """Recolor components of 5 with two, three or four cells to 3, 2 or 1."""
     cells = sizes(labelled(grid == 5, corners=False))
     return np.where(grid == 5, np.array([0, 0, 3, 2, 1])[np.minimum(cells, 4)], grid)
 
@@ -38,13 +38,15 @@ def without_neighbour(grid: Grid) -> Grid:
     return np.where((grid == 2) & (sizes(labelled(grid == 2, corners=False)) == 1), 1, grid)
 
 
-def large_ones(grid: Grid) -> Grid:
+def large_components(grid: Grid) -> Grid:
     return np.where((grid == 3) & (sizes(labelled(grid == 3, corners=False)) >= 3), 8, grid)
 
 
 def rings(rng: np.random.Generator) -> Grid:
-    """Outlines of rectangles, a whole one and one with a gap among them: if one kind were often alone, one colour for
-    all of them would often be right."""
+    """Draw outlines of rectangles, at least a closed one and one with a gap.
+
+    Otherwise one color for all of them would often be correct.
+    """
     while True:
         stamps = []
         for gap in rng.permutation([False, True, rng.random() < 0.5]):
@@ -55,20 +57,20 @@ def rings(rng: np.random.Generator) -> Grid:
                 stamp[tuple(edge[rng.integers(len(edge))])] = 0
             stamps.append(stamp)
         grid = put(rng, black(rng, 7), stamps)
-        if {1, 3} <= set(closed_ones(grid).flat):
+        if {1, 3} <= set(closed_outlines(grid).flat):
             return grid
 
 
-def closed_ones(grid: Grid) -> Grid:
-    """1 becomes 3 in components that stand around a hole."""
+def closed_outlines(grid: Grid) -> Grid:
+    """Recolor components of 1 around a hole to 3."""
     numbers = labelled(grid == 1, corners=False)
     hole = np.pad(enclosed(grid == 1), 1)
     h, w = grid.shape
-    near = np.zeros_like(grid, bool)
+    adjacent = np.zeros_like(grid, bool)
     for dy in range(3):
         for dx in range(3):
-            near |= hole[dy : dy + h, dx : dx + w]
-    around = np.unique(numbers[near & (numbers > 0)])
+            adjacent |= hole[dy : dy + h, dx : dx + w]
+    around = np.unique(numbers[adjacent & (numbers > 0)])
     return np.where(np.isin(numbers, around) & (numbers > 0), 3, grid)
 
 
@@ -90,7 +92,7 @@ TASKS = (
     Task("swap", "d511f180", "5 and 8 change places", many_colours, swapped),
     Task("sizes", "6e82a1ae", "things of two, three and four cells get colours of their own", grey_blobs, by_cells),
     Task("lone", "aedd82e4", "cells without a neighbour become 1", sprinkled(2, 0.4), without_neighbour),
-    Task("large", "67385a82", "things of three cells and more become 8", sprinkled(3, 0.4), large_ones),
-    Task("loops", "810b9b61", "closed outlines become 3", rings, closed_ones),
+    Task("large", "67385a82", "things of three cells and more become 8", sprinkled(3, 0.4), large_components),
+    Task("loops", "810b9b61", "closed outlines become 3", rings, closed_outlines),
     Task("corner", "aabf363d", "the shape becomes what the corner is", shape_and_corner, as_the_corner),
 )

@@ -1,4 +1,4 @@
-"""Task: a rule from grid to grid, and what draws grids that it is for."""
+"""Task: a rule from grid to grid, with a generator of input grids."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from ndformer.modalities.arc.formats.tasks import Grid, Pair
 
 @dataclass(frozen=True)
 class Task:
+    """An ARC task as a generator of inputs and a rule that gives the output."""
+
     name: str
-    source: str  # what the corpus calls it
-    says: str  # the rule in words
+    source: str  # its name in the corpus
+    description: str  # the rule in words
     draw: Callable[[np.random.Generator], Grid]
     rule: Callable[[Grid], Grid]
 
     def pair(self, rng: np.random.Generator) -> Pair:
-        """One that the rule changes: where nothing is to be done, nothing is learnt."""
+        """Generate a pair in which the rule changes something."""
         while True:
             grid = self.draw(rng)
             answer = self.rule(grid)

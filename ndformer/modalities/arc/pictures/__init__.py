@@ -1,1 +1,1 @@
-"""ARC: what grids and their tokens look like."""
+"""Pictures of grids and their tokens."""

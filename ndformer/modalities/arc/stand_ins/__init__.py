@@ -1,1 +1,1 @@
-"""ARC: generated tasks in the corpus' own format, and a simple baseline on them."""
+"""Generated stand-in of ARC in the corpus' own format, and simple baselines on it."""

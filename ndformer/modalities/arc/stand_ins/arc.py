@@ -1,4 +1,4 @@
-"""The stand-in of ARC: its files' layout, with pairs that our generators drew."""
+"""Stand-in of ARC: generated pairs in the layout of its files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,16 +12,16 @@ from ndformer.modalities.arc.generators import TASKS
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
-    """Where they stay low, something is to be done."""
+    """Yield the scores of an unchanged grid; the tasks are useful for testing where these are low."""
     pairs = [test.read(record) for record in test.records]
-    alike = [(one["arc"], one["output"]) for one in pairs if one["arc"].shape == one["output"].shape]
+    alike = [(pair["arc"], pair["output"]) for pair in pairs if pair["arc"].shape == pair["output"].shape]
     yield "cells that stay as they are", float(np.concatenate([(a == b).ravel() for a, b in alike]).mean())
-    yield "grids that stay as they are", float(np.mean([np.array_equal(one["arc"], one["output"]) for one in pairs]))
+    yield "grids that stay as they are", float(np.mean([np.array_equal(pair["arc"], pair["output"]) for pair in pairs]))
 
 
 @stand_in(dict(type="ArcTasks"), baselines)
 def arc(folder: Path, seed: int = 0, train: int = 4, test: int = 2) -> None:
-    """Every task that has a generator, under its name in the corpus."""
+    """Write every task that has a generator, under its name in the corpus."""
     home = folder / "data" / "training"
     home.mkdir(parents=True)
     for number, task in enumerate(TASKS.values()):

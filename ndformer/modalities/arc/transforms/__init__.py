@@ -1,1 +1,1 @@
-"""ARC: what happens to a pair of grids between disk and model."""
+"""Transforms of grid pairs."""

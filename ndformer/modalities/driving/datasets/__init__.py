@@ -1,1 +1,1 @@
-"""Data sets of driving."""
+"""Datasets of driving."""

@@ -1,11 +1,11 @@
-"""Scans of a LiDAR with boxes around it, KITTI's or your own.
+"""LiDAR scans with boxes, in KITTI's layout or your own.
 
 data_root/train/points/street1.bin        float32 x, y, z, intensity; or .npy
-data_root/train/labels/street1.txt        a line a box: x y z length width height yaw class
-data_root/test, data_root/val             as train; val may be left out
+data_root/train/labels/street1.txt        a box per line: x y z length width height yaw class
+data_root/test, data_root/val             alike; val may be missing
 
-data_root/training/velodyne/000000.bin    KITTI's object benchmark, with label_2 and calib beside
-data_root/ImageSets/train.txt, val.txt    names of its scans, one a line; test is val
+data_root/training/velodyne/000000.bin    KITTI's object benchmark, with label_2 and calib next to it
+data_root/ImageSets/train.txt, val.txt    names of its scans, one per line; test is val
 """
 
 import warnings
@@ -22,7 +22,7 @@ from ndformer.framework.errors import DataError, MissingError, nearest
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Few
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes, Racks
-from ndformer.modalities.driving.datasets.sensors import OfSensors
+from ndformer.modalities.driving.datasets.sensors import SensorDataset
 from ndformer.modalities.driving.formats.classes import LIDAR
 from ndformer.modalities.driving.formats.labels import kitti_boxes, plain_boxes
 from ndformer.modalities.driving.formats.scans import read_scan
@@ -32,26 +32,33 @@ ENDINGS = (".bin", ".npy")
 
 
 class Scan(NamedTuple):
+    """A scan and its boxes."""
+
     path: Path
     boxes: np.ndarray  # (K, 9)
     labels: np.ndarray  # (K,)
 
 
 @DATASETS.register_module()
-class Lidar(OfSensors):
-    """`classes` are names or a file of them in `data_root`; KITTI's are Car, Pedestrian and Cyclist. Boxes of others
-    are left out, and a line says how many. `columns` numbers stand in a row of a .bin, the first four of them are read.
+class Lidar(SensorDataset):
+    """A dataset of LiDAR scans with boxes.
+
+    `classes` are names or a file of them in `data_root`; KITTI's are Car, Pedestrian and Cyclist. Boxes of other
+    classes are left out, with a warning. `columns` is the number of values in a row of a .bin, of which the first four
+    are used.
     """
 
     opened_with = ("columns",)
     sensors = (LIDAR,)
     maskable = {}
 
-    def __init__(self, *args: Any, classes: Sequence[str] | str = "classes.txt", columns: Few = 4, **rest: Any) -> None:
+    def __init__(
+        self, *args: Any, classes: Sequence[str] | str = "classes.txt", columns: Few = 4, **kwargs: Any
+    ) -> None:
         if columns < 4:
-            raise ValueError(f"columns are x, y, z, intensity and more, got {columns} of them")
+            raise ValueError(f"columns must be 4 or more (x, y, z, intensity ...), got {columns}")
         self.named, self.columns = classes, columns
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     @property
     def kitti(self) -> bool:
@@ -69,14 +76,14 @@ class Lidar(OfSensors):
                 "ImageSets/train.txt and val.txt" if self.kitti else f"{split}/points/*.bin and {split}/labels/*.txt"
             )
             raise MissingError(f"{self.data_root} has no {split} split: put {place} there")
-        others: Counter[str] = Counter()
-        records = [self._scan(path, others) for path in self._paths(split)]
-        if others:
-            told = ", ".join(f"{count} {foreign.printable(name)}" for name, count in others.most_common(5))
+        other_names: Counter[str] = Counter()
+        records = [self._scan(path, other_names) for path in self._paths(split)]
+        if other_names:
+            counts = ", ".join(f"{count} {foreign.printable(name)}" for name, count in other_names.most_common(5))
             folded = [name.lower() for name in self.classes]
-            hint = next((nearest(name, self.classes) for name in others if name.lower() in folded), "")
+            hint = next((nearest(name, self.classes) for name in other_names if name.lower() in folded), "")
             warnings.warn(
-                f"boxes of {self.disk_splits[split]} that are of no class are left out: {told}{hint}", stacklevel=2
+                f"boxes of {self.disk_splits[split]} that are of no class are left out: {counts}{hint}", stacklevel=2
             )
         return records, np.zeros(len(records), np.int64)
 
@@ -88,34 +95,34 @@ class Lidar(OfSensors):
             return [line.strip() for line in foreign.lines(path) if line.strip()]
         if self.model_classes or self.kitti:
             return self.model_classes or KITTI
-        raise DataError(f"{path} is missing: write a class a line, or give the dataset `classes`")
+        raise DataError(f"{path} is missing: write one class on each line, or give the dataset `classes`")
 
     def _paths(self, split: str) -> list[Path]:
         if self.kitti:
             names = foreign.words(self.disk_splits[split])
             return [foreign.inside(self.data_root / "training" / "velodyne", f"{name}.bin") for name in names]
         home = self.disk_splits[split] / "points"
-        found = sorted(path for path in home.glob("*") if path.suffix in ENDINGS and path.name[0] != ".")
-        if not found:
-            raise MissingError(f"{home} holds no scans ({', '.join(ENDINGS)}): put those of {split} there")
-        return found
+        scans = sorted(path for path in home.glob("*") if path.suffix in ENDINGS and path.name[0] != ".")
+        if not scans:
+            raise MissingError(f"{home} has no scans ({', '.join(ENDINGS)}): put those of {split} there")
+        return scans
 
-    def _scan(self, path: Path, others: Counter[str]) -> Scan:
+    def _scan(self, path: Path, other_names: Counter[str]) -> Scan:
         home, name = path.parent.parent, f"{path.stem}.txt"
         boxes, names = (
             kitti_boxes(home / "label_2" / name, home / "calib" / name)
             if self.kitti
             else plain_boxes(home / "labels" / name)
         )
-        own = np.array([one in self.classes for one in names], bool)
-        others.update(one for one in names if one not in self.classes)
+        mask = np.array([label in self.classes for label in names], bool)
+        other_names.update(label for label in names if label not in self.classes)
         unknown = np.full((len(boxes), 2), np.nan)  # velocities
-        labels = np.array([self.classes.index(one) for one in names if one in self.classes], np.int64)
-        return Scan(path, np.column_stack([boxes, unknown])[own].astype(np.float32), labels)
+        labels = np.array([self.classes.index(label) for label in names if label in self.classes], np.int64)
+        return Scan(path, np.column_stack([boxes, unknown])[mask].astype(np.float32), labels)
 
     def absent(self) -> list[str]:
-        there = {label for record in self.records for label in record.labels.tolist()}
-        return [name for label, name in enumerate(self.classes) if label not in there]
+        present = {label for record in self.records for label in record.labels.tolist()}
+        return [name for label, name in enumerate(self.classes) if label not in present]
 
     def read(self, record: Any) -> Sample:
         scan: Scan = record
@@ -123,16 +130,18 @@ class Lidar(OfSensors):
         none = np.full(len(boxes), NONE)
         parts = boxes[:, :3], boxes[:, 3:6], boxes[:, 6], boxes[:, 7:]
         truth = Boxes(np.zeros(len(boxes), np.int64), scan.labels, *parts, none, np.zeros(0), np.zeros(0, np.int64))
-        given = dict(boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth, racks=Racks.none())
+        annotation = dict(
+            boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth, racks=Racks.none()
+        )
         return (
             about_no_camera()
-            | given
+            | annotation
             | dict(points=read_points(scan.path, self.columns), path=str(scan.path), token=str(scan.path))
         )
 
 
 def read_points(path: Path, columns: int) -> np.ndarray:
-    """(n, 5) float32 x, y, z, intensity and a lag of 0, of rows of `columns` numbers, or of an .npy's."""
+    """Read points (n, 5) float32: x, y, z, intensity and a lag of 0, from an .npy or rows of `columns` numbers."""
     rows = _array(path) if path.suffix == ".npy" else _rows(path, columns)
     return np.concatenate([rows[:, :4], np.zeros((len(rows), 1))], axis=1).astype(np.float32)
 
@@ -142,13 +151,13 @@ def _rows(path: Path, columns: int) -> np.ndarray:
     other = foreign.conflicting_row_width(rows)
     if other is not None:
         raise DataError(
-            f"{path} looks like rows of {other} numbers, and is read as rows of {columns}: set dataset.columns={other}"
+            f"{path} looks like rows of {other} numbers, but is read as rows of {columns}: set dataset.columns={other}"
         )
     return rows
 
 
 def about_no_camera() -> Sample:
-    """What a sample has to say of cameras and of the map, where there are none."""
+    """Return the camera and map values of a sample without cameras."""
     lenses = dict(intrinsics=np.zeros((0, 3, 3)), image_transform=np.zeros((0, 3, 3)))
     where = dict(to_global=np.eye(4), ego=np.zeros(3), cloud_transform=np.eye(4))
     return lenses | where | dict(images=[], seen=np.zeros(0, bool), camera_to_lidar=np.zeros((0, 4, 4)))
@@ -160,5 +169,5 @@ def _array(path: Path) -> np.ndarray:
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read ({error}): get it again") from None
     if rows.ndim != 2 or rows.shape[1] < 4 or rows.dtype.kind not in "fiu" or not np.isfinite(rows[:, :4]).all():
-        raise DataError(f"{path} holds {rows.dtype} of shape {rows.shape}, and not finite rows of x, y, z, intensity")
+        raise DataError(f"{path} must have finite rows of x, y, z, intensity, got {rows.dtype} of shape {rows.shape}")
     return rows

@@ -1,4 +1,4 @@
-"""What data sets of cameras and a LiDAR have in common: sensors can be taken away, objects pasted into training."""
+"""Base class of datasets with cameras and a LiDAR: sensors can be masked, and objects pasted into training samples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,21 +12,23 @@ from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.transforms.paste import pasted
 
 SENSORS = [LIDAR, *CAMERAS]
-FEW = 2  # objects of a class in a sample into which others are pasted; of rare ones more
-MOST = dict(truck=3, construction_vehicle=7, bus=4, trailer=6, motorcycle=6, bicycle=6)
+PASTE_LIMIT = 2  # objects of a class in a sample up to which others are pasted
+PASTE_LIMITS = dict(truck=3, construction_vehicle=7, bus=4, trailer=6, motorcycle=6, bicycle=6)  # of rare classes
 
 
-class OfSensors(Dataset):
-    """`without`, and `masked` later on, are sensors that samples do not have: names of channels. A LiDAR that is
-    not there gives no points, a camera a black picture that it is known of (`seen`).
+class SensorDataset(Dataset):
+    """A dataset with cameras and a LiDAR.
 
-    `paste` is the share of training samples that get objects of another one, in the cloud and in the pictures; from the
-    epoch `paste_until` on none do.
+    `without`, and `masked` later on, are names of channels that are removed from samples: a LiDAR gives no points, a
+    camera a black image that is marked as missing (`seen`).
+
+    `paste` is the share of training samples that get objects of another sample, in the cloud and in the images; from
+    the epoch `paste_until` on none do.
     """
 
     answer = "Boxes3D"
     sensors: Sequence[str] = SENSORS
-    maskable = dict(CAM_FRONT=CAMERAS[:1])  # all cameras or the LiDAR are modalities, which models are without
+    maskable = dict(CAM_FRONT=CAMERAS[:1])  # LiDAR and cameras as a whole are masked as modalities
     preview_transforms = (dict(type="PackDriving"),)
 
     def __init__(
@@ -35,13 +37,13 @@ class OfSensors(Dataset):
         without: Sequence[str] = (),
         paste: Share = 0.0,
         paste_until: Natural | None = None,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
-        self.masked = self.known_sensors(without)
+        self.masked = self.check_sensors(without)
         self.paste, self.paste_until = paste, paste_until
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
-    def known_sensors(self, names: Sequence[str]) -> frozenset[str]:
+    def check_sensors(self, names: Sequence[str]) -> frozenset[str]:
         strange = next((name for name in names if name not in self.sensors), None)
         if strange is not None:
             raise DataError(
@@ -58,16 +60,16 @@ class OfSensors(Dataset):
         if self.split != "train" or over or rng.random() >= self.paste:
             return super().sample(epoch, i)
         donor = self.decoded(int(rng.integers(len(self))))
-        most = [MOST.get(name, FEW) for name in self.classes]
-        return self.changed(pasted(self.decoded(i), donor, most, rng) | dict(index=i), rng)
+        limits = [PASTE_LIMITS.get(name, PASTE_LIMIT) for name in self.classes]
+        return self.changed(pasted(self.decoded(i), donor, limits, rng) | dict(index=i), rng)
 
 
 def masked(sample: Sample, names: frozenset[str]) -> Sample:
-    """As if these sensors had not been there."""
+    """Return the sample without some sensors."""
     if not names:
         return sample
     if LIDAR in names:
         sample = sample | dict(points=sample["points"][:0])
-    gone = np.array([name in names for name in CAMERAS[: len(sample["images"])]], bool)
-    images = [None if out else image for image, out in zip(sample["images"], gone)]
-    return sample | dict(images=images, seen=sample["seen"] & ~gone)
+    missing = np.array([name in names for name in CAMERAS[: len(sample["images"])]], bool)
+    images = [None if out else image for image, out in zip(sample["images"], missing)]
+    return sample | dict(images=images, seen=sample["seen"] & ~missing)

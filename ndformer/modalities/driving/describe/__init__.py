@@ -1,1 +1,1 @@
-"""Driving: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of driving files in numbers (tools/peek.py)."""

@@ -1,4 +1,4 @@
-"""What a file of driving data holds, in numbers: nuScenes' scans, its tables, predictions for its server."""
+"""Descriptions of driving files: nuScenes' scans, tables and prediction files."""
 
 from collections import Counter
 from pathlib import Path
@@ -15,10 +15,10 @@ from ndformer.modalities.driving.formats.scans import CLOSE
 from ndformer.modalities.driving.formats.tables import TABLES
 
 COLUMNS: tuple[str, ...] = ("x", "y", "z", "intensity", "ring")
-WIDE = len(COLUMNS)  # numbers of a point
-FIRST = 20  # rows that are kept to be shown
-SHOWN = 60  # characters of a value
-FOREIGN = 100.0  # metres, farther than this LiDAR sees
+WIDE = len(COLUMNS)  # numbers per point
+FIRST = 20  # rows that are shown
+MAX_LENGTH = 60  # characters of a value
+FOREIGN = 100.0  # metres, beyond the range of this LiDAR
 
 
 @DESCRIBERS.register_module()
@@ -27,25 +27,25 @@ class Scan(Describer):
 
     def describe(self, path: Path, rows: int) -> Description:
         raw = _bytes(path)
-        rest = len(raw) % (4 * WIDE)
-        points = np.frombuffer(raw[: len(raw) - rest], "<f4").reshape(-1, WIDE)
+        extra = len(raw) % (4 * WIDE)
+        points = np.frombuffer(raw[: len(raw) - extra], "<f4").reshape(-1, WIDE)
         finite = np.isfinite(points).all(1)
         found: dict[str, Any] = dict(format="LiDAR scan (nuScenes)", points=len(points))
-        seen = points[finite]
-        for name, column in zip(COLUMNS, seen.T if len(seen) else ()):
+        valid = points[finite]
+        for name, column in zip(COLUMNS, valid.T if len(valid) else ()):
             found[name] = [round(float(column.min()), 3), round(float(column.max()), 3)]
-        if len(seen):
-            found |= dict(rings=len(np.unique(seen[:, 4])))
-            found |= dict(on_the_car=int((np.abs(seen[:, :2]) < CLOSE).all(1).sum()))
+        if len(valid):
+            found |= dict(rings=len(np.unique(valid[:, 4])))
+            found |= dict(on_the_car=int((np.abs(valid[:, :2]) < CLOSE).all(1).sum()))
         odd = {
-            f"{rest} bytes at its end are no row of {WIDE} numbers: it is cut off": rest,
+            f"{extra} bytes at its end are no row of {WIDE} numbers: it is cut off": extra,
             f"{(~finite).sum()} of {len(points)} points are not finite": (~finite).any(),
             "it holds no points": not len(points),
-            f"some points are farther than {FOREIGN:g} m": len(seen) and (np.abs(seen[:, :3]) > FOREIGN).any(),
-            "rings are no whole numbers": len(seen) and (seen[:, 4] != np.rint(seen[:, 4])).any(),
+            f"some points are farther than {FOREIGN:g} m": len(valid) and (np.abs(valid[:, :3]) > FOREIGN).any(),
+            "rings are no whole numbers": len(valid) and (valid[:, 4] != np.rint(valid[:, 4])).any(),
         }
-        shown = points[:FIRST].astype(float).round(3).tolist()
-        first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in shown]
+        rows_shown = points[:FIRST].astype(float).round(3).tolist()
+        first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in rows_shown]
         return found, true_sentences(odd), first
 
 
@@ -54,22 +54,24 @@ class Table(Describer):
     names = rf"({'|'.join(TABLES)})\.json"
 
     def claim(self, path: Path, begin: bytes) -> int:
-        """A list of rows with tokens: others have files of these names too."""
-        known = super().claim(path, begin) == NAME
-        return NAME if known and begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]") else NO
+        """Require a list of rows with tokens, because other files have these names too."""
+        matches = super().claim(path, begin) == NAME
+        return (
+            NAME if matches and begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]") else NO
+        )
 
     def describe(self, path: Path, rows: int) -> Description:
         tokens: set[str] = set()
-        kept: list[dict[str, Any]] = []
+        first: list[dict[str, Any]] = []
         counts: Counter[str] = Counter()
         count, keys, odd = 0, set(), {}
         try:
             for row in foreign.json_rows(path):
                 keys |= row.keys()
                 if count < FIRST:
-                    kept.append({name: str(value)[:SHOWN] for name, value in row.items()})
+                    first.append({name: str(value)[:MAX_LENGTH] for name, value in row.items()})
                 tokens.add(str(row.get("token")))
-                counts[str(row.get("name", ""))[:SHOWN]] += path.stem == "category"
+                counts[str(row.get("name", ""))[:MAX_LENGTH]] += path.stem == "category"
                 count += 1
         except (OSError, ValueError) as error:
             odd[f"after {count} rows {error}"] = True
@@ -82,7 +84,7 @@ class Table(Describer):
             "it is empty": not count and not odd,
             f"{count - len(tokens)} rows have the token of another one": len(tokens) < count,
         }
-        return found, true_sentences(odd), kept
+        return found, true_sentences(odd), first
 
 
 @DESCRIBERS.register_module()
@@ -99,10 +101,10 @@ class Submission(Describer):
             boxes = [row for some in results.values() for row in some]
             classes = Counter(str(row["detection_name"]) for row in boxes)
             scores = [float(row["detection_score"]) for row in boxes]
-            first = [{name: str(value)[:SHOWN] for name, value in row.items()} for row in boxes[:FIRST]]
+            first = [{name: str(value)[:MAX_LENGTH] for name, value in row.items()} for row in boxes[:FIRST]]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            why = " ".join(str(error).split())[:SHOWN]
-            raise DataError(f"{path} cannot be read as nuScenes' predictions ({why}): export it again") from None
+            reason = " ".join(str(error).split())[:MAX_LENGTH]
+            raise DataError(f"{path} cannot be read as nuScenes' predictions ({reason}): export it again") from None
         found: dict[str, Any] = dict(format="nuScenes predictions", samples=len(results), boxes=len(boxes))
         found |= dict(classes=dict(classes)) if boxes else {}
         found |= dict(scores=[min(scores), max(scores)]) if boxes else {}

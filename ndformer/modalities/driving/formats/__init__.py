@@ -1,1 +1,1 @@
-"""Files of driving data sets: tables, scans, submissions, labels."""
+"""Readers and writers of driving files: tables, scans, labels."""

@@ -1,11 +1,11 @@
-"""nuScenes' names: the ten classes of detection, the categories they are made of, attributes, channels."""
+"""nuScenes' names: the ten detection classes, the categories they consist of, attributes and channels."""
 
-# the order of OpenPCDet, UniTR and mmdet3d, whose weights count so
+# in the order of OpenPCDet, UniTR and mmdet3d, for their weights
 CLASSES = [
     "car", "truck", "construction_vehicle", "bus", "trailer", "barrier", "motorcycle", "bicycle", "pedestrian",
     "traffic_cone",
 ]  # fmt: skip
-CATEGORIES = {  # the others are asked of nobody
+CATEGORIES = {  # other categories are not evaluated
     "movable_object.barrier": "barrier",
     "movable_object.trafficcone": "traffic_cone",
     "vehicle.bicycle": "bicycle",
@@ -29,8 +29,8 @@ ATTRIBUTES = [
 LIDAR = "LIDAR_TOP"
 CAMERAS = ["CAM_FRONT", "CAM_FRONT_RIGHT", "CAM_FRONT_LEFT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT"]
 
-FAST = 0.2  # metres a second, from which on something moves
-RESTING = {  # the attribute of what does not, as most of the training boxes have it
+FAST = 0.2  # metres per second above which an object is moving
+RESTING = {  # most common attribute of objects at rest in the training set
     "car": "vehicle.parked",
     "truck": "vehicle.parked",
     "construction_vehicle": "vehicle.parked",

@@ -1,7 +1,7 @@
-"""What tools/prepare_nuscenes.py keeps: nuScenes' tables as arrays of numbers in one file.
+"""Index of nuScenes' tables as arrays in one file, written by tools/prepare_nuscenes.py.
 
-The tables of v1.0-trainval are gigabytes of text, which take minutes to read; as long as they do not change, the index
-says the same.
+The tables of v1.0-trainval are gigabytes of text, which take minutes to read. The index is used as long as they are
+unchanged.
 """
 
 import warnings
@@ -21,23 +21,23 @@ from ndformer.modalities.driving.formats.frames import Frames, read_frames
 from ndformer.modalities.driving.formats.tables import READ, Tables
 
 KINDS = (Frames, Annotations)
-FORM = 1  # of the file: one more where what is in it changes
+FORM = 1  # version of the file format
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """All of a version."""
+    """The frames and boxes of a version."""
 
     frames: Frames
     boxes: Annotations
 
     @cached_property
     def first(self) -> np.ndarray:
-        """(N + 1,) the first box of each sample."""
+        """Index (N + 1,) of the first box of each sample."""
         return np.searchsorted(self.boxes.sample, np.arange(len(self.frames.token) + 1))
 
     def rows(self, sample: int) -> slice:
-        """The boxes of a sample."""
+        """Return the boxes of a sample as a slice."""
         return slice(int(self.first[sample]), int(self.first[sample + 1]))
 
 
@@ -46,20 +46,20 @@ def read_index(tables: Tables) -> Index:
     return Index(frames, read_annotations(tables, frames))
 
 
-def place(home: Path) -> Path:
+def index_path(home: Path) -> Path:
     return home.parent / ".ndformer_cache" / f"nuscenes_{home.name}.npz"
 
 
 def stamps(tables: Tables) -> np.ndarray:
-    """(tables, 2) sizes and times of change."""
-    told = [tables.path(name).stat() for name in READ]
-    return np.array([[one.st_size, one.st_mtime_ns] for one in told], np.int64)
+    """Return sizes and modification times (tables, 2), which tell whether the index is current."""
+    status = [tables.path(name).stat() for name in READ]
+    return np.array([[s.st_size, s.st_mtime_ns] for s in status], np.int64)
 
 
-def keep(tables: Tables, index: Index, stamp: np.ndarray) -> Path:
-    path = place(tables.home)
+def write_index(tables: Tables, index: Index, stamp: np.ndarray) -> Path:
+    path = index_path(tables.home)
     if path.parent.is_symlink():
-        raise DataError(f"{path.parent} is a link, and what is kept of a dataset stays in it: take the link away")
+        raise DataError(f"{path.parent} is a link, but the index must stay in the dataset: remove the link")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(path) as half, half.open("wb") as file:
         parts: dict[str, Any] = dict(form=FORM, stamps=stamp) | _parts(index)
@@ -67,16 +67,18 @@ def keep(tables: Tables, index: Index, stamp: np.ndarray) -> Path:
     return path
 
 
-def kept(tables: Tables) -> Index | None:
-    """None where nothing is kept, or not of these tables as they are."""
-    path = place(tables.home)
+def load_index(tables: Tables) -> Index | None:
+    """Load the index, or return None where there is none or it does not match the tables."""
+    path = index_path(tables.home)
     if not path.is_file():
         return None
     try:
-        found = foreign.arrays(path)
-        if int(found["form"]) == FORM and np.array_equal(found["stamps"], stamps(tables)):
-            of = {kind: {one.name: found[f"{kind.__name__}.{one.name}"] for one in fields(kind)} for kind in KINDS}
-            return _checked(Index(Frames(**of[Frames]), Annotations(**of[Annotations])))
+        arrays = foreign.arrays(path)
+        if int(arrays["form"]) == FORM and np.array_equal(arrays["stamps"], stamps(tables)):
+            values = {
+                kind: {item.name: arrays[f"{kind.__name__}.{item.name}"] for item in fields(kind)} for kind in KINDS
+            }
+            return _checked(Index(Frames(**values[Frames]), Annotations(**values[Annotations])))
         reason = "of other tables than are there now"
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
         reason = "damaged"
@@ -87,12 +89,12 @@ def kept(tables: Tables) -> Index | None:
 
 
 def _parts(index: Index) -> dict[str, np.ndarray]:
-    whole = {Frames: index.frames, Annotations: index.boxes}
-    return {f"{kind.__name__}.{one.name}": getattr(whole[kind], one.name) for kind in KINDS for one in fields(kind)}
+    parts = {Frames: index.frames, Annotations: index.boxes}
+    return {f"{kind.__name__}.{item.name}": getattr(parts[kind], item.name) for kind in KINDS for item in fields(kind)}
 
 
 def _checked(index: Index) -> Index:
-    """Numbers of rows that there are."""
+    """Raise a ValueError unless all row indices exist."""
     frames, boxes = index.frames, index.boxes
     ends = [
         (frames.scene_of, len(frames.scene)),

@@ -1,7 +1,7 @@
-"""Files of boxes around a LiDAR, a line for each: KITTI's, in the frame of its camera, and plain ones in the LiDAR's.
+"""Readers of LiDAR box labels, one box per line: KITTI's, in its camera's frame, and plain ones in the LiDAR's frame.
 
-KITTI    type truncated occluded alpha x1 y1 x2 y2 height width length x y z turn     and a calibration beside it
-plain    x y z length width height yaw class        metres, the centre; as OpenPCDet's custom sets have them
+KITTI    type truncated occluded alpha x1 y1 x2 y2 height width length x y z turn     with a calibration file
+plain    x y z length width height yaw class        metres, center; the format of OpenPCDet's custom datasets
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 
-NOBODY = "DontCare"  # KITTI's boxes that nobody labelled
-IN_CAMERA, PLAIN = 15, 8  # words of a line, of KITTI's with a score one more
-REMEDY = "mend it, or take scan and labels away"
+DONT_CARE = "DontCare"  # KITTI's unlabelled regions
+IN_CAMERA, PLAIN = 15, 8  # words per line; KITTI's may also have a score
+REMEDY = "correct it, or remove scan and labels"
 
 
 def plain_boxes(path: Path) -> tuple[np.ndarray, list[str]]:
-    """(K, 7) x, y, z, width, length, height, yaw, and their classes."""
+    """Read boxes (K, 7) x, y, z, width, length, height, yaw, and their classes."""
     rows = _rows(path, (PLAIN,))
     numbers = _numbers(path, [row[:7] for row in rows], 7)
     _check_sides(path, numbers[:, 3:6])
@@ -26,8 +26,8 @@ def plain_boxes(path: Path) -> tuple[np.ndarray, list[str]]:
 
 
 def kitti_boxes(path: Path, calibration: Path) -> tuple[np.ndarray, list[str]]:
-    """The same, of KITTI's lines; the bottom of a box is its place there."""
-    rows = [row for row in _rows(path, (IN_CAMERA, IN_CAMERA + 1)) if row[0] != NOBODY]
+    """Read KITTI's boxes as plain_boxes does; in KITTI, the position of a box is its bottom."""
+    rows = [row for row in _rows(path, (IN_CAMERA, IN_CAMERA + 1)) if row[0] != DONT_CARE]
     numbers = _numbers(path, [row[8:15] for row in rows], 7)
     height, width, length = numbers[:, :3].T
     _check_sides(path, numbers[:, :3])
@@ -40,7 +40,7 @@ def kitti_boxes(path: Path, calibration: Path) -> tuple[np.ndarray, list[str]]:
 
 
 def to_camera(path: Path) -> np.ndarray:
-    """(4, 4) from KITTI's LiDAR to its camera, rectified."""
+    """Read the transform (4, 4) from KITTI's LiDAR to its rectified camera."""
     named = {row[0].rstrip(":"): row[1:] for row in _words(path) if row}
     pose, turn = np.eye(4), np.eye(4)
     for name, count, into in (("Tr_velo_to_cam", 12, pose), ("R0_rect", 9, turn)):
@@ -48,17 +48,17 @@ def to_camera(path: Path) -> np.ndarray:
             raise DataError(f"{path} has no {name} of {count} numbers, as KITTI's calibrations have: get it again")
         wide = count // 3
         into[:3, :wide] = _numbers(path, [named[name]], count).reshape(3, wide)
-    whole = turn @ pose
-    if np.abs(whole[:3, :3] @ whole[:3, :3].T - np.eye(3)).max() > 1e-2:
+    to_cam = turn @ pose
+    if np.abs(to_cam[:3, :3] @ to_cam[:3, :3].T - np.eye(3)).max() > 1e-2:
         raise DataError(f"{path} has a calibration from LiDAR to camera that is no rotation: get it again")
-    return whole
+    return to_cam
 
 
 def _words(path: Path) -> list[list[str]]:
     try:
         return [line.split() for line in foreign.lines(path)]
     except FileNotFoundError:
-        raise DataError(f"{path} is missing: each scan has one, empty where nothing stands around it") from None
+        raise DataError(f"{path} is missing: each scan needs one, empty where there are no objects") from None
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): get it again") from None
 
@@ -67,7 +67,7 @@ def _rows(path: Path, lengths: Sequence[int]) -> list[list[str]]:
     rows = []
     for number, words in enumerate(_words(path), 1):
         if words and len(words) not in lengths:
-            raise DataError(f"line {number} of {path} has {len(words)} words and not {lengths[0]}: {REMEDY}")
+            raise DataError(f"line {number} of {path} must have {lengths[0]} words, got {len(words)}: {REMEDY}")
         rows += [words] if words else []
     return rows
 
@@ -78,12 +78,12 @@ def _numbers(path: Path, rows: list[list[str]], wide: int) -> np.ndarray:
         try:
             numbers[number] = [float(word) for word in row]
         except ValueError as error:
-            raise DataError(f"{path} has what is no number ({error}), {' '.join(row)!r}: {REMEDY}") from None
+            raise DataError(f"{path} must have numbers ({error}), got {' '.join(row)!r}: {REMEDY}") from None
         if not np.isfinite(numbers[number]).all():
-            raise DataError(f"{path} has numbers that are not finite, {' '.join(row)!r}: {REMEDY}")
+            raise DataError(f"{path} must have finite numbers, got {' '.join(row)!r}: {REMEDY}")
     return numbers
 
 
 def _check_sides(path: Path, sides: np.ndarray) -> None:
     if (sides <= 0).any():
-        raise DataError(f"{path} has a box with a side of {sides.min():g} m, and sides are larger than 0: {REMEDY}")
+        raise DataError(f"{path} must have boxes with sides larger than 0, got {sides.min():g} m: {REMEDY}")

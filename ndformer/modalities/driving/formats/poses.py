@@ -1,12 +1,12 @@
-"""Where things stand and how they are turned: quaternions (w, x, y, z), matrices of a pose, yaw. All in float64."""
+"""Poses: quaternions (w, x, y, z), pose matrices and yaw. All in float64."""
 
 import numpy as np
 
-LEVEL = 1e-3  # by which the length of a quaternion may be off 1: tables are rounded
+LEVEL = 1e-3  # tolerance for the length of quaternions, which are rounded in the tables
 
 
 def rotations(quaternions: np.ndarray) -> np.ndarray:
-    """(..., 4) w x y z of length 1 or about it, to (..., 3, 3)."""
+    """Convert quaternions (..., 4) w x y z of length about 1 to rotation matrices (..., 3, 3)."""
     q = np.asarray(quaternions, np.float64)
     w, x, y, z = np.moveaxis(q / np.linalg.norm(q, axis=-1, keepdims=True), -1, 0)
     rows = [
@@ -18,9 +18,9 @@ def rotations(quaternions: np.ndarray) -> np.ndarray:
 
 
 def quaternion(matrix: np.ndarray) -> np.ndarray:
-    """(3, 3) to w x y z: of the four ways to compute one, that with the largest divisor (Shepperd)."""
+    """Convert a rotation matrix (3, 3) to w x y z, by the formula with the largest divisor (Shepperd)."""
     trace = np.trace(matrix)
-    four = np.array([trace, *np.diag(matrix)])  # four times the squares of w, x, y, z, minus something they share
+    four = np.array([trace, *np.diag(matrix)])  # four times the squares of w, x, y, z, minus a common constant
     big = int(four.argmax())
     q = np.empty(4)
     lift = np.array(
@@ -37,14 +37,14 @@ def quaternion(matrix: np.ndarray) -> np.ndarray:
 
 
 def poses(translations: np.ndarray, quaternions: np.ndarray) -> np.ndarray:
-    """(..., 3) and (..., 4) to (..., 4, 4): from what is posed to what it is posed in."""
+    """Build pose matrices (..., 4, 4), from the posed frame to its parent."""
     matrix = np.zeros((*np.shape(translations)[:-1], 4, 4))
     matrix[..., :3, :3], matrix[..., :3, 3], matrix[..., 3, 3] = rotations(quaternions), translations, 1
     return matrix
 
 
 def inverse(pose: np.ndarray) -> np.ndarray:
-    """Of rotations and translations (..., 4, 4)."""
+    """Invert poses (..., 4, 4)."""
     back = np.zeros_like(pose)
     turned = np.swapaxes(pose[..., :3, :3], -1, -2)
     back[..., :3, :3], back[..., 3, 3] = turned, 1
@@ -53,17 +53,17 @@ def inverse(pose: np.ndarray) -> np.ndarray:
 
 
 def headings(matrices: np.ndarray) -> np.ndarray:
-    """(..., 3, 3) to yaw (...): the angle from x, towards y, of where they turn the x axis to."""
+    """Return the yaw of rotation matrices (..., 3, 3): the angle of the rotated x axis, from x towards y."""
     return np.arctan2(matrices[..., 1, 0], matrices[..., 0, 0])
 
 
 def about_z(angles: np.ndarray) -> np.ndarray:
-    """(...) to (..., 3, 3)."""
-    c, s, zero, one = np.cos(angles), np.sin(angles), np.zeros_like(angles), np.ones_like(angles)
-    rows = [[c, -s, zero], [s, c, zero], [zero, zero, one]]
+    """Return rotation matrices (..., 3, 3) about z."""
+    c, s, zero, unit = np.cos(angles), np.sin(angles), np.zeros_like(angles), np.ones_like(angles)
+    rows = [[c, -s, zero], [s, c, zero], [zero, zero, unit]]
     return np.stack([np.stack(row, -1) for row in rows], -2)
 
 
 def moved(points: np.ndarray, pose: np.ndarray) -> np.ndarray:
-    """Places (N, 3) through (4, 4)."""
+    """Transform points (N, 3) by a pose (4, 4)."""
     return points @ pose[:3, :3].T + pose[:3, 3]

@@ -1,4 +1,4 @@
-"""A LiDAR's scans: files of float32 rows, and several of them in the frame of the last one (sweeps)."""
+"""LiDAR scans: files of float32 rows, and several scans (sweeps) in the frame of the last one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,13 +9,13 @@ from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.driving.formats.poses import moved
 
-CLOSE = 1.0  # metres to either side, within which points of earlier sweeps are of the car itself
-TIMES = 6  # bytes in memory for one of a scan: as it is read, moved in float64, and joined
+CLOSE = 1.0  # metres to each side within which points of earlier sweeps belong to the car itself
+TIMES = 6  # bytes of memory per byte of a scan: as read, moved in float64, and joined
 COLUMNS = 5  # of the points of a sample: x, y, z, intensity, lag
 
 
 def read_scan(path: Path, wide: int = 5) -> np.ndarray:
-    """(n, wide) float32 as they stand in a file: x, y, z, intensity and, in nuScenes, the ring."""
+    """Read a scan (n, wide) in float32: x, y, z, intensity and, in nuScenes, the ring."""
     try:
         content = foreign.content(path)
     except FileNotFoundError:
@@ -24,8 +24,8 @@ def read_scan(path: Path, wide: int = 5) -> np.ndarray:
         raise DataError(f"{path} cannot be read ({error.strerror}): get it again") from None
     if len(content) % (4 * wide):
         raise DataError(
-            f"{path} has {len(content)} bytes, which are no rows of {wide} numbers of 4 bytes: it is cut off, or no "
-            "scan, or its rows are not so wide"
+            f"{path} must have rows of {wide} numbers of 4 bytes, got {len(content)} bytes: it is cut off, or no "
+            "scan, or its rows have another width"
         )
     points = np.frombuffer(content, "<f4").reshape(-1, wide)
     wrong = int((~np.isfinite(points[:, :4])).any(1).sum())
@@ -35,8 +35,11 @@ def read_scan(path: Path, wide: int = 5) -> np.ndarray:
 
 
 def together(scans: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> np.ndarray:
-    """(N, 5) float32 x, y, z, intensity, lag of scans, each with the pose (4, 4) that leads to the first one's frame
-    and the seconds before it. Of the others, what lies on the car is left out: its roof moves with it."""
+    """Join scans as points (N, 5) float32: x, y, z, intensity, lag.
+
+    Each scan comes with its pose (4, 4) to the first one's frame and the seconds before it. Points of later scans on
+    the car itself are left out, because its roof moves with it.
+    """
     parts = []
     for number, (scan, pose, lag) in enumerate(scans):
         if number:

@@ -1,4 +1,4 @@
-"""nuScenes' official splits: which scenes are of train, val and test. Scene 103 is called scene-0103."""
+"""nuScenes' official splits as numbers of scenes. Scene 103 is named scene-0103."""
 
 SCENES = dict(
     train=(
@@ -20,15 +20,15 @@ SCENES = dict(
     mini_train="61 553 655 757 796 1077 1094 1100",
     mini_val="103 916",
 )
-VERSIONS = {  # the splits of each, under the names that data sets have for them
+VERSIONS = {  # the splits of each version, by the names of dataset splits
     "v1.0-mini": dict(train="mini_train", val="mini_val"),
     "v1.0-trainval": dict(train="train", val="val"),
     "v1.0-test": dict(test="test"),
 }
 
 
-def scenes_of(split: str) -> set[str]:
-    """Names of scenes: {'scene-0103', 'scene-0916'} of mini_val."""
+def split_scenes(split: str) -> set[str]:
+    """Return the names of the scenes of a split: {'scene-0103', 'scene-0916'} for mini_val."""
     numbers = []
     for word in SCENES[split].split():
         first, _, last = word.partition("-")

@@ -1,1 +1,1 @@
-"""Boxes, points and predictions, drawn."""
+"""Pictures of driving samples and their tokens."""

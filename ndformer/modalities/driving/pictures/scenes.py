@@ -1,4 +1,4 @@
-"""A sample as a picture: what six cameras see, and below it the cloud from above. Its views tell where boxes are."""
+"""Picture of a sample: the images of six cameras, and below them the cloud from above, with projections for boxes."""
 
 from collections.abc import Sequence
 
@@ -7,20 +7,23 @@ from PIL import Image
 
 from ndformer.framework import foreign
 
-COLUMNS, WIDE = 3, 240  # cameras in a row, pixels of one
-# CAMERAS, as one stands in the car: the front from left to right, then the back
+COLUMNS, WIDE = 3, 240  # cameras in a row; pixels of a camera
+# indices of CAMERAS as arranged on the car: the front from left to right, then the back
 ROWS = ((2, 0, 1), (4, 3, 5))
 SIDE = COLUMNS * WIDE
 PAPER, LOW, HIGH = (255, 255, 255), np.array([40.0, 60, 150]), np.array([240.0, 150, 40])
-HEIGHTS = (-2.5, 2.0)  # metres over the sensor of the first and the last colour
+HEIGHTS = (-2.5, 2.0)  # metres above the sensor of the first and the last color
 
 
 def sheet(
-    points: np.ndarray, images: Sequence[np.ndarray], intrinsics: np.ndarray, camera_to_lidar: np.ndarray, reach: float
+    points: np.ndarray, images: Sequence[np.ndarray], intrinsics: np.ndarray, camera_to_lidar: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(H, W, 3) uint8 of points (N, 3 or more) up to `reach` metres and pictures (H, W, 3) uint8; (V, 3, 4) from space
-    to pixels of each window, and (V, 4) left, top, right, bottom of the windows."""
-    windows, views = layout([image.shape[:2] for image in images], intrinsics, camera_to_lidar, reach)
+    """Draw points (N, 3 or more) up to `radius` metres and images (H, W, 3) uint8 on one sheet (H, W, 3) uint8.
+
+    Also return the projections (V, 3, 4) to the pixels of each window, and the windows (V, 4): left, top, right,
+    bottom.
+    """
+    windows, views = layout([image.shape[:2] for image in images], intrinsics, camera_to_lidar, radius)
     foreign.check_pixels("a picture of all cameras", SIDE, int(windows[-1, 3]))
     paper = Image.new("RGB", (SIDE, int(windows[-1, 3])), PAPER)
     for image, (left, top, right, bottom) in zip(images, windows.tolist()):
@@ -30,9 +33,9 @@ def sheet(
 
 
 def layout(
-    sizes: Sequence[tuple[int, int]], intrinsics: np.ndarray, camera_to_lidar: np.ndarray, reach: float
+    sizes: Sequence[tuple[int, int]], intrinsics: np.ndarray, camera_to_lidar: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Windows (V, 4) and views (V, 3, 4) of cameras with pictures of these heights and widths, and from above."""
+    """Return windows (V, 4) and projections (V, 3, 4) for cameras with images of these sizes, and for the top view."""
     windows, views, top = [], [], 0
     places = {camera: (row, column) for row, some in enumerate(ROWS) for column, camera in enumerate(some)}
     for camera, (height, width) in enumerate(sizes):
@@ -44,18 +47,18 @@ def layout(
         views.append(scale @ intrinsics[camera] @ np.linalg.inv(camera_to_lidar[camera])[:3])
     windows.append((0, top, SIDE, top + SIDE))
     half = SIDE / 2
-    views.append(np.array([[half / reach, 0, 0, half], [0, -half / reach, 0, half], [0, 0, 0, 1.0]]))
+    views.append(np.array([[half / radius, 0, 0, half], [0, -half / radius, 0, half], [0, 0, 0, 1.0]]))
     return np.array(windows), np.array(views)
 
 
 def from_above(points: np.ndarray, view: np.ndarray) -> np.ndarray:
-    """(SIDE, SIDE, 3) uint8, the highest point of a pixel on top, coloured by its height."""
+    """Draw points from above, (SIDE, SIDE, 3) uint8, colored by height, with the highest point on top."""
     pixels = np.full((SIDE, SIDE, 3), 255, np.uint8)
     order = np.argsort(points[:, 2], kind="stable")
     places = points[order, :3].astype(np.float64)
     column, row = np.floor(places @ view[:2, :3].T + view[:2, 3]).astype(np.int64).T
-    there = (column >= 0) & (column < SIDE - 1) & (row >= 0) & (row < SIDE - 1)
-    share = np.clip((places[there, 2:] - HEIGHTS[0]) / (HEIGHTS[1] - HEIGHTS[0]), 0, 1)
-    for down, aside in ((0, 0), (0, 1), (1, 0), (1, 1)):  # of one pixel they would hardly be seen
-        pixels[row[there] + down, column[there] + aside] = (LOW + share * (HIGH - LOW)).astype(np.uint8)
+    inside = (column >= 0) & (column < SIDE - 1) & (row >= 0) & (row < SIDE - 1)
+    share = np.clip((places[inside, 2:] - HEIGHTS[0]) / (HEIGHTS[1] - HEIGHTS[0]), 0, 1)
+    for down, aside in ((0, 0), (0, 1), (1, 0), (1, 1)):  # 2 x 2 pixels, because single ones are hard to see
+        pixels[row[inside] + down, column[inside] + aside] = (LOW + share * (HIGH - LOW)).astype(np.uint8)
     return pixels

@@ -1,4 +1,4 @@
-"""Tokens of a car's sensors over their picture: pillars from above, patches in their cameras."""
+"""Overlay of tokens on the picture of a sample: pillars from above, and patches in their cameras."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -8,16 +8,18 @@ import numpy as np
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas, blended
 
-NONE = -1  # the token of a pixel that shows none
+NONE = -1  # a pixel without a token
 
 
 class SensorScene(Canvas):
-    """`picture` (H, W, 3) uint8 of `windows` (V, 4), those of cameras and the last one from above, where `above`
-    (3, 4) leads from metres to its pixels. Tokens are pillars (N, 7) of `cell` metres, then patches (M, 7) of cameras
-    in `plane` rows and columns, at places as adapters give them."""
+    """A picture (H, W, 3) uint8 with tokens in `windows` (V, 4), those of the cameras and the top view as the last.
+
+    `above` (3, 4) maps metres to pixels of the top view. Tokens are pillars (N, 7) of `cell` metres, then patches (M,
+    7) of cameras with `plane` rows and columns, at positions as adapters give them.
+    """
 
     axes: ClassVar[Mapping[str, str]] = dict(X="metres", Y="metres")
-    inches = 3.3  # tokens are small in it
+    inches = 3.3  # larger than usual, because tokens are small
 
     def __init__(
         self,
@@ -45,11 +47,11 @@ class SensorScene(Canvas):
             self._fill(camera, token, *(ends + [left, top, left, top]))
 
     def _pixels(self, places: np.ndarray) -> np.ndarray:
-        """(N, 2) x and y of middles from above, in the picture."""
+        """Return the pixels (N, 2) x and y of positions in the top view."""
         return places[:, :2] @ self.above[:2, :2].T + self.above[:2, 3] + self.windows[-1, :2]
 
     def _fill(self, window: int, token: int, left: int, top: int, right: int, bottom: int) -> None:
-        """What of a rectangle is in a window shows a token."""
+        """Assign the part of a rectangle that lies in a window to a token."""
         low, high = self.windows[window, :2], self.windows[window, 2:]
         left, top = np.maximum([left, top], low)
         right, bottom = np.minimum([right, bottom], high)
@@ -60,7 +62,7 @@ class SensorScene(Canvas):
         return self.picture
 
     def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        over = np.concatenate([colours, np.zeros((1, 4))])[self.owner]  # NONE is the last
+        over = np.concatenate([colours, np.zeros((1, 4))])[self.owner]  # NONE indexes the last
         grey = self.picture.mean(2, keepdims=True) * 0.6 + 70
         return blended(grey, over)
 
@@ -70,7 +72,7 @@ class SensorScene(Canvas):
 
     @property
     def middle(self) -> int:
-        """The pillar nearest to the middle of all, or else a patch in the middle of the first camera."""
+        """The pillar nearest to the center of all, or a patch in the middle of the first camera."""
         if self.pillars:
             own = self.coordinates[: self.pillars]
             return int(((own - (own.min(0) + own.max(0)) / 2) ** 2).sum(1).argmin())
@@ -97,14 +99,14 @@ class SensorScene(Canvas):
 
     @property
     def how(self) -> str:
-        """How to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
-        ways = []
+        """Description of how to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
+        formats = []
         if self.pillars:
             own = self.coordinates[: self.pillars]
             low, high = own.min(0), own.max(0)
-            ways.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} metres)")
+            formats.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} metres)")
         if len(self.places) > self.pillars:
             cameras = "/".join(f"{camera:.0f}" for camera in np.unique(self.places[self.pillars :, 2]))
             rows, columns = self.plane
-            ways.append(f"C,Y,X (a patch of camera {cameras}, row 0 to {rows - 1}, column 0 to {columns - 1})")
-        return " or ".join(ways)
+            formats.append(f"C,Y,X (a patch of camera {cameras}, row 0 to {rows - 1}, column 0 to {columns - 1})")
+        return " or ".join(formats)

@@ -1,1 +1,1 @@
-"""Generated stand-ins for driving data."""
+"""Generated stand-ins of driving datasets."""

@@ -1,14 +1,14 @@
-"""A generated LiDAR (ray casting): the first of boxes and ground that each ray meets."""
+"""Simulated LiDAR (ray casting): the first box or the ground that each ray meets."""
 
 import numpy as np
 
-BEAMS, AROUND = 20, 200  # rays up and down, and around
-LOW, HIGH = -26.0, 4.0  # degrees of the lowest and the highest
+BEAMS, AROUND = 20, 200  # vertical and horizontal number of rays
+LOW, HIGH = -26.0, 4.0  # degrees of the lowest and the highest beam
 FAR, NOISE = 45.0, 0.02  # metres
 
 
 def rays() -> np.ndarray:
-    """(R, 3) directions, of length 1."""
+    """Return unit directions (R, 3)."""
     up = np.deg2rad(np.linspace(LOW, HIGH, BEAMS))[:, None]
     turn = np.linspace(0, 2 * np.pi, AROUND, endpoint=False)[None]
     flat = np.cos(up) * np.ones_like(turn)
@@ -16,22 +16,24 @@ def rays() -> np.ndarray:
 
 
 def scan(boxes: np.ndarray, height: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 5) float32 x, y, z, intensity, ring and (n,) which box was met, -1 for the ground; all in the frame of a
-    sensor that stands upright at this height over the ground."""
+    """Scan boxes with a sensor that is upright at `height` above the ground; boxes and points are in its frame.
+
+    Return points (n, 5) float32 x, y, z, intensity, ring, and the box of each point (n,), -1 for the ground.
+    """
     directions = rays()
     depth = np.where(directions[:, 2] < 0, -height / np.minimum(directions[:, 2], -1e-9), np.inf)
     hit = np.full(len(directions), -1)
     c, s = np.cos(boxes[:, 6]), np.sin(boxes[:, 6])
     for k, box in enumerate(boxes):
-        turn = np.array([[c[k], s[k], 0], [-s[k], c[k], 0], [0, 0, 1]])  # into the frame of the box
+        turn = np.array([[c[k], s[k], 0], [-s[k], c[k], 0], [0, 0, 1]])  # to the frame of the box
         start, step, half = turn @ -box[:3], directions @ turn.T, box[[4, 3, 5]] / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            one, other = (-half - start) / step, (half - start) / step
-        near, far = np.minimum(one, other).max(1), np.maximum(one, other).min(1)
+            entry, exit_ = (-half - start) / step, (half - start) / step
+        near, far = np.minimum(entry, exit_).max(1), np.maximum(entry, exit_).min(1)
         met = (near <= far) & (near > 0) & (near < depth)
         depth[met], hit[met] = near[met], k
-    kept = depth < FAR * (1 - 0.1 * rng.random(len(depth)))
-    places = directions[kept] * (depth[kept] + rng.normal(0, NOISE, kept.sum()))[:, None]
-    ring = np.repeat(np.arange(BEAMS), AROUND)[kept]
-    intensity = rng.integers(0, 60, kept.sum())  # which says nothing
-    return np.column_stack([places, intensity, ring]).astype(np.float32), hit[kept]
+    in_range = depth < FAR * (1 - 0.1 * rng.random(len(depth)))
+    places = directions[in_range] * (depth[in_range] + rng.normal(0, NOISE, in_range.sum()))[:, None]
+    ring = np.repeat(np.arange(BEAMS), AROUND)[in_range]
+    intensity = rng.integers(0, 60, in_range.sum())  # carries no information
+    return np.column_stack([places, intensity, ring]).astype(np.float32), hit[in_range]

@@ -1,4 +1,4 @@
-"""The generated set of `lidar`: the streets of `nuscenes` by a LiDAR alone, in plain files; a class is a shape."""
+"""Stand-in of `lidar`: the streets of `nuscenes` seen by a LiDAR alone, in plain files; a class is a shape."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,11 +14,11 @@ from ndformer.modalities.driving.stand_ins.car import ROOF
 from ndformer.modalities.driving.stand_ins.casting import scan
 from ndformer.modalities.driving.stand_ins.streets import GROUPS, street
 
-CLASSES = ("car", "lorry", "cycle", "person")  # as GROUPS come
+CLASSES = ("car", "lorry", "cycle", "person")  # in the order of GROUPS
 
 
 def baselines(train: Lidar, test: Lidar) -> Iterable[tuple[str, float]]:
-    """mAP of the places where training has most objects of a class."""
+    """Yield the mAP of the most frequent places of each class in training."""
     boxes, labels = (np.concatenate([record[part] for record in train.records]) for part in (1, 2))
     found, kinds, scores = unseen(boxes, labels, len(train), len(CLASSES))
     metric = CentreDistance()
@@ -29,7 +29,7 @@ def baselines(train: Lidar, test: Lidar) -> Iterable[tuple[str, float]]:
 
 @stand_in(dict(type="Lidar"), baselines)
 def lidar(folder: Path, seed: int = 0, train: int = 200, test: int = 50) -> None:
-    """200 + 50 scans of streets, a box for each object that has a point."""
+    """Write 200 + 50 scans of streets, with a box for each object that has a point."""
     folder.joinpath("classes.txt").write_text("".join(f"{name}\n" for name in CLASSES))
     for split, first, count in (("train", 0, train), ("test", train, test)):
         for part in ("points", "labels"):

@@ -1,4 +1,4 @@
-"""The generated set of `nuscenes`: drives in nuScenes' own tables and files, with the names of its scenes."""
+"""Stand-in of nuScenes: generated drives in nuScenes' tables and files, with the names of its scenes."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from PIL import Image
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CATEGORIES, LIDAR, RACK
 from ndformer.modalities.driving.formats.poses import inverse, quaternion
-from ndformer.modalities.driving.formats.splits import VERSIONS, scenes_of
+from ndformer.modalities.driving.formats.splits import VERSIONS, split_scenes
 from ndformer.modalities.driving.formats.tables import TABLES
 from ndformer.modalities.driving.stand_ins.baselines import baselines
 from ndformer.modalities.driving.stand_ins.car import HEIGHT, ROOF, WIDTH, Drive, Mount, mounts
@@ -20,9 +20,9 @@ from ndformer.modalities.driving.stand_ins.casting import scan
 from ndformer.modalities.driving.stand_ins.painting import picture
 from ndformer.modalities.driving.stand_ins.streets import Street, street
 
-KEY, BETWEEN = 0.5, 2  # seconds between key frames; frames of the LiDAR from one to the next
+KEY, SCANS = 0.5, 2  # seconds between key frames; LiDAR frames from one key frame to the next
 BEGIN = 1_530_000_000_000_000  # microseconds
-LATE = 0.02  # seconds by which a camera is later than the LiDAR
+LATE = 0.02  # seconds of delay of a camera after the LiDAR
 CATEGORY = {name: category for category, name in reversed(CATEGORIES.items())}  # the first of each class
 
 
@@ -30,12 +30,12 @@ CATEGORY = {name: category for category, name in reversed(CATEGORIES.items())}  
 def nuscenes(
     folder: Path, seed: int = 0, version: str = "v1.0-trainval", train: int = 80, val: int = 16, moments: int = 4
 ) -> None:
-    """80 + 16 scenes of 4 moments, each with six pictures of 160 x 96 pixels and a LiDAR of 4 scans a second."""
+    """Write 80 + 16 scenes of 4 moments, each with six images of 160 x 96 pixels and a LiDAR at 4 scans per second."""
     Writer(folder, seed, version).write(train, val, moments)
 
 
 class Writer:
-    """Tables as they grow, and the files that they name."""
+    """Writes tables and the files they refer to."""
 
     def __init__(self, folder: Path, seed: int, version: str) -> None:
         self.folder, self.seed, self.version = folder, seed, version
@@ -48,7 +48,9 @@ class Writer:
             self.row("attribute", name, name=name, description="generated")
         self.row("visibility", "all", level="v80-100", description="generated")
         first, *others = VERSIONS[self.version].values()
-        names = sorted(scenes_of(first))[:train] + [name for one in others for name in sorted(scenes_of(one))[:val]]
+        names = sorted(split_scenes(first))[:train] + [
+            name for split in others for name in sorted(split_scenes(split))[:val]
+        ]
         logs = [self.scene(name, number, moments) for number, name in enumerate(names)]
         self.row("map", "all", log_tokens=logs, category="semantic_prior", filename="maps/all.png")
         (self.folder / "maps").mkdir(parents=True)
@@ -58,16 +60,16 @@ class Writer:
         for name, rows in self.tables.items():
             (home / f"{name}.json").write_text(json.dumps(rows, indent=0))
 
-    def token(self, *what: object) -> str:
-        return hashlib.md5("/".join(map(str, (self.seed, *what))).encode(), usedforsecurity=False).hexdigest()
+    def token(self, *parts: object) -> str:
+        return hashlib.md5("/".join(map(str, (self.seed, *parts))).encode(), usedforsecurity=False).hexdigest()
 
-    def row(self, table: str, *what: object, **rest: Any) -> str:
-        token = self.token(table, *what)
-        self.tables[table].append(dict(token=token, **rest))
+    def row(self, table: str, *parts: object, **values: Any) -> str:
+        token = self.token(table, *parts)
+        self.tables[table].append(dict(token=token, **values))
         return token
 
     def scene(self, name: str, number: int, moments: int) -> str:
-        """The token of its log."""
+        """Write a scene and return the token of its log."""
         rng, seconds = np.random.default_rng((self.seed, number)), KEY * (moments - 1)
         around, drive, sensors = street(rng, seconds), Drive.somewhere(rng, seconds), mounts(rng)
         about = dict(vehicle="generated", date_captured="2026-01-01", location="singapore-onenorth")
@@ -88,14 +90,14 @@ class Writer:
     def sensor(
         self, name: str, mount: Mount, around: Street, drive: Drive, start: int, moments: int, rng: np.random.Generator
     ) -> list[np.ndarray]:
-        """All frames of one; of the LiDAR the points on each object, at each key frame."""
+        """Write all frames of a sensor; return the LiDAR points on each object at each key frame."""
         channel, lidar = mount.channel, mount.channel == LIDAR
         kind = dict(channel=channel, modality="lidar" if lidar else "camera")
         if self.token("sensor", channel) not in {row["token"] for row in self.tables["sensor"]}:
             self.row("sensor", channel, **kind)
         posed = dict(translation=mount.place, rotation=mount.turn, camera_intrinsic=mount.lens)
-        own = self.row("calibrated_sensor", name, channel, sensor_token=self.token("sensor", channel), **posed)
-        steps, counts = BETWEEN if lidar else 1, []
+        calibration = self.row("calibrated_sensor", name, channel, sensor_token=self.token("sensor", channel), **posed)
+        steps, counts = SCANS if lidar else 1, []
         frames = (moments - 1) * steps + 1
         for i in range(frames):
             time = KEY * i / steps + LATE * (not lidar)
@@ -105,13 +107,13 @@ class Writer:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             met = self.frame(self.folder / file, mount, around, drive, time, rng)
             counts += [met] if key else []
-            at = drive.street @ drive.at(time)
-            turn = dict(translation=at[:3, 3].tolist(), rotation=quaternion(at[:3, :3]).tolist())
+            car = drive.street @ drive.pose(time)
+            turn = dict(translation=car[:3, 3].tolist(), rotation=quaternion(car[:3, :3]).tolist())
             pose = self.row("ego_pose", name, channel, i, timestamp=stamp, **turn)
             links = dict(prev=self.token("sample_data", name, channel, i - 1) if i else "")
             links |= dict(next=self.token("sample_data", name, channel, i + 1) if i + 1 < frames else "")
             sample = self.token("sample", name, -(-i // steps))
-            links |= dict(sample_token=sample, ego_pose_token=pose, calibrated_sensor_token=own)
+            links |= dict(sample_token=sample, ego_pose_token=pose, calibrated_sensor_token=calibration)
             size = dict(height=0 if lidar else HEIGHT, width=0 if lidar else WIDTH, fileformat=ending[:3])
             links |= dict(filename=file, timestamp=stamp, is_key_frame=key)
             self.row("sample_data", name, channel, i, **links, **size)
@@ -120,13 +122,13 @@ class Writer:
     def frame(
         self, path: Path, mount: Mount, around: Street, drive: Drive, time: float, rng: np.random.Generator
     ) -> np.ndarray:
-        """A file, and how many points each object has in it."""
-        boxes, back = around.at(time), inverse(drive.at(time) @ mount.pose)  # from the street to the sensor
+        """Write a frame, and return the number of its points on each object."""
+        boxes, back = around.moved_boxes(time), inverse(drive.pose(time) @ mount.pose)  # from the street to the sensor
         if mount.channel == LIDAR:
-            seen = boxes.copy()
-            seen[:, :3] = boxes[:, :3] @ back[:3, :3].T + back[:3, 3]
-            seen[:, 6] += np.arctan2(back[1, 0], back[0, 0])
-            points, hit = scan(seen, ROOF, rng)
+            local = boxes.copy()
+            local[:, :3] = boxes[:, :3] @ back[:3, :3].T + back[:3, 3]
+            local[:, 6] += np.arctan2(back[1, 0], back[0, 0])
+            points, hit = scan(local, ROOF, rng)
             points.tofile(path)
             return np.bincount(hit[hit >= 0], minlength=len(boxes))
         made = picture(boxes, around.colours, back, np.array(mount.lens), (HEIGHT, WIDTH), rng)
@@ -139,7 +141,7 @@ class Writer:
             ends = dict(first_annotation_token=tokens[0], last_annotation_token=tokens[-1], nbr_annotations=moments)
             self.row("instance", name, k, category_token=self.token("category", CATEGORY[kind]), **ends)
         for i, met in enumerate(counts):
-            boxes = around.at(KEY * i)
+            boxes = around.moved_boxes(KEY * i)
             for k, attribute in enumerate(around.attributes):
                 place = drive.street @ np.array([*boxes[k, :3], 1.0])
                 turn = np.arctan2(drive.street[1, 0], drive.street[0, 0]) + boxes[k, 6]

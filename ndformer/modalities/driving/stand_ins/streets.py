@@ -1,5 +1,7 @@
-"""Generated streets: who stands and moves where. Shapes come in groups that look alike to a LiDAR; what of a group
-something is, its colour tells."""
+"""Generated streets with objects and houses.
+
+Classes come in groups of the same shape, which a LiDAR cannot distinguish; the color tells the class within a group.
+"""
 
 import colorsys
 from dataclasses import dataclass
@@ -15,38 +17,37 @@ GROUPS = (  # classes that share a shape
     ("motorcycle", "bicycle", "barrier"),
     ("pedestrian", "traffic_cone"),
 )
-SIZES = ((1.9, 4.5, 1.6), (2.4, 7.5, 3.0), (0.8, 2.0, 1.1), (0.7, 0.7, 1.4))  # width, length, height; about
-HUES = (0.0, 0.58, 0.16)  # red, blue, yellow: the first, second and third of a group
-SPEEDS = (6.0, 5.0, 3.0, 1.2)  # metres a second, at most
+SIZES = ((1.9, 4.5, 1.6), (2.4, 7.5, 3.0), (0.8, 2.0, 1.1), (0.7, 0.7, 1.4))  # mean width, length, height
+HUES = (0.0, 0.58, 0.16)  # red, blue, yellow for the first, second and third class of a group
+SPEEDS = (6.0, 5.0, 3.0, 1.2)  # maximum, in metres per second
 STILL = ("traffic_cone", "barrier")
-LANE = 3.4  # metres; the car has the middle one of five
+LANE = 3.4  # width in metres; the car is in the middle one of five
 LANES, EDGES = (-2 * LANE, -LANE, LANE, 2 * LANE), (10.0, 13.5)  # metres to the left of the middle of the street
-ASKEW = 0.02  # radians at most, of who keeps to a lane: the widest lorry has room in it, as long as a drive lasts
-WALLS = (15.0, 19.0)  # where houses begin
-AHEAD, BEHIND = 30.0, 24.0  # metres of street, of where the car is in the midst of its drive
+ASKEW = 0.02  # maximum angle to a lane in radians, at which the widest lorry stays in its lane during a drive
+WALLS = (15.0, 19.0)  # distance of houses in metres
+AHEAD, BEHIND = 30.0, 24.0  # metres of street around the middle of the car's drive
 OBJECTS, HOUSES, TRIES = 18, 6, 400
-STEP = 0.4  # seconds in which nobody drives through another one
+STEP = 0.4  # seconds between collision checks
 
 
 @dataclass(frozen=True, eq=False)
 class Street:
-    """Boxes x, y, z, width, length, height, yaw, vx, vy at time 0, y to the left of the street; the first ones are
-    objects, with a class each, and the others houses."""
+    """Boxes x, y, z, width, length, height, yaw, vx, vy at time 0, with y to the left: objects, then houses."""
 
     boxes: np.ndarray  # (K, 9)
     names: list[str]
     colours: np.ndarray  # (K, 3) 0..1
     attributes: list[str]
 
-    def at(self, time: float) -> np.ndarray:
-        """(K, 9) boxes so many seconds later."""
-        moved = self.boxes.copy()
-        moved[:, :2] += time * moved[:, 7:9]
-        return moved
+    def moved_boxes(self, time: float) -> np.ndarray:
+        """Return the boxes (K, 9) after `time` seconds."""
+        boxes = self.boxes.copy()
+        boxes[:, :2] += time * boxes[:, 7:9]
+        return boxes
 
 
 def street(rng: np.random.Generator, seconds: float) -> Street:
-    """Nobody drives into another one meanwhile; the car drives along y = 0, between the lanes."""
+    """Generate a street without collisions during `seconds`; the car drives along y = 0, between the lanes."""
     boxes: list[np.ndarray] = []
     names: list[str] = []
     times = np.linspace(0, seconds, 2 + int(seconds / STEP))
@@ -54,16 +55,17 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
         group = int(rng.choice(len(GROUPS), p=(0.3, 0.2, 0.25, 0.25)))
         name = GROUPS[group][rng.integers(len(GROUPS[group]))]
         box = _box(group, name, rng)
-        near = np.array([later(box, t) for t in times])
-        others = [np.array([later(one, t) for one in boxes]).reshape(-1, 9) for t in times]
-        if not any(overlapping(grown(own[None]), some).any() for own, some in zip(near, others)):
+        path = np.array([later(box, t) for t in times])
+        others = [np.array([later(other, t) for other in boxes]).reshape(-1, 9) for t in times]
+        if not any(overlapping(grown(place[None]), some).any() for place, some in zip(path, others)):
             boxes.append(box)
             names.append(name)
         if len(boxes) == OBJECTS:
             break
     walls = [_house(side, plot, rng) for side in (-1, 1) for plot in range(HOUSES // 2)]
     colours = [_paint(name, rng) for name in names] + [np.full(3, rng.uniform(0.4, 0.7)) for _ in walls]
-    return Street(np.array(boxes + walls), names, np.array(colours), [_attribute(*one) for one in zip(names, boxes)])
+    attributes = [_attribute(name, box) for name, box in zip(names, boxes)]
+    return Street(np.array(boxes + walls), names, np.array(colours), attributes)
 
 
 def later(box: np.ndarray, time: float) -> np.ndarray:
@@ -71,7 +73,7 @@ def later(box: np.ndarray, time: float) -> np.ndarray:
 
 
 def grown(boxes: np.ndarray) -> np.ndarray:
-    """With half a metre of room around them."""
+    """Return boxes with half a metre of margin."""
     return np.concatenate([boxes[:, :3], boxes[:, 3:5] + 1.0, boxes[:, 5:]], 1)
 
 
@@ -91,7 +93,7 @@ def _box(group: int, name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def _house(side: int, plot: int, rng: np.random.Generator) -> np.ndarray:
-    """On its own piece of a side of the street."""
+    """Return a house on its own plot at a side of the street."""
     deep, long, high = rng.uniform(4, 8), rng.uniform(6, 16), rng.uniform(4, 9)
     ends = np.linspace(-BEHIND - 10, AHEAD + 10, HOUSES // 2 + 1)[plot : plot + 2]
     along = rng.uniform(ends[0] + long / 2, ends[1] - long / 2)
@@ -100,7 +102,7 @@ def _house(side: int, plot: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _paint(name: str, rng: np.random.Generator) -> np.ndarray:
-    """By the place of a class in its group."""
+    """Return a random color around the hue of a class's place in its group."""
     place = next(group.index(name) for group in GROUPS if name in group)
     return np.array(
         colorsys.hsv_to_rgb((HUES[place] + rng.normal(0, 0.02)) % 1, rng.uniform(0.6, 1), rng.uniform(0.6, 1))

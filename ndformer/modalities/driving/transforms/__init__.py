@@ -1,1 +1,1 @@
-"""What happens to a sample of cameras and a LiDAR between disk and model."""
+"""Transforms of samples with cameras and a LiDAR."""

@@ -1,4 +1,4 @@
-"""What happens to clouds, boxes and pictures of driving between disk and model; matrices go along.
+"""Transforms of clouds, boxes and camera images of driving, with their calibrations.
 
 UniTR's recipe is MoveScene(flip=0.5, degrees=45, scale=(0.9, 1.1), shift=0.5), KeepRange(), CameraImages((256, 704),
 scale=(0.38, 0.55), degrees=5.4, flip=0.5); in evaluation KeepRange() and CameraImages((256, 704)).
@@ -16,8 +16,11 @@ from ndformer.modalities.image.transforms.images import Size, height_width, resi
 
 @TRANSFORMS.register_module()
 class MoveScene:
-    """Mirrored along x and along y, each with probability `flip`; turned by up to `degrees` to both sides; times a
-    factor within `scale`; moved by `shift` metres (standard deviation) along each axis. Pictures stay, cameras move."""
+    """Augment the cloud and boxes: mirror, rotate, scale and translate; images stay, and calibrations are updated.
+
+    x and y are each mirrored with probability `flip`, the rotation is up to `degrees` in both directions, the factor
+    within `scale`, and the translation has a standard deviation of `shift` metres on each axis.
+    """
 
     def __init__(
         self, flip: Share = 0.5, degrees: Degrees = 45.0, scale: Span = (0.9, 1.1), shift: NonNegative = 0.5
@@ -39,7 +42,7 @@ class MoveScene:
 
 
 def _moved(boxes: np.ndarray, matrix: np.ndarray, factor: float) -> np.ndarray:
-    """Boxes (K, 9) behind a similarity (4, 4)."""
+    """Transform boxes (K, 9) by a similarity (4, 4)."""
     boxes = boxes.astype(np.float64)
     ahead = np.column_stack([np.cos(boxes[:, 6]), np.sin(boxes[:, 6])]) @ matrix[:2, :2].T
     place = boxes[:, :3] @ matrix[:3, :3].T + matrix[:3, 3]
@@ -50,7 +53,7 @@ def _moved(boxes: np.ndarray, matrix: np.ndarray, factor: float) -> np.ndarray:
 
 @TRANSFORMS.register_module()
 class KeepRange:
-    """Points and boxes, by their centres, from `low` to `high` in x, y, z: the others are not looked at nor learnt."""
+    """Keep points, and boxes by their centers, from `low` to `high` in x, y, z."""
 
     def __init__(
         self,
@@ -59,36 +62,39 @@ class KeepRange:
     ) -> None:
         self.low, self.high = np.array(low), np.array(high)
         if not (self.low < self.high).all():
-            raise ValueError(f"KeepRange goes from low to high on each axis, got {tuple(low)} and {tuple(high)}")
+            raise ValueError(f"KeepRange needs low below high on each axis, got {tuple(low)} and {tuple(high)}")
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         within = lambda rows: ((rows[:, :3] >= self.low) & (rows[:, :3] < self.high)).all(1)
-        kept: Sample = dict(points=sample["points"][within(sample["points"])])
+        selected: Sample = dict(points=sample["points"][within(sample["points"])])
         if "boxes" in sample:
             near = within(sample["boxes"])
-            kept |= {name: sample[name][near] for name in ("boxes", "classes", "attributes")}
-        return sample | kept
+            selected |= {name: sample[name][near] for name in ("boxes", "classes", "attributes")}
+        return sample | selected
 
 
 @TRANSFORMS.register_module()
 class CameraImages:
-    """Pictures of `size` (height, width): as they are on disk times a factor within `scale`, of which a piece at the
-    bottom is kept, sideways at random where the factor is; mirrored with probability `flip`, turned by up to `degrees`.
-    Each camera by itself. Where a piece reaches out of the picture, and where there is no camera, it is black."""
+    """Resize and crop each camera image to `size` (height, width), with random augmentation.
+
+    Images are scaled by a factor within `scale` and cropped at the bottom, horizontally at random if the factor is
+    random; mirrored with probability `flip`, and rotated by up to `degrees`. Areas outside of an image, and missing
+    images, are black.
+    """
 
     def __init__(self, size: Size, scale: Span = (0.48, 0.48), degrees: Degrees = 0.0, flip: Share = 0.0) -> None:
         self.size, self.scale, self.degrees, self.flip = height_width(size), scale, degrees, flip
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        made = [self._one(image, rng) for image in sample["images"]]
-        changes = np.stack([change for _, change in made]) if made else np.zeros((0, 3, 3))
+        changed = [self._transform(image, rng) for image in sample["images"]]
+        changes = np.stack([change for _, change in changed]) if changed else np.zeros((0, 3, 3))
         lenses = {name: changes @ sample[name] for name in ("intrinsics", "image_transform")}
-        return sample | lenses | dict(images=[image for image, _ in made])
+        return sample | lenses | dict(images=[image for image, _ in changed])
 
-    def _one(self, image: Image.Image | None, rng: np.random.Generator) -> tuple[Image.Image, np.ndarray]:
-        """The picture, and (3, 3) from pixels of the old one to its own."""
+    def _transform(self, image: Image.Image | None, rng: np.random.Generator) -> tuple[Image.Image, np.ndarray]:
+        """Return the new image, and the transform (3, 3) from old pixels to new ones."""
         height, width = self.size
-        factor, beside, mirrored, turn = (
+        factor, offset, mirrored, turn = (
             rng.uniform(*self.scale),
             rng.random(),
             rng.random() < self.flip,
@@ -98,7 +104,7 @@ class CameraImages:
             return Image.new("RGB", (width, height)), np.eye(3)
         full = max(1, round(image.width * factor)), max(1, round(image.height * factor))
         room = max(0, full[0] - width)
-        left = round(beside * room) if self.scale[0] < self.scale[1] else room // 2
+        left = round(offset * room) if self.scale[0] < self.scale[1] else room // 2
         top = full[1] - height
         change = np.diag([full[0] / image.width, full[1] / image.height, 1.0])
         change[:2, 2] = -left, -top

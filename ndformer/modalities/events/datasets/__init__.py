@@ -1,1 +1,1 @@
-"""Event cameras: data sets, sample by sample."""
+"""Event camera datasets."""

@@ -1,4 +1,4 @@
-"""DVS128 Gesture (IBM) in its raw recordings: eleven gestures of 29 people before a camera of 128 x 128 pixels.
+"""DVS128 Gesture (IBM) in its original recordings: eleven gestures of 29 people before a 128 x 128 camera.
 
 data_root/[DvsGesture/]   trials_to_train.txt, trials_to_test.txt: the names of recordings
                           userNN_LIGHT.aedat, userNN_LIGHT_labels.csv (class 1 to 11, start and end in microseconds)
@@ -18,7 +18,7 @@ from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Share
-from ndformer.modalities.events.datasets.sensors import OfSensors
+from ndformer.modalities.events.datasets.sensors import RecordingDataset
 from ndformer.modalities.events.formats.aedat import Packets
 from ndformer.modalities.events.formats.files import checked
 from ndformer.modalities.events.transforms.cutmix import cutmix
@@ -27,37 +27,37 @@ CLASSES = [
     "hand clap", "right hand wave", "left hand wave", "right arm clockwise", "right arm counter-clockwise",
     "left arm clockwise", "left arm counter-clockwise", "arm roll", "air drums", "air guitar", "other",
 ]  # fmt: skip
-VALIDATION = ("user21", "user22", "user23")  # of the training users, as the PaPE paper does
-KNOWN_OVERLAP = "user22_led"  # the end of its class 9 is a slip of the pen
+VALIDATION = ("user21", "user22", "user23")  # of the training users, as in the PaPE paper
+ACCEPTED_OVERLAP = "user22_led"  # the end of its class 9 is an annotation error
 
 
 @functools.lru_cache(maxsize=256)
 def packets(path: Path) -> Packets:
-    return checked(path, Packets.of)
+    return checked(path, Packets.from_file)
 
 
 @DATASETS.register_module()
-class DvsGesture(OfSensors):
-    """A sample is a whole gesture. Where labels overlap, a gesture ends with the beginning of the next.
+class DvsGesture(RecordingDataset):
+    """DVS128 Gesture: a sample is a whole gesture, cut at the start of the next one where labels overlap.
 
-    `cutmix`: the share of training samples of which a window shows another one (cutmix.py).
+    `cutmix` is the share of training samples with a window of another sample (cutmix.py).
     """
 
     splits = SPLITS
     classes = CLASSES
 
-    def __init__(self, *args: Any, cutmix: Share = 0.0, **rest: Any) -> None:
+    def __init__(self, *args: Any, cutmix: Share = 0.0, **kwargs: Any) -> None:
         if not 0 <= cutmix <= 1:
-            raise ValueError(f"cutmix is a share of the samples, 0 to 1, got {cutmix:g}")
+            raise ValueError(f"cutmix must be a share of samples between 0 and 1, got {cutmix:g}")
         self.cutmix = cutmix
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def raw(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))
-        own = super().raw(epoch, i)
+        sample = super().raw(epoch, i)
         if self.split != "train" or rng.random() >= self.cutmix:
-            return own
-        return cutmix(own, super().raw(epoch, int(rng.integers(len(self)))), rng)
+            return sample
+        return cutmix(sample, super().raw(epoch, int(rng.integers(len(self)))), rng)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)
@@ -72,31 +72,31 @@ class DvsGesture(OfSensors):
             if split == "test" or (user in VALIDATION) == (split == "val"):
                 path = foreign.inside(home, name)
                 if not path.is_file():
-                    raise DataError(f"{path} is missing, though {TRIALS[split]} lists it: get the dataset again")
-                records += [(path, *row) for row in labels_of(path)]
+                    raise DataError(f"{path} is missing, but {TRIALS[split]} lists it: get the dataset again")
+                records += [(path, *row) for row in read_labels(path)]
         if not records:
             raise DataError(f"{home / TRIALS[split]} lists no gesture of the split '{split}': get the dataset again")
         return records, np.array([label for *_, label in records], np.int64)
 
     def read(self, record: Any) -> Sample:
         path, start, end, label = record
-        events = packets(path).between(start, end + 1).inside(path)
+        events = packets(path).time_window(start, end + 1).inside(path)
         return dict(events=events, start=start, end=end, label=label, path=f"{path}[{start}:{end}]")
 
 
 TRIALS = dict(train="trials_to_train.txt", val="trials_to_train.txt", test="trials_to_test.txt")
 
 
-def labels_of(recording: Path) -> list[tuple[int, int, int]]:
-    """(start, end, label from 0) of each gesture."""
+def read_labels(recording: Path) -> list[tuple[int, int, int]]:
+    """Read (start, end, label from 0) of each gesture of a recording."""
     path = recording.with_name(recording.stem + "_labels.csv")
     try:
         rows = list(csv.reader(foreign.words(path)))
     except csv.Error as error:
         raise DataError(f"{path} is no table ({error}): get it again") from None
     except FileNotFoundError:
-        raise DataError(f"{path} is missing beside its recording: get the dataset again") from None
-    found = []
+        raise DataError(f"{path} is missing, but its recording exists: get the dataset again") from None
+    gestures = []
     for row in rows[1:]:
         if (
             len(row) != 3
@@ -106,15 +106,15 @@ def labels_of(recording: Path) -> list[tuple[int, int, int]]:
             raise DataError(
                 f"{path} has the line '{','.join(row):.80}' and not class 1 to 11, start, end: get it again"
             )
-        found.append((int(row[1]), int(row[2]), int(row[0]) - 1))
-    found.sort()
-    for i, ((start, end, label), (following, *_)) in enumerate(zip(found, found[1:])):
+        gestures.append((int(row[1]), int(row[2]), int(row[0]) - 1))
+    gestures.sort()
+    for i, ((start, end, label), (following, *_)) in enumerate(zip(gestures, gestures[1:])):
         if start == following:
             raise DataError(f"{path} has two gestures that begin at {start} us: get it again")
         if end > following:
-            if recording.stem != KNOWN_OVERLAP:
+            if recording.stem != ACCEPTED_OVERLAP:
                 warnings.warn(
                     f"{path}: class {label + 1} ends {end - following} us into the next one; cut", stacklevel=2
                 )
-            found[i] = (start, following - 1, label)
-    return found
+            gestures[i] = (start, following - 1, label)
+    return gestures

@@ -1,4 +1,4 @@
-"""What all recordings of a set have in common: the sensor, whose pixels a model learns."""
+"""Base class of event datasets, which reports the sensors of their recordings."""
 
 import warnings
 
@@ -6,22 +6,24 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.errors import DataError
-from ndformer.modalities.events.formats.stream import sensor_of
+from ndformer.modalities.events.formats.stream import describe_sensor
 
-LOOKS = 8  # recordings, spread over the set
+MAX_CHECKED = 8  # recordings, spread over the dataset
 
 
-class OfSensors(Dataset):
+class RecordingDataset(Dataset):
+    """A dataset of recordings; models depend on the sensor of their training recordings."""
+
     def likeness(self) -> list[str]:
-        """Of those of training that are looked at: one sensor, or several, where sets are mixed."""
-        found: list[str] = []
+        """Describe the sensors of the training recordings: one, or several in mixed datasets."""
+        sensors: list[str] = []
         if self.split != "train":
-            return found
-        for i in np.unique(np.linspace(0, len(self) - 1, min(LOOKS, len(self))).astype(int)).tolist():
+            return sensors
+        for i in np.unique(np.linspace(0, len(self) - 1, min(MAX_CHECKED, len(self))).astype(int)).tolist():
             try:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # said when it is read as a sample
-                    found.append(sensor_of(self.read(self.records[i])["events"]))
-            except DataError:  # a bad sample, for which the loader has its ways
+                    warnings.simplefilter("ignore")  # reading the sample in training warns again
+                    sensors.append(describe_sensor(self.read(self.records[i])["events"]))
+            except DataError:  # a bad sample is reported by the loader
                 continue
-        return sorted(set(found))
+        return sorted(set(sensors))

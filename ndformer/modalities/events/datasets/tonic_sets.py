@@ -1,5 +1,6 @@
-"""Datasets of the package `tonic`: pip install 'ndformer[tonic]'. It is under the GPL, version 3, and so no part of
-ndformer; only the class here imports it, and only when one is made.
+"""Datasets of the package `tonic` (pip install 'ndformer[tonic]').
+
+It is under the GPL, version 3, and so no part of ndformer; only the class here imports it, and only when it is used.
 """
 
 import inspect
@@ -10,19 +11,20 @@ import numpy as np
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError, check_labels, nearest
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.datasets.sensors import OfSensors
-from ndformer.modalities.events.formats.stream import sample_of
+from ndformer.modalities.events.datasets.sensors import RecordingDataset
+from ndformer.modalities.events.formats.stream import recording_sample
 from ndformer.modalities.events.formats.tables import columns
 
 
 @DATASETS.register_module()
-class Tonic(OfSensors):
-    """The one called `name` in tonic.datasets, made with its own `options`: any whose samples are a table of events
-    with columns x, y, t and p, and a class. It is looked for in data_root, as tonic lays it out; `download=True` lets
-    tonic get what is missing.
+class Tonic(RecordingDataset):
+    """The dataset `name` of tonic.datasets, created with its own `options`.
 
-    Times are taken as tonic gives them. Its sets are not always the published ones: DVSGesture's recordings are
-    cut by label and rounded to milliseconds, so `DvsGesture` is what figures are compared by.
+    Its samples must be a table of events with columns x, y, t and p, and a class. It is read from data_root, in tonic's
+    layout; `download=True` lets tonic download missing files.
+
+    Times are taken as tonic gives them. Its datasets differ from the published ones in some cases: DVSGesture's
+    recordings are cut by label and rounded to milliseconds, so use `DvsGesture` to compare results.
     """
 
     def __init__(
@@ -31,10 +33,10 @@ class Tonic(OfSensors):
         name: str = "NMNIST",
         options: dict[str, Any] | None = None,
         download: bool = False,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
         self.called, self.options, self.download = name, options or {}, download
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         kind = self._kind()
@@ -42,17 +44,17 @@ class Tonic(OfSensors):
         if "train" in inspect.signature(kind).parameters:
             options = options | dict(train=split == "train")
         elif split != "train":
-            raise DataError(f"tonic's {self.called} is not cut into train and test: give each loader its own options")
+            raise DataError(f"tonic's {self.called} is not split into train and test: give each loader its own options")
         try:
             self.source = kind(save_to=str(self.data_root), **options)
             labels = self._labels()
         except DataError:
             raise
-        except Exception as error:  # whatever tonic's readers raise
+        except Exception as error:  # tonic's readers raise errors of any kind
             raise DataError(f"tonic cannot make {self.called} of {self.data_root} ({_why(error)})") from None
-        known = sorted(set(labels))
-        self.classes = [str(one) for one in getattr(self.source, "classes", None) or known]
-        if not isinstance(next(iter(known), 0), int):  # names
+        values = sorted(set(labels))
+        self.classes = [str(name) for name in getattr(self.source, "classes", None) or values]
+        if not isinstance(next(iter(values), 0), int):  # names
             labels = [self.classes.index(label) if label in self.classes else -1 for label in labels]
         numbers = np.array(labels, np.int64)
         check_labels(numbers, len(self.classes), f"tonic's {self.called}", "take another set")
@@ -66,37 +68,37 @@ class Tonic(OfSensors):
                 raise ValueError(f"it is {table.dtype} of shape {table.shape}, without columns of these names")
             width, height = (int(side) for side in self.source.sensor_size[:2])
             events = columns(table, list(table.dtype.names), [(height, width)])
-        except Exception as error:  # whatever tonic's readers raise
+        except Exception as error:  # tonic's readers raise errors of any kind
             raise DataError(
                 f"sample {i} of tonic's {self.called} is no table of x, y, t and p ({_why(error)}): take another set"
             ) from None
         path = f"{self.called}[{i}]"
-        return sample_of(events, path) | dict(label=label, path=path)
+        return recording_sample(events, path) | dict(label=label, path=path)
 
     def _kind(self) -> type:
-        """Its class, which downloads only where that is wanted."""
+        """Return the dataset's class; it raises instead of downloading without `download`."""
         try:
             from tonic import datasets  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise DataError(
                 f"Tonic needs the package tonic ({error}): pip install 'ndformer[tonic]'; it is under the GPL"
             ) from None
-        names = [name for name, one in vars(datasets).items() if inspect.isclass(one)]
+        names = [name for name, value in vars(datasets).items() if inspect.isclass(value)]
         if self.called not in names:
             raise DataError(f"tonic has no dataset '{self.called}'{nearest(self.called, names)}")
         kind = getattr(datasets, self.called)
 
         def refuse(_: Any) -> None:
-            raise DataError(f"{self.data_root} does not hold tonic's {self.called}: put it there, or set download=True")
+            raise DataError(f"{self.data_root} does not have tonic's {self.called}: put it there, or set download=True")
 
         return kind if self.download else type(kind.__name__, (kind,), dict(download=refuse))
 
     def _labels(self) -> list[Any]:
-        """From its own list, else sample by sample."""
-        listed = getattr(self.source, "targets", None)
-        found = listed if listed is not None and len(listed) == len(self.source) else None
-        labels = found if found is not None else [self.source[i][1] for i in range(len(self.source))]
-        return [str(label) if isinstance(label, (str, bytes)) else int(label) for label in labels]
+        """Return all labels, from the dataset's list if it has one, else from the samples."""
+        targets = getattr(self.source, "targets", None)
+        if targets is None or len(targets) != len(self.source):
+            targets = [self.source[i][1] for i in range(len(self.source))]
+        return [str(label) if isinstance(label, (str, bytes)) else int(label) for label in targets]
 
 
 def _why(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""Event cameras: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of event files in numbers (tools/peek.py)."""

@@ -1,4 +1,4 @@
-"""What a file beside recordings holds, in numbers: GEN1's boxes, DvsGesture's labels and its lists of recordings."""
+"""Descriptions of files next to recordings: GEN1's boxes, DvsGesture's labels and its lists of recordings."""
 
 import warnings
 from collections import Counter
@@ -11,9 +11,9 @@ from ndformer.framework import foreign
 from ndformer.framework.data.describe import Describer, Description, true_sentences
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
-from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, read_boxes, usable
+from ndformer.modalities.events.datasets.gen1.boxes import CLASSES, FAULTY_WIDTH, clip_boxes, read_boxes
 from ndformer.modalities.events.datasets.gesture import CLASSES as GESTURES
-from ndformer.modalities.events.datasets.gesture import labels_of
+from ndformer.modalities.events.datasets.gesture import read_labels
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.files import checked
 
@@ -46,8 +46,8 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
     finite = np.isfinite([x, y, w, h]).all(0)
     height, width = SENSOR
     outside = (x < 0) | (y < 0) | (x + w > width) | (y + h > height)
-    counted, in_training = usable(boxes, False)[1], usable(boxes, True)[1]
-    of_boxes = {
+    counted, in_training = clip_boxes(boxes, False)[1], clip_boxes(boxes, True)[1]
+    findings = {
         "come after one of a later time": (np.diff(boxes["t"].astype(np.int64)) < 0).sum(),
         "have places or sizes that are not finite": (~finite).sum(),
         f"reach out of the sensor of {height} x {width}, where they are cut off": (finite & outside).sum(),
@@ -55,13 +55,13 @@ def odd_boxes(boxes: np.ndarray) -> list[str]:
         "are too small to count": (finite & ~counted).sum(),
         f"are wider than {FAULTY_WIDTH} pixels and left out in training": (counted & ~in_training).sum(),
     }
-    return true_sentences({f"{count} of {len(boxes)} boxes {what}": count for what, count in of_boxes.items()})
+    return true_sentences({f"{count} of {len(boxes)} boxes {text}": count for text, count in findings.items()})
 
 
 def _labels(path: Path) -> Description:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        rows = labels_of(path.with_name(path.name.replace("_labels.csv", ".aedat")))
+        rows = read_labels(path.with_name(path.name.replace("_labels.csv", ".aedat")))
     odd = [str(warning.message).removeprefix(f"{path}: ") for warning in caught]
     found: dict[str, Any] = dict(format="DvsGesture labels", gestures=len(rows))
     if rows:
@@ -73,8 +73,8 @@ def _labels(path: Path) -> Description:
 
 def _trials(path: Path) -> Description:
     names = foreign.words(path)
-    gone = [name for name in names if not foreign.inside(path.parent, name).is_file()]
-    odd = [f"{len(gone)} of {len(names)} recordings are missing, the first is {gone[0][:80]}"] if gone else []
+    missing = [name for name in names if not foreign.inside(path.parent, name).is_file()]
+    odd = [f"{len(missing)} of {len(names)} recordings are missing, the first is {missing[0][:80]}"] if missing else []
     twice = len(names) - len(set(names))
     odd += [f"{twice} recordings are listed more than once"] if twice else []
     users = len({name.partition("_")[0] for name in names})

@@ -1,1 +1,1 @@
-"""Event cameras: files on disk, read and written."""
+"""Readers and writers of event files."""

@@ -1,8 +1,8 @@
-"""AEDAT 1.0 and 2.0, jAER's formats: lines beginning with #, then address and time of each event, big-endian.
+"""Reader of AEDAT 1.0 and 2.0, jAER's formats: lines beginning with #, then big-endian addresses and times.
 
-1.0 has addresses of 16 bits, and its first line may be missing; 2.0 of 32. Times have 32 bits. What an address means is
-the camera's: that of the line `# AEChip:`, else of `# HardwareInterface:`. (jAER writes its preferences into headers,
-those of other cameras too.) jAER counts columns of these cameras from the right, and rows upwards.
+Addresses have 16 bits in 1.0, whose first line may be missing, and 32 bits in 2.0. Times have 32 bits. The layout of an
+address depends on the camera, which the line `# AEChip:` names, else `# HardwareInterface:`. (jAER also writes its
+preferences for other cameras into headers.) jAER counts columns of these cameras from the right, and rows upwards.
 """
 
 import re
@@ -19,8 +19,8 @@ from ndformer.modalities.events.formats.stream import EVENT, Events
 END = "#end of ascii header"
 DVS = (128, 128)
 DAVIS = ((180, 240), (260, 346), (480, 640))
-NAMED = re.compile(r"(?<!c)davis?(128|240|346|640)|dvs(128|240)|tmpdiff128|sbret", re.IGNORECASE)  # cdavis: another
-OF_A_DVS = 0x8000FFFF  # bits of its addresses, and the one that marks what is no event
+NAMED = re.compile(r"(?<!c)davis?(128|240|346|640)|dvs(128|240)|tmpdiff128|sbret", re.IGNORECASE)  # not cdavis
+DVS_BITS = 0x8000FFFF  # bits that a DVS sets, with the one that marks special events
 
 
 def read_aedat2(path: Path) -> Events:
@@ -42,45 +42,45 @@ def _read(path: Path, kind: np.dtype) -> Events:
     address, t = table["address"].astype(np.int64), unwrapped(table["time"].astype(np.int64), 1 << 32)
     name = camera(lines)
     if name is None:
-        return _of_a_davis(address, t, path, None) if (address & ~OF_A_DVS).any() else _of_a_dvs(address, t, path)
-    size = cameras.named(name)
+        return _davis_events(address, t, path, None) if (address & ~DVS_BITS).any() else _dvs_events(address, t, path)
+    size = cameras.size_by_name(name)
     if size is None or not NAMED.search(name):
         raise ValueError(
             f"it is of the camera {foreign.printable(name)[:80]}, whose addresses are not known here: save its events "
             "as an .npz of x, y, t, p, height and width"
         )
     if re.search("dvs128|tmpdiff128", name, re.IGNORECASE):
-        return _of_a_dvs(address, t, None)
-    return _of_a_davis(address, t, path, size)
+        return _dvs_events(address, t, None)
+    return _davis_events(address, t, path, size)
 
 
 def camera(lines: list[str]) -> str | None:
-    """What the header calls it."""
+    """Return the camera's name in the header, or None."""
     for word in ("AEChip", "HardwareInterface"):
         for line in lines:
-            found = re.match(rf"#\s*{word}:\s*(\S.*)", line)
-            if found and word == "AEChip":  # a class of jAER's, or what another program wrote
-                return found[1] if " " in found[1] else found[1].rpartition(".")[2]
-            known = NAMED.search(found[1]) if found else None
-            if known:
-                return known[0]
+            match = re.match(rf"#\s*{word}:\s*(\S.*)", line)
+            if match and word == "AEChip":  # a class name of jAER, or text of another program
+                return match[1] if " " in match[1] else match[1].rpartition(".")[2]
+            chip = NAMED.search(match[1]) if match else None
+            if chip:
+                return chip[0]
     return None
 
 
-def _of_a_dvs(address: np.ndarray, t: np.ndarray, unnamed: Path | None) -> Events:
-    """Bit 15 marks synchronisation, bit 31 what else is no event."""
+def _dvs_events(address: np.ndarray, t: np.ndarray, unnamed: Path | None) -> Events:
+    """Decode DVS addresses. Bit 15 marks synchronization, bit 31 other special events."""
     if unnamed is not None and len(t):
         warnings.warn(
             f"{unnamed} does not name its camera: a DVS128 is assumed, as its addresses have 16 bits", stacklevel=2
         )
     x, y, p = 127 - (address >> 1 & 0x7F), 127 - (address >> 8 & 0x7F), 1 - (address & 1)
-    return Events.of(x, y, t, p, *DVS).take(address & 0x80008000 == 0)
+    return Events.from_arrays(x, y, t, p, *DVS).take(address & 0x80008000 == 0)
 
 
-def _of_a_davis(address: np.ndarray, t: np.ndarray, path: Path, size: cameras.Size | None) -> Events:
-    """Bits 31 and 10 mark what is no event: frames, synchronisation, inertial measurements."""
+def _davis_events(address: np.ndarray, t: np.ndarray, path: Path, size: cameras.Size | None) -> Events:
+    """Decode DAVIS addresses. Bits 31 and 10 mark frames, synchronization and inertial measurements."""
     pixels = address & 0x80000400 == 0
     address, t = address[pixels], t[pixels]
     x, y, p = address >> 12 & 0x3FF, address >> 22 & 0x1FF, address >> 11 & 1
-    height, width = size or cameras.assumed(path, cameras.reached(x, y), DAVIS)
-    return Events.of(width - 1 - x, height - 1 - y, t, p, height, width)
+    height, width = size or cameras.assume_size(path, cameras.extent(x, y), DAVIS)
+    return Events.from_arrays(width - 1 - x, height - 1 - y, t, p, height, width)

@@ -1,7 +1,7 @@
-"""AEDAT 4, DV's format, by the package aedat: pip install 'ndformer[aedat]'.
+"""Reader of AEDAT 4, DV's format, through the package aedat (pip install 'ndformer[aedat]').
 
-After the line #!AER-DAT4.0 come a header and packets: number of their stream, size, and what is packed by LZ4 or zstd.
-Of several streams of events, as two cameras make them, the first is read.
+After the line #!AER-DAT4.0 come a header and packets: stream number, size, and content compressed by LZ4 or zstd. Of
+several streams of events, which two cameras produce, the first is read.
 """
 
 import contextlib
@@ -19,57 +19,57 @@ from ndformer.modalities.events.formats import cameras
 from ndformer.modalities.events.formats.stream import EVENT, Events, concatenate
 
 MARK = b"#!AER-DAT4.0\r\n"
-PACKED = (b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # how LZ4 and zstd begin
+PACKED = (b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")  # first bytes of LZ4 and zstd
 
 
 def read_aedat4(path: Path) -> Events:
     try:
         import aedat  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise DataError(f"{path} takes the package aedat to be read: pip install 'ndformer[aedat]'") from None
+        raise DataError(f"{path} needs the package aedat: pip install 'ndformer[aedat]'") from None
     _check_packets(path)
     try:
         with _quiet():
             return _decoded(path, aedat)
     except (DataError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of Rust's is no Exception
+    except BaseException as error:  # a Rust panic is no Exception
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
 def _decoded(path: Path, aedat: object) -> Events:
     decoder = aedat.Decoder(foreign.regular(path))  # pyright: ignore[reportAttributeAccessIssue]
-    streams = {number: one for number, one in decoder.id_to_stream().items() if one["type"] == "events"}
+    streams = {number: stream for number, stream in decoder.id_to_stream().items() if stream["type"] == "events"}
     if not streams:
         raise ValueError("it has no stream of events")
     number = min(streams)
-    height, width = cameras.checked(streams[number]["height"], streams[number]["width"])
-    parts, made = [Events.none(height, width)], 0
+    height, width = cameras.check_size(streams[number]["height"], streams[number]["width"])
+    parts, total = [Events.none(height, width)], 0
     for packet in decoder:
         if packet["stream_id"] == number:
-            made += len(packet["events"])
-            foreign.check_size(path, 2 * EVENT * made)
+            total += len(packet["events"])
+            foreign.check_size(path, 2 * EVENT * total)
             x, y, t, p = (packet["events"][name] for name in ("x", "y", "t", "on"))
-            parts.append(Events.of(x, y, t.astype(np.int64), p, height, width))
+            parts.append(Events.from_arrays(x, y, t.astype(np.int64), p, height, width))
     return concatenate(parts)
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """A panic of Rust's is told on the process's own standard error, with words of the file, before it is raised."""
+    """Silence the process's standard error, where a Rust panic is printed before it is raised."""
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    saved, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(null)
 
 
 def _check_packets(path: Path) -> None:
-    """None unpacks to more than one file may take."""
+    """Raise if a packet decompresses to more than one file may take."""
     with foreign.opened(path) as file:
         at = len(MARK) + 4 + _uint32(file.read(len(MARK) + 4)[-4:])
         size = file.seek(0, 2)

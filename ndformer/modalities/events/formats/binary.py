@@ -1,4 +1,4 @@
-"""What readers of binary recordings share: bytes looked at in place, a header's lines, counters that begin again."""
+"""Helpers for readers of binary recordings: memory-mapped bytes, header lines, wrapped counters."""
 
 import warnings
 from pathlib import Path
@@ -7,17 +7,17 @@ import numpy as np
 
 from ndformer.framework import foreign
 
-LINE = 2**16  # bytes that a line of a header may take
-HEADER = 2**22  # bytes of all of them: cameras' settings take some hundred thousand
+LINE = 2**16  # bytes of a header line, at most
+HEADER = 2**22  # bytes of a header, at most; camera settings take some hundred thousand
 
 
 def mapped(path: Path) -> np.ndarray:
-    """The bytes of a file, read when they are looked at."""
+    """Return the bytes of a file as a memory map."""
     return np.memmap(path, np.uint8, "r") if foreign.regular(path).stat().st_size else np.zeros(0, np.uint8)
 
 
 def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[list[str], int]:
-    """The lines at the beginning that start with `mark`, up to the one that is `end`, and the bytes they take."""
+    """Return the first lines that start with `mark`, up to the line `end`, and the number of their bytes."""
     lines, at, begin = [], 0, data[: HEADER + LINE].tobytes()
     while begin.startswith(mark.encode(), at):
         if at >= HEADER:
@@ -39,14 +39,17 @@ def cut_off(path: Path, left: int, count: int) -> None:
 
 
 def unwrapped(t: np.ndarray, period: int) -> np.ndarray:
-    """Counters that began again at 0, going on instead."""
+    """Undo the wrap-around of counters with a `period`."""
     return t + np.cumsum(np.diff(t, prepend=t[:1]) < -period // 2) * period
 
 
-def counted_on(before: int | None, given: np.ndarray, period: int) -> tuple[np.ndarray, int | None]:
-    """Counters that began again at 0 going on instead, after the last one before them, if any, which comes first."""
+def continue_counter(before: int | None, counts: np.ndarray, period: int) -> tuple[np.ndarray, int | None]:
+    """Undo the wrap-around of counters that continue after the value `before`, which is then the first one returned.
+
+    Also return the last value.
+    """
     if before is None:
-        times = unwrapped(given, period)
+        times = unwrapped(counts, period)
     else:
-        times = unwrapped(np.concatenate([[before % period], given]), period) + before - before % period
+        times = unwrapped(np.concatenate([[before % period], counts]), period) + before - before % period
     return times, int(times[-1]) if len(times) else None

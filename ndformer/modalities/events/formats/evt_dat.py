@@ -1,15 +1,16 @@
-"""Prophesee's formats: .dat (GEN1), and .raw in EVT2, EVT2.1, EVT3 and EVT4. Damage is a ValueError, what is cut off a
-warning.
+"""Reader of Prophesee's formats: .dat (GEN1), and .raw in EVT2, EVT2.1, EVT3 and EVT4.
 
-All begin with lines that start with %. Then:
+Damage raises a ValueError, truncation a warning.
 
-.dat    an event's type and size, a byte each (only where there were lines); records of uint32 time and uint32 data
-EVT2    uint32 words: the time's upper bits, or a pixel with the 6 lower ones
-EVT2.1  the same, each with a mask of 32 columns, and so of 8 bytes
-EVT3    uint16 words, each changing a part of the decoder's state: time, row, or column and polarity of what follows
-EVT4    as EVT2, with other kinds of words and, behind some of them, a mask of 32 columns
+All begin with lines that start with %. Then follow:
 
-All little-endian. Words are decoded in pieces (evt_words.py).
+.dat    a byte each for the type and size of events (only after such lines); records of uint32 time and uint32 data
+EVT2    uint32 words: the upper bits of the time, or a pixel with the 6 lower bits
+EVT2.1  the same, each with a mask of 32 columns, so 8 bytes
+EVT3    uint16 words that each change a part of the decoder's state: time, row, or column and polarity
+EVT4    like EVT2, with other kinds of words, some of them followed by a mask of 32 columns
+
+All numbers are little-endian. Words are decoded in pieces (evt_words.py).
 """
 
 import dataclasses
@@ -26,10 +27,10 @@ from ndformer.modalities.events.formats.evt_words import Columns, Evt2, Evt3, Ev
 from ndformer.modalities.events.formats.stream import EVENT, Events, concatenate
 
 GEN1 = (240, 304)  # height, width
-PIECE = 2**16  # words that are decoded at once
+PIECE = 2**16  # words decoded at once
 KINDS = {"2": "EVT2", "21": "EVT2.1", "3": "EVT3", "4": "EVT4"}
 WORDS = {"2": 4, "21": 8, "3": 2, "4": 4}  # bytes
-GENERATIONS = {  # of Prophesee's sensors, as headers name them, in lower case
+GENERATIONS = {  # Prophesee's sensors, by patterns of their names in headers, in lower case
     r"gen3\d|generation 3|gen_3": (480, 640),
     r"gen4\d|generation 4|imx636|imx646": (720, 1280),
     r"genx320|generation 320": (320, 320),
@@ -41,7 +42,7 @@ class Decodes(Protocol):
 
 
 class Dat:
-    """A .dat file: events by their numbers or times, without reading the others."""
+    """A .dat file, from which events are read by index or time without reading the others."""
 
     def __init__(self, path: Path) -> None:
         self.path, data = path, mapped(path)
@@ -50,7 +51,7 @@ class Dat:
             if len(data) < at + 2 or data[at + 1] != 8:
                 raise ValueError("after its header come no type and size of events, or the size is not 8")
             at += 2
-        self.size = cameras.written("\n".join(lines))
+        self.size = cameras.parse_size("\n".join(lines))
         count, left = divmod(len(data) - at, 8)
         if left:
             cut_off(path, left, count)
@@ -60,9 +61,9 @@ class Dat:
         return len(self.records)
 
     def until(self, time: int) -> int:
-        """How many events there are up to and at a time; times are ascending, but for rare glitches."""
+        """Return the number of events up to and including a time. Times are ascending, apart from rare glitches."""
         low, high = 0, len(self)
-        while low < high:  # a handful of pages are read; searchsorted would copy all times
+        while low < high:  # reads a few pages only; searchsorted would copy all times
             middle = (low + high) // 2
             low, high = (middle + 1, high) if int(self.records[middle, 0]) <= time else (low, middle)
         return low
@@ -72,11 +73,11 @@ class Dat:
         foreign.check_size(self.path, EVENT * len(records))
         time, word = np.asarray(records).T
         x, y = word & 0x3FFF, word >> 14 & 0x3FFF
-        return Events.of(x, y, time, word >> 28 & 1, *(self.size or self._assumed(cameras.reached(x, y))))
+        return Events.from_arrays(x, y, time, word >> 28 & 1, *(self.size or self._assumed(cameras.extent(x, y))))
 
     def _assumed(self, reached: cameras.Size) -> cameras.Size:
-        """GEN1's own do not say that they are of its sensor."""
-        return cameras.smallest(reached, (GEN1,)) or cameras.assumed(self.path, reached, cameras.PROPHESEE)
+        """GEN1's recordings do not name their sensor."""
+        return cameras.smallest(reached, (GEN1,)) or cameras.assume_size(self.path, reached, cameras.PROPHESEE)
 
 
 def read_dat(path: Path) -> Events:
@@ -84,7 +85,7 @@ def read_dat(path: Path) -> Events:
 
 
 def write_dat(path: Path, events: Events) -> None:
-    """As GEN1's recordings are."""
+    """Write events as GEN1's recordings have them."""
     word = events.x.astype(np.int64) | events.y.astype(np.int64) << 14 | events.p.astype(np.int64) << 28
     head = f"% Data file containing CD events.\n% Version 2\n% Height {events.height}\n% Width {events.width}\n"
     body = np.stack([events.t, word], 1).astype("<u4").tobytes()
@@ -92,14 +93,14 @@ def write_dat(path: Path, events: Events) -> None:
 
 
 def geometry(text: str) -> cameras.Size | None:
-    """Where a header has the sensor's size, or the generation that it is of."""
-    return cameras.written(text) or next((size for name, size in GENERATIONS.items() if re.search(name, text)), None)
+    """Return the sensor size in a header, from its numbers or from the sensor's generation."""
+    return cameras.parse_size(text) or next((size for name, size in GENERATIONS.items() if re.search(name, text)), None)
 
 
 def evt_version(text: str) -> str | None:
-    """2, 21, 3 or 4, as they are known here; another one as it is; None where there is none."""
-    found = re.search(r"(?:evt |format evt)(\d)(?:\.?(\d))?", text.lower())
-    return found[1] + (found[2] or "").strip("0") if found else None
+    """Return the EVT version in a header: 2, 21, 3 or 4, another one as it is, or None."""
+    match = re.search(r"(?:evt |format evt)(\d)(?:\.?(\d))?", text.lower())
+    return match[1] + (match[2] or "").strip("0") if match else None
 
 
 def read_raw(path: Path) -> Events:
@@ -111,28 +112,28 @@ def read_raw(path: Path) -> Events:
         raise ValueError("its header names none of EVT2, EVT2.1, EVT3 and EVT4, which are known here")
     size, wide = geometry(text), WORDS[version]
     count, left = divmod(len(data) - at, wide)
-    foreign.check_size(path, 4 * wide * count)  # the least that words make work for
+    foreign.check_size(path, 4 * wide * count)  # the minimum for decoding
     words = np.frombuffer(data[at : at + wide * count], "<u2" if version == "3" else "<u4")
     decoder = dict[str, Decodes]({"2": Evt2(), "21": Evt21(legacy(words, text)), "3": Evt3(), "4": Evt4()})[version]
-    parts, made = [], 0
+    parts, total = [], 0
     for begin in range(0, max(1, len(words)), PIECE):
         x, y, t, p = decoder.decode(words[begin : begin + PIECE])
-        made += len(t)
-        foreign.check_size(path, EVENT * made)  # of one word come up to 32 events
+        total += len(t)
+        foreign.check_size(path, EVENT * total)  # a word can have up to 32 events
         if x.max(initial=0) >= 1 << 16:
             raise ValueError(f"its x reaches to {x.max()}")
-        parts.append(Events.of(x, y, t, p, 0, 0))
+        parts.append(Events.from_arrays(x, y, t, p, 0, 0))
     if left:
-        cut_off(path, left, made)
+        cut_off(path, left, total)
     events = concatenate(parts)
-    size = size or cameras.assumed(path, cameras.reached(events.x, events.y), cameras.PROPHESEE)
+    size = size or cameras.assume_size(path, cameras.extent(events.x, events.y), cameras.PROPHESEE)
     return dataclasses.replace(events, height=size[0], width=size[1])
 
 
 def legacy(words: np.ndarray, text: str) -> bool:
-    """Whether the words of EVT2.1 come before their masks: as the header says, else where more of them tell times."""
-    said = re.search(r"endianness=(\w+)", text)
-    if said:
-        return said[1] == "legacy"
-    first, second = ((words[at::2] >> 28 == 8).sum() for at in (0, 1))
+    """Return whether EVT2.1 words come before their masks, by the header, else by the position of time words."""
+    endianness = re.search(r"endianness=(\w+)", text)
+    if endianness:
+        return endianness[1] == "legacy"
+    first, second = ((words[half::2] >> 28 == 8).sum() for half in (0, 1))
     return bool(first > second)

@@ -1,4 +1,4 @@
-"""Events from a file, whatever its format. Every way that a file can be wrong is one sentence."""
+"""Reader of events from a file in any supported format. Every error of a file is reported in one sentence."""
 
 import zipfile
 from collections.abc import Callable
@@ -22,7 +22,7 @@ BIN = "N-MNIST or N-Caltech101"
 READERS: dict[str, Callable[[Path], Events]] = {
     "AEDAT 1.0": read_aedat1,
     "AEDAT 2.0": read_aedat2,
-    "AEDAT 3.1": lambda path: Packets.of(path).read(),
+    "AEDAT 3.1": lambda path: Packets.from_file(path).read(),
     "AEDAT 4.0": read_aedat4,
     "Prophesee DAT": read_dat,
     **{f"Prophesee {kind}": read_raw for kind in KINDS.values()},
@@ -35,12 +35,12 @@ READERS: dict[str, Callable[[Path], Events]] = {
 BY_ENDING = {".dat": "Prophesee DAT", ".bin": BIN, ".npy": "NumPy", ".npz": "NumPy archive"}
 BY_ENDING |= dict.fromkeys((".h5", ".hdf5"), "HDF5") | dict.fromkeys((".txt", ".csv"), "text")
 MARKS = {b"#!AER-DAT%d" % number: f"AEDAT {version}" for number, version in enumerate(("1.0", "2.0", "3.1", "4.0"), 1)}
-MARKS |= {b"\x89HDF": "HDF5"}  # what they begin with
+MARKS |= {b"\x89HDF": "HDF5"}  # by the first bytes of a file
 ENDINGS = (*BY_ENDING, ".aedat", ".aedat2", ".aedat4", ".raw")
 
 
-def format_of(path: Path) -> str:
-    """By what the file begins with, else by its ending."""
+def detect_format(path: Path) -> str:
+    """Return the format of a file by its first bytes, else by its ending."""
     try:
         with foreign.opened(path) as file:
             begin = file.read(4096)
@@ -52,7 +52,7 @@ def format_of(path: Path) -> str:
         if begin.startswith(mark):
             return name
     if path.suffix.lower() in (".dat", ".aedat") and begin.startswith(b"#"):
-        return "AEDAT 1.0"  # of before there was a line with the version
+        return "AEDAT 1.0"  # a file from before the version line
     if path.suffix.lower() == ".raw":
         lines = [line for line in begin.decode("latin-1").splitlines() if line.startswith("%")]
         return f"Prophesee {KINDS.get(evt_version(' '.join(lines)) or '', 'EVT3')}"
@@ -65,16 +65,16 @@ def format_of(path: Path) -> str:
 
 
 def read_events(path: Path) -> Events:
-    """All events as they are in the file: neither put in order nor looked at for pixels that the sensor lacks."""
-    return checked(path, READERS[format_of(path)])
+    """Read all events as they are in the file, unsorted and without a check against the sensor."""
+    return checked(path, READERS[detect_format(path)])
 
 
 def checked(path: Path, read: Callable[[Path], Read]) -> Read:
-    """read(path), its errors as one sentence."""
+    """Return read(path), with its errors as a DataError of one sentence."""
     try:
         return read(path)
     except FileNotFoundError:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
     except (ValueError, OSError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         reason = " ".join(str(error).split()).removesuffix(".")
-        raise DataError(f"{path} cannot be read as events ({reason}): replace it or take it away") from None
+        raise DataError(f"{path} cannot be read as events ({reason}): replace it or remove it") from None

@@ -1,12 +1,12 @@
-"""Events in HDF5, in the layouts that are about.
+"""Reader of events in HDF5, in the common layouts.
 
-    x, y, t, p          in the file itself, or in `events` or `CD/events` (DSEC's with `t_offset`), under any usual
+    x, y, t, p          in the file itself, or in `events` or `CD/events` (DSEC's with `t_offset`), under any common
                         names: xs, ys, ts, ps are E2VID's
     events, CD/events   one table with these fields, Prophesee's
-    events              (N, 4) whole numbers t, x, y, p: v2e's
+    events              (N, 4) integers t, x, y, p: v2e's
     davis/left/events   (N, 4) x, y, t, p: MVSEC's left camera
 
-The sensor's size is `height` and `width` beside the events, or what the file notes: sensor_resolution, geometry.
+The sensor's size is in `height` and `width` next to the events, or in an attribute: sensor_resolution, geometry.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from ndformer.modalities.events.formats.tables import NAMES, SIZES, columns, siz
 
 GROUPS = ("CD/events/", "events/", "")
 LATEST = 2**62  # microseconds
-ROWS = {"davis/left/events": "xytp", "events": "txyp"}  # of four unnamed columns
+ROWS = {"davis/left/events": "xytp", "events": "txyp"}  # order of four unnamed columns
 
 
 def read_hdf5(path: Path) -> Events:
@@ -37,9 +37,9 @@ def read_hdf5(path: Path) -> Events:
             table = foreign.read_tables(path, [place])[place]
             return columns(dict(zip(order, table.T)), list(order), written(path, tables))
     for group in GROUPS:
-        inside = {name.removeprefix(group): one for name, one in tables.items() if name.startswith(group)}
+        inside = {name.removeprefix(group): table for name, table in tables.items() if name.startswith(group)}
         if any(name in inside for name in NAMES["x"]):
-            names = [name for name, one in inside.items() if "/" not in name and len(one.shape) == 1]
+            names = [name for name, table in inside.items() if "/" not in name and len(table.shape) == 1]
             used = [name for name in names if any(name in aliases for aliases in NAMES.values())]
             foreign.check_size(path, sum((EVENT // 4 + inside[n].dtype.itemsize) * inside[n].shape[0] for n in used))
             read = foreign.read_tables(path, [group + name for name in used])
@@ -50,7 +50,7 @@ def read_hdf5(path: Path) -> Events:
 
 
 def offset(path: Path, tables: dict[str, foreign.Table]) -> int:
-    """Microseconds that DSEC's times count from."""
+    """Return the microseconds that are added to DSEC's times."""
     if "t_offset" not in tables:
         return 0
     table = tables["t_offset"]
@@ -60,14 +60,16 @@ def offset(path: Path, tables: dict[str, foreign.Table]) -> int:
         got = int(foreign.read_tables(path, ["t_offset"])["t_offset"].reshape(-1)[0])
         if abs(got) < LATEST:
             return got
-    raise ValueError(f"its t_offset is one whole number of microseconds below 2**62, got {got}")
+    raise ValueError(f"its t_offset must be one integer of microseconds below 2**62, got {got}")
 
 
 def written(path: Path, tables: dict[str, foreign.Table]) -> list[cameras.Size]:
-    """What the file says of its sensor's size."""
+    """Return the sensor sizes that the file may mean."""
     places = [group + name for group in GROUPS for name in SIZES if group + name in tables]
     small = [place for place in places if np.prod(tables[place].shape) <= 2]
-    found: dict[str, Any] = {place.rpartition("/")[2]: one for place, one in foreign.read_tables(path, small).items()}
+    values: dict[str, Any] = {
+        place.rpartition("/")[2]: value for place, value in foreign.read_tables(path, small).items()
+    }
     notes = foreign.notes(path)
-    geometry = cameras.written(f"geometry {notes.get('geometry', '')}")
-    return sizes_in(notes | found) or ([geometry] if geometry else [])
+    geometry = cameras.parse_size(f"geometry {notes.get('geometry', '')}")
+    return sizes_in(notes | values) or ([geometry] if geometry else [])

@@ -1,7 +1,7 @@
-"""The .bin of N-MNIST and N-Caltech101: five bytes an event, big-endian: column, row, and 24 bits of which the first is
-the polarity and the others the time. Row 240 is no pixel: it says that the camera's clock began anew, 2^13 us later.
+"""Reader of the .bin files of N-MNIST and N-Caltech101: five bytes for each event, big-endian.
 
-Nothing in such a file says what it is, and others end in .bin too: it is held to what it should hold.
+They are column, row, and 24 bits: the polarity, then the time. Row 240 marks a wrap of the camera's clock, 2^13 us
+later. These files have no header, and other formats end in .bin too, so the values are checked.
 """
 
 from pathlib import Path
@@ -13,9 +13,9 @@ from ndformer.modalities.events.formats.binary import cut_off, mapped
 from ndformer.modalities.events.formats.stream import EVENT, Events
 
 SIDE = 34
-BEGAN_ANEW, CLOCK = 240, 1 << 13
+CLOCK_WRAP, CLOCK = 240, 1 << 13
 CALTECH = (180, 240)
-BACK = 0.01  # of its events at most may come after one of a later time
+BACK = 0.01  # share of events that may come after one of a later time
 
 
 def read_bin(path: Path) -> Events:
@@ -29,14 +29,14 @@ def read_bin(path: Path) -> Events:
 
 
 def parsed(content: np.ndarray) -> Events:
-    """A ValueError of what is no recording of either."""
+    """Decode events; raise a ValueError for content that is no such recording."""
     x, y, high, middle, low = content.reshape(-1, 5).T
     t = (high & 0x7F).astype(np.int64) << 16 | middle.astype(np.int64) << 8 | low
-    marks = y == BEGAN_ANEW
+    marks = y == CLOCK_WRAP
     t, height, width = t + np.cumsum(marks) * CLOCK, *sensor(x[~marks], y[~marks])
     if (np.diff(t) < 0).sum() > BACK * len(t):
         raise ValueError("its times go back and forth, so it is no .bin of N-MNIST or N-Caltech101")
-    events = Events.of(x, y, t, high >> 7, height, width)
+    events = Events.from_arrays(x, y, t, high >> 7, height, width)
     return events.take(~marks) if marks.any() else events
 
 
@@ -51,8 +51,8 @@ def sensor(x: np.ndarray, y: np.ndarray) -> tuple[int, int]:
     )
 
 
-def looks_like(begin: bytes) -> bool:
-    """The beginning of a file, as far as it goes."""
+def is_recording(begin: bytes) -> bool:
+    """Return whether a file can be such a recording by its first bytes."""
     try:
         return len(parsed(np.frombuffer(begin[: len(begin) // 5 * 5], np.uint8))) > 0
     except ValueError:

@@ -1,7 +1,7 @@
-"""Events as tables of x, y, t and p: structured .npy, and .npz of four columns or of one table with these fields.
+"""Reader of events as tables of x, y, t and p: structured .npy, and .npz of four columns or one structured table.
 
-Times are whole microseconds, or seconds where they have fractions (MVSEC, E2VID). An .npz may have the sensor's height
-and width beside the columns.
+Times are whole microseconds, or seconds where they have fractions (MVSEC, E2VID). An .npz may also have the sensor's
+height and width.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ NAMES = dict(
     p=("p", "ps", "pol", "polarity", "polarities"),
 )
 PAIRS = ("sensor_resolution", "sensor_size", "resolution")
-SIZES = ("height", "width", *PAIRS)  # what else a file may say
+SIZES = ("height", "width", *PAIRS)  # names of sensor sizes
 DAY = 86_400.0
 
-LATEST = 1 << 62  # so that differences of times fit in 64 bits
+LATEST = 1 << 62  # so that time differences fit in 64 bits
 
 
 def columns(table: Mapping[str, Any] | np.ndarray, names: list[str], sizes: Sequence[cameras.Size] = ()) -> Events:
-    """Of arrays under any of their usual names. Without a size, that of the known sensor that they nearly fill."""
-    found: dict[str, np.ndarray] = {}
+    """Create events from arrays under any of their common names; without `sizes` the sensor is guessed."""
+    arrays: dict[str, np.ndarray] = {}
     for column, aliases in NAMES.items():
         name = next((name for name in aliases if name in names), None)
         if name is None:
@@ -37,29 +37,29 @@ def columns(table: Mapping[str, Any] | np.ndarray, names: list[str], sizes: Sequ
         values = np.asarray(table[name])
         if values.ndim != 1:
             raise ValueError(f"its column {name} holds {values.dtype} of shape {values.shape} and not numbers (N,)")
-        found[column] = microseconds(values, name) if column == "t" else whole(values, name)
-    lengths = {len(values) for values in found.values()}
+        arrays[column] = microseconds(values, name) if column == "t" else integers(values, name)
+    lengths = {len(values) for values in arrays.values()}
     if len(lengths) > 1:
         raise ValueError(f"its columns have {' and '.join(map(str, sorted(lengths)))} rows")
     for axis in "xy":
-        if len(found[axis]) and not (found[axis].min() >= 0 and found[axis].max() < 1 << 16):
-            raise ValueError(f"its {axis} reaches from {found[axis].min()} to {found[axis].max()}")
-    if len(found["t"]) and not -LATEST < int(found["t"].min()) <= int(found["t"].max()) < LATEST:
-        raise ValueError(f"its t reaches from {found['t'].min()} to {found['t'].max()}, which are no microseconds")
-    height, width = fitting(sizes, found["x"], found["y"])
-    return Events.of(found["x"], found["y"], found["t"], found["p"] > 0, height, width)
+        if len(arrays[axis]) and not (arrays[axis].min() >= 0 and arrays[axis].max() < 1 << 16):
+            raise ValueError(f"its {axis} reaches from {arrays[axis].min()} to {arrays[axis].max()}")
+    if len(arrays["t"]) and not -LATEST < int(arrays["t"].min()) <= int(arrays["t"].max()) < LATEST:
+        raise ValueError(f"its t reaches from {arrays['t'].min()} to {arrays['t'].max()}, which are no microseconds")
+    height, width = pick_size(sizes, arrays["x"], arrays["y"])
+    return Events.from_arrays(arrays["x"], arrays["y"], arrays["t"], arrays["p"] > 0, height, width)
 
 
-def fitting(sizes: Sequence[cameras.Size], x: np.ndarray, y: np.ndarray) -> cameras.Size:
-    """The first of those that a file may mean on which its events lie."""
-    reached = cameras.reached(x, y)
+def pick_size(sizes: Sequence[cameras.Size], x: np.ndarray, y: np.ndarray) -> cameras.Size:
+    """Return the first of the sizes that contains the events; without any, a guess."""
+    reached = cameras.extent(x, y)
     if not sizes:
-        return cameras.likely(reached)
+        return cameras.guess_size(reached)
     return next((size for size in sizes if cameras.smallest(reached, (size,))), sizes[0])
 
 
-def whole(values: np.ndarray, name: str) -> np.ndarray:
-    """Whole numbers, also where they are kept as others."""
+def integers(values: np.ndarray, name: str) -> np.ndarray:
+    """Check that values are integers; integers stored as floats are accepted."""
     if values.dtype.kind == "f" and not (np.isfinite(values).all() and (values == np.rint(values)).all()):
         raise ValueError(f"its column {name} holds {values.dtype} with fractions and not whole numbers")
     if values.dtype.kind not in "iubf":
@@ -68,9 +68,9 @@ def whole(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def microseconds(values: np.ndarray, name: str) -> np.ndarray:
-    """Of microseconds, or of seconds, where times have fractions."""
+    """Convert integers (microseconds) or floats with fractions (seconds) to microseconds."""
     if values.dtype.kind != "f":
-        return whole(values, name)
+        return integers(values, name)
     if not (np.isfinite(values).all() and (np.abs(values) < LATEST).all()):
         raise ValueError(f"its column {name} holds times that are no numbers")
     if (values == np.rint(values)).all():
@@ -85,27 +85,29 @@ def microseconds(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def sizes_in(table: Mapping[str, Any]) -> list[cameras.Size]:
-    """What a file may mean by its sensor's height and width, or by a pair, of which either may come first."""
+    """Return the sensor sizes that a file may mean, from height and width, or from a pair in either order."""
     sides = [_numbers(table.get(name)) for name in ("height", "width")]
-    if all(len(one) == 1 for one in sides):
-        return [cameras.checked(int(sides[0][0]), int(sides[1][0]))]
-    pairs = [one for name in PAIRS if len(one := _numbers(table.get(name))) >= 2]
-    return [cameras.checked(int(one[i]), int(one[1 - i])) for one in pairs[:1] for i in (0, 1)]
+    if all(len(side) == 1 for side in sides):
+        return [cameras.check_size(int(sides[0][0]), int(sides[1][0]))]
+    pairs = [pair for name in PAIRS if len(pair := _numbers(table.get(name))) >= 2]
+    return [cameras.check_size(int(pair[i]), int(pair[1 - i])) for pair in pairs[:1] for i in (0, 1)]
 
 
 def _numbers(value: Any) -> np.ndarray:
-    found = np.zeros(0) if value is None else np.asarray(value).reshape(-1)
-    return found if found.dtype.kind in "iu" or (found.dtype.kind == "f" and np.isfinite(found).all()) else found[:0]
+    values = np.zeros(0) if value is None else np.asarray(value).reshape(-1)
+    if values.dtype.kind in "iu" or (values.dtype.kind == "f" and np.isfinite(values).all()):
+        return values
+    return values[:0]
 
 
-def held_events(value: Any) -> Events:
-    """Of what is in memory: a structured array, or columns by their names, with the sensor's height and width."""
+def to_events(value: Any) -> Events:
+    """Convert a structured array, or columns by name with the sensor's height and width, to events."""
     if isinstance(value, np.ndarray) and value.dtype.names:
         return columns(value, list(value.dtype.names))
     if not isinstance(value, Mapping):
         got = f"{value.dtype} of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
         raise ValueError(
-            f"events are a dict or a structured array of x, y, t and p, a dict with height and width too, got {got}"
+            f"events must be a dict or a structured array of x, y, t and p, a dict with height and width too, got {got}"
         )
     return columns(value, list(value), sizes_in(value))
 
@@ -123,8 +125,8 @@ def read_npy(path: Path) -> Events:
 
 def read_npz(path: Path) -> Events:
     tables = foreign.arrays(path)
-    foreign.check_size(path, EVENT * max((len(one) for one in tables.values() if one.ndim), default=0))
-    for one in tables.values():
-        if one.dtype.names:
-            return columns(one, list(one.dtype.names), sizes_in(tables))
+    foreign.check_size(path, EVENT * max((len(table) for table in tables.values() if table.ndim), default=0))
+    for table in tables.values():
+        if table.dtype.names:
+            return columns(table, list(table.dtype.names), sizes_in(tables))
     return columns(tables, list(tables), sizes_in(tables))

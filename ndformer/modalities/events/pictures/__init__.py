@@ -1,1 +1,1 @@
-"""Event cameras: what samples and tokens look like."""
+"""Pictures of event samples and their tokens."""

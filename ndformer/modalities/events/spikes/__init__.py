@@ -1,1 +1,1 @@
-"""Event cameras: when patches spike, and the tokens that spikes become."""
+"""Spiking patches of event cameras, and the tokens made of them."""

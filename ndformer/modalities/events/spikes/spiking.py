@@ -1,17 +1,18 @@
-"""When patches of the sensor spike: an integrate-and-fire neuron for each patch, exactly as if event by event.
+"""Spiking patches: an integrate-and-fire neuron for each patch of the sensor, equal to processing event by event.
 
-For each event, in the order of the stream, the neuron of its patch does this (t: time, last: of its last spike):
+For each event, in order, the neuron of its patch does this (t: time of the event, last: time of the neuron's last
+spike):
 
     t - last < refractory:                the event is dropped
-    potential -= decay (t - t of its previous event); potential <= 0: potential = 0, buffer cleared
+    potential -= decay (t - t of its previous event); if potential <= 0: potential = 0, the buffer is cleared
     potential += 1, or relative_scale while t - last < refractory + relative;   the event joins the buffer
-    potential >= threshold:               a spike: the buffer is its token; last = t, potential = 0, buffer cleared
+    potential >= threshold:               a spike: the buffer becomes a token; last = t, potential = 0, buffer cleared
 
-With neither decay nor a relative refractory period, the published tokenizer (Spiking Patches 2025, PaPE 2026), each
-token has `threshold` events. Then all neurons go from spike to spike in lock-step, so there are as many steps as the
-busiest neuron has spikes, whatever the number of events. With them, they go in lock-step through windows of events.
+Without decay and relative refractory period (the published tokenizer: Spiking Patches 2025, PaPE 2026), each token has
+`threshold` events. Then all neurons advance from spike to spike in lock-step, in as many steps as the busiest neuron
+has spikes, whatever the number of events. Otherwise they advance in lock-step through windows of events.
 
-Potentials are whole numbers of 2^-30 events, so that no order of additions can change a token.
+Potentials are integers in units of 2^-30 events, so that the order of additions cannot change a token.
 """
 
 from collections.abc import Callable
@@ -21,15 +22,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-OUT_OF_ORDER = "events must be in time order for spiking patches: put .ordered() after reading them"
-NEVER = np.iinfo(np.int64).min // 2  # the last spike of a neuron that has not spiked
-ONE = 1 << 30  # an event's potential
-BLOCK = 1 << 17  # so many events are sorted at a time: what fits into a cache sorts several times faster
+UNSORTED = "events must be in time order for spiking patches: put .ordered() after reading them"
+NEVER = np.iinfo(np.int64).min // 2  # time of the last spike of a neuron without spikes
+UNIT = 1 << 30  # potential of an event
+BLOCK = 1 << 17  # events sorted at once: blocks that fit into a cache sort several times faster
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Times in microseconds; `decay` in events per second."""
+    """Parameters of the neurons. Times are in microseconds; `decay` is in events per second."""
 
     threshold: int = 256
     refractory: int = 100_000
@@ -39,10 +40,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= 1 << 14:
-            raise ValueError(f"threshold is a number of events from 1 to {1 << 14}, got {self.threshold}")
+            raise ValueError(f"threshold must be a number of events from 1 to {1 << 14}, got {self.threshold}")
         if min(self.refractory, self.relative, self.decay) < 0 or not 0 <= self.relative_scale <= 1:
             raise ValueError(
-                "refractory, relative and decay are not negative and relative_scale is 0 to 1, got "
+                "refractory, relative and decay must not be negative and relative_scale must be 0 to 1, got "
                 f"{self.refractory}, {self.relative}, {self.decay} and {self.relative_scale}"
             )
 
@@ -52,34 +53,36 @@ class Rule:
 
     @property
     def units(self) -> tuple[int, int, int, int]:
-        """Threshold, an event's potential in the relative refractory period, decay per microsecond, and the number of
-        microseconds after which nothing can be left of a potential."""
-        threshold = self.threshold * ONE
-        decay = min(round(self.decay * ONE / 1e6), threshold)
-        return threshold, round(self.relative_scale * ONE), decay, threshold // decay + 1 if decay else 0
+        """Threshold, potential of an event in the relative refractory period, and decay per microsecond, as integers.
+
+        The fourth value is the number of microseconds after which any potential has decayed.
+        """
+        threshold = self.threshold * UNIT
+        decay = min(round(self.decay * UNIT / 1e6), threshold)
+        return threshold, round(self.relative_scale * UNIT), decay, threshold // decay + 1 if decay else 0
 
 
 class Spikes(NamedTuple):
-    """n spikes, in the order of the stream; events by their numbers."""
+    """n spikes in the order of the stream; events are given by index."""
 
-    trigger: np.ndarray  # (n,) the event that made a neuron spike
-    members: np.ndarray  # (n, K) the events of each buffer in order, -1 where a buffer has fewer than the longest
-    last: np.ndarray  # (neurons,) time of the last spike, NEVER where there is none
-    rest: Callable[[], np.ndarray]  # (R,) events still in a buffer, ascending
+    trigger: np.ndarray  # (n,) the event that made the neuron spike
+    members: np.ndarray  # (n, K) the events of each buffer in order, padded with -1
+    last: np.ndarray  # (neurons,) time of the last spike, or NEVER
+    pending: Callable[[], np.ndarray]  # (R,) events still in a buffer, ascending
 
 
 def find_spikes(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule, last: np.ndarray | None = None) -> Spikes:
-    """Of events (N,), in time order, whose neurons are numbered 0 to neurons - 1.
+    """Find the spikes for events (N,) in time order, with their neurons 0 to neurons - 1.
 
-    Streams: `last` and the events of rest(), put before the next piece, carry all that a neuron knows.
+    For streams, `last` and the events of pending(), put before the next piece, are the complete state of the neurons.
     """
     if (t[1:] < t[:-1]).any():
-        raise ValueError(OUT_OF_ORDER)
+        raise ValueError(UNSORTED)
     last = np.full(neurons, NEVER) if last is None else last
     order, stops = by_neuron(neuron, neurons)
     events = Sorted(order, t, stops)
     begins = np.concatenate([[0], stops[:-1]])
-    waiting = np.flatnonzero(last > NEVER)  # those may still be refractory
+    waiting = np.flatnonzero(last > NEVER)  # may still be refractory
     begins[waiting] = events.search(waiting, last[waiting] + rule.refractory, begins[waiting])
     find = _in_leaps if rule.published else _in_windows
     first, fired, last, left = find(events, begins, rule, last)
@@ -90,11 +93,11 @@ def find_spikes(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule, las
 
 
 def by_neuron(neuron: np.ndarray, neurons: int) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) the events by neuron, those of one in their order, and (neurons,) where each neuron's end."""
+    """Sort events (N,) by neuron, stable; return the order, and the end (neurons,) of each neuron in it."""
     blocks = [neuron[start : start + BLOCK] for start in range(0, len(neuron), BLOCK)] or [neuron]
     counts = np.stack([np.bincount(block, minlength=neurons) for block in blocks])  # (blocks, neurons)
     stops = np.cumsum(counts.sum(0))
-    place = stops - counts.sum(0)  # where each neuron's next block goes
+    place = stops - counts.sum(0)  # start of each neuron's next block
     order = np.empty(len(neuron), np.int64)
     for i, (block, count) in enumerate(zip(blocks, counts)):
         inside = np.argsort(block, kind="stable")  # a radix sort for uint16
@@ -105,25 +108,25 @@ def by_neuron(neuron: np.ndarray, neurons: int) -> tuple[np.ndarray, np.ndarray]
 
 
 class Sorted:
-    """What by_neuron() gives, and times (N,)."""
+    """Events sorted by neuron (from by_neuron()), with times (N,)."""
 
     def __init__(self, order: np.ndarray, t: np.ndarray, stops: np.ndarray) -> None:
         self.order, self.t, self.stops = order, t, stops
         counts = np.diff(stops, prepend=0)
-        self.key = order + np.repeat(np.arange(len(stops)) * len(t), counts)  # ascending: (neuron, number)
+        self.key = order + np.repeat(np.arange(len(stops)) * len(t), counts)  # ascending (neuron, index)
 
-    def search(self, neuron: np.ndarray, time: np.ndarray, at_least: np.ndarray) -> np.ndarray:
-        """Places in `order` of neurons' first events at or after a time, none before `at_least`."""
+    def search(self, neuron: np.ndarray, time: np.ndarray, min_place: np.ndarray) -> np.ndarray:
+        """Return places in `order` of each neuron's first event at or after a time, but not before `min_place`."""
         number = np.searchsorted(self.t, time)
-        return np.maximum(at_least, np.searchsorted(self.key, neuron * len(self.t) + number))
+        return np.maximum(min_place, np.searchsorted(self.key, neuron * len(self.t) + number))
 
 
-Found = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-# first and last place in `order` of each token's events; time of each neuron's last spike; where its buffer begins
+# first and last place in `order` of each token's events; time of each neuron's last spike; start of its buffer
+Tokenized = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def _in_leaps(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Found:
-    """Without decay a buffer is full `threshold` events after it began: from spike to spike in one leap."""
+def _in_leaps(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Tokenized:
+    """Advance from spike to spike: without decay, a buffer is full `threshold` events after its start."""
     order, t, stops = events.order, events.t, events.stops
     begins, last = begins.copy(), last.copy()
     full = rule.threshold - 1
@@ -136,7 +139,7 @@ def _in_leaps(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) 
         ends.append(end)
         time = t[order[end]]
         last[active] = time
-        # the event after the spike at the earliest: those of equal times would be found again without a refractory time
+        # not before the event after the spike: without a refractory time, simultaneous events would be found again
         cursor = events.search(active, time + rule.refractory, end + 1) if rule.refractory else end + 1
         begins[active] = cursor
         more = cursor + full < stops[active]
@@ -144,11 +147,11 @@ def _in_leaps(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) 
     return np.concatenate(firsts), np.concatenate(ends), last, begins
 
 
-def _in_windows(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Found:
-    """Any rule, looking at so many events of each neuron at a time.
+def _in_windows(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray) -> Tokenized:
+    """Advance through windows of events of each neuron, for any rule.
 
-    A potential that cannot fall below 0 is the sum of all that was added and lost, minus the least that this sum ever
-    was before an event was added (Lindley's recursion): a cumulative sum and a cumulative minimum.
+    A potential that cannot fall below 0 equals the sum of all gains and losses minus the minimum of that sum before
+    each event (Lindley's recursion): a cumulative sum and a cumulative minimum.
     """
     threshold, scaled, decay, longest = rule.units
     order, t, stops = events.order, events.t, events.stops
@@ -163,25 +166,25 @@ def _in_windows(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray
         place = np.minimum(place, len(t) - 1)
         time = t[order[place]]
         before = t[order[np.maximum(place[:, 0] - 1, 0)]]
-        before = np.where(cursor[active] > begins[active], before, time[:, 0])  # an empty buffer has nothing to lose
+        before = np.where(cursor[active] > begins[active], before, time[:, 0])  # an empty buffer cannot decay
         gap = np.minimum(np.diff(time, axis=1, prepend=before[:, None]), longest)
         loss = np.where(real, gap, 0) * decay
-        added = np.where(time - last[active, None] < rule.refractory + rule.relative, scaled, ONE)
+        added = np.where(time - last[active, None] < rule.refractory + rule.relative, scaled, UNIT)
         total = np.cumsum(added - loss, axis=1)
-        empty = total - added  # before the event was added
-        least = np.minimum(np.minimum.accumulate(empty, axis=1), -potential[active, None])
-        level = total - least
-        start = np.where((empty == least) & real, place, -1)  # here the buffer began anew
+        empty = total - added  # before the event is added
+        lowest = np.minimum(np.minimum.accumulate(empty, axis=1), -potential[active, None])
+        level = total - lowest
+        start = np.where((empty == lowest) & real, place, -1)  # where the buffer is cleared
         start = np.maximum(np.maximum.accumulate(start, axis=1), begins[active, None])
         over = (level >= threshold) & real
         spikes = over.any(1)
-        at = np.where(spikes, over.argmax(1), np.maximum(real.sum(1) - 1, 0))
-        here = np.arange(len(active)), at
-        begins[active], potential[active] = start[here], np.where(spikes, 0, level[here])
-        cursor[active] = place[here] + 1
-        who, when = active[spikes], time[here][spikes]
+        stop = np.where(spikes, over.argmax(1), np.maximum(real.sum(1) - 1, 0))
+        final = np.arange(len(active)), stop
+        begins[active], potential[active] = start[final], np.where(spikes, 0, level[final])
+        cursor[active] = place[final] + 1
+        who, when = active[spikes], time[final][spikes]
         firsts.append(begins[who])
-        ends.append(place[here][spikes])
+        ends.append(place[final][spikes])
         last[who] = when
         cursor[who] = events.search(who, when + rule.refractory, cursor[who])
         begins[who] = cursor[who]
@@ -190,13 +193,13 @@ def _in_windows(events: Sorted, begins: np.ndarray, rule: Rule, last: np.ndarray
 
 
 def _spans(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """begins[0], ..., ends[0] - 1, begins[1], ..."""
+    """Return the concatenated ranges begins[i] ... ends[i] - 1."""
     lengths = np.maximum(ends - begins, 0)
     return np.arange(lengths.sum()) + np.repeat(begins - np.cumsum(lengths) + lengths, lengths)
 
 
 def _ranges(order: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(n, K): order[begins:ends] in each row, then -1."""
+    """Return rows (n, K) of order[begins:ends], padded with -1."""
     lengths = ends - begins
     longest = int(lengths.max(initial=0))
     if longest == 0:

@@ -1,4 +1,4 @@
-"""The rule of spiking.py event by event, compiled, where numba is installed."""
+"""The rule of spiking.py event by event, compiled with numba where it is installed."""
 
 import functools
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.modalities.events.spikes.spiking import NEVER, ONE, OUT_OF_ORDER, Rule, Spikes
+from ndformer.modalities.events.spikes.spiking import NEVER, UNIT, UNSORTED, Rule, Spikes
 
 DONE, DISORDER, FULL = range(3)
 
@@ -14,7 +14,7 @@ DONE, DISORDER, FULL = range(3)
 def find_spikes_numba(
     neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule, last: np.ndarray | None = None
 ) -> Spikes:
-    """What find_spikes() gives."""
+    """Find spikes, with the same result as find_spikes()."""
     last = np.full(neurons, NEVER) if last is None else last
     if rule.published:
         return _published(neuron, t, last, rule)
@@ -22,25 +22,29 @@ def find_spikes_numba(
     room = rule.threshold
     while True:
         after = last.copy()
-        status, trigger, count, kept, buffers, size = _scan()(
-            neuron, t, after, room, rule.refractory, relative, *rule.units, ONE
+        status, trigger, count, flat_members, buffers, size = _scan()(
+            neuron, t, after, room, rule.refractory, relative, *rule.units, UNIT
         )
         if status == DISORDER:
-            raise ValueError(OUT_OF_ORDER)
+            raise ValueError(UNSORTED)
         if status == DONE:
             break
-        room *= 2  # with decay a buffer may grow beyond the threshold
+        room *= 2  # with decay, a buffer may have more events than the threshold
     longest = int(count.max(initial=0))
-    members = kept.reshape(len(trigger), longest) if len(kept) == len(trigger) * longest else _padded(kept, count)
+    members = (
+        flat_members.reshape(len(trigger), longest)
+        if len(flat_members) == len(trigger) * longest
+        else _padded(flat_members, count)
+    )
     return Spikes(trigger, members, after, lambda: np.sort(buffers[np.arange(buffers.shape[1]) < size[:, None]]))
 
 
 def _published(neuron: np.ndarray, t: np.ndarray, last: np.ndarray, rule: Rule) -> Spikes:
-    """Where a potential is a number of events and each token has as many."""
-    free = np.where(last > NEVER, last + rule.refractory, NEVER)  # from when on a neuron takes events
+    """Find spikes where each event adds 1 and nothing decays, so that tokens have `threshold` events."""
+    free = np.where(last > NEVER, last + rule.refractory, NEVER)  # end of each neuron's refractory period
     status, trigger, members, buffers, size = _count()(neuron, t, free, rule.threshold, rule.refractory)
     if status == DISORDER:
-        raise ValueError(OUT_OF_ORDER)
+        raise ValueError(UNSORTED)
     last = np.where(free > NEVER, free - rule.refractory, NEVER)
     return Spikes(trigger, members, last, lambda: np.sort(buffers[np.arange(buffers.shape[1]) < size[:, None]]))
 
@@ -76,11 +80,11 @@ def _count() -> Callable[..., Any]:
     return count
 
 
-def _padded(kept: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """(n, K) from rows laid end to end; -1 after each."""
+def _padded(flat_members: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Split concatenated rows into (n, K), padded with -1."""
     real = np.arange(count.max()) < count[:, None]
     members = np.full(real.shape, -1)
-    members[real] = kept
+    members[real] = flat_members
     return members
 
 
@@ -89,7 +93,7 @@ def _scan() -> Callable[..., Any]:
     from numba import njit
 
     @njit(cache=True)
-    def scan(neuron, t, last, room, refractory, relative, threshold, scaled, decay, longest, one):
+    def scan(neuron, t, last, room, refractory, relative, threshold, scaled, decay, longest, unit):
         n, neurons = len(t), len(last)
         buffers = np.empty((neurons, room), np.int64)
         size, potential, previous = (
@@ -98,7 +102,7 @@ def _scan() -> Callable[..., Any]:
             np.zeros(neurons, np.int64),
         )
         trigger, count = np.empty(n, np.int64), np.empty(n, np.int64)
-        kept = np.empty(n, np.int64)  # the events of all tokens, end to end
+        flat_members = np.empty(n, np.int64)  # the events of all tokens, concatenated
         spikes = filled = 0
         status = DONE
         for i in range(n):
@@ -119,16 +123,16 @@ def _scan() -> Callable[..., Any]:
                 break
             buffers[k, held] = i
             held += 1
-            level += one if since >= relative else scaled
+            level += unit if since >= relative else scaled
             if level >= threshold:
                 for j in range(held):
-                    kept[filled + j] = buffers[k, j]
+                    flat_members[filled + j] = buffers[k, j]
                 filled += held
                 trigger[spikes], count[spikes] = i, held
                 spikes += 1
                 last[k] = time
                 level = held = 0
             potential[k], size[k] = level, held
-        return status, trigger[:spikes], count[:spikes], kept[:filled], buffers, size
+        return status, trigger[:spikes], count[:spikes], flat_members[:filled], buffers, size
 
     return scan

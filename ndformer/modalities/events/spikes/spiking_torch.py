@@ -1,42 +1,41 @@
-"""The published rule of spiking.py in torch, for events that are on a GPU: the same leaps, the same spikes, the same
-tokens, which never leave the device."""
+"""The published rule of spiking.py in torch, for events on a GPU: the same spikes and tokens, without leaving it."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ndformer.modalities.events.spikes.spiking import NEVER, OUT_OF_ORDER, Rule
+from ndformer.modalities.events.spikes.spiking import NEVER, UNSORTED, Rule
 from ndformer.modalities.events.spikes.tokenizers import BIN, SpikingTokenizer
 from ndformer.modalities.events.spikes.tokens import HEAD
 
 
 class SpikesOnDevice(NamedTuple):
-    """n spikes, in the order of the stream; events by their numbers."""
+    """n spikes in the order of the stream; events are given by index."""
 
-    trigger: Tensor  # (n,) the event that made a neuron spike
+    trigger: Tensor  # (n,) the event that made the neuron spike
     members: Tensor  # (n, threshold) the events of each buffer in order
-    last: Tensor  # (neurons,) time of the last spike, NEVER where there is none
-    rest: Tensor  # (R,) events still in a buffer, ascending
+    last: Tensor  # (neurons,) time of the last spike, or NEVER
+    pending: Tensor  # (R,) events still in a buffer, ascending
 
 
 def find_spikes_torch(
     neuron: Tensor, t: Tensor, neurons: int, rule: Rule, last: Tensor | None = None
 ) -> SpikesOnDevice:
-    """Of events (N,), in time order, whose neurons are numbered 0 to neurons - 1; streams as in find_spikes()."""
+    """Find the spikes for events (N,) in time order, with their neurons; for streams see find_spikes()."""
     if not rule.published:
-        raise ValueError("decay and the relative refractory period are numpy's and numba's: use find_spikes()")
+        raise ValueError("decay and a relative refractory period need numpy or numba: use find_spikes()")
     if bool((t[1:] < t[:-1]).any()):
-        raise ValueError(OUT_OF_ORDER)
+        raise ValueError(UNSORTED)
     small = torch.int16 if neurons < 1 << 15 else torch.int64  # short keys sort faster
     order = torch.sort(neuron.to(small), stable=True).indices
     counts = torch.bincount(neuron.long(), minlength=neurons)
     stops = counts.cumsum(0)
     active = torch.arange(neurons, device=t.device)
-    key = order + torch.repeat_interleave(active, counts) * len(t)  # ascending: (neuron, number)
+    key = order + torch.repeat_interleave(active, counts) * len(t)  # ascending (neuron, index)
 
     def free(who: Tensor, since: Tensor) -> Tensor:
-        """The place of the first event of neurons that have been refractory since their spikes."""
+        """Return the place of the first event of each neuron after its refractory period."""
         return torch.searchsorted(key, who * len(t) + torch.searchsorted(t, since + rule.refractory))
 
     begins, full = stops - counts, rule.threshold - 1
@@ -64,33 +63,35 @@ def find_spikes_torch(
 
 
 class SpikingStreamOnDevice:
-    """A stream of events in tensors, whole or in pieces cut anywhere; tokens as SpikingPatches takes them.
+    """A stream of events in tensors, whole or in pieces cut anywhere, turned into packed tokens for SpikingPatches.
 
-    They are those that PackSpikes with reference='start' makes of the whole.
+    The tokens are those that PackSpikes with reference='start' makes of the whole stream.
     """
 
     def __init__(self, tokenizer: SpikingTokenizer, height: int, width: int, start: int = 0) -> None:
         self.tokenizer, self.height, self.width, self.start = tokenizer, height, width, start
-        self.rest: Tensor | None = None  # (4, R) int64: x, y, t, p of events in unfinished buffers
+        self.pending: Tensor | None = None  # (4, R) int64: x, y, t, p of events in unfinished buffers
         self.last: Tensor | None = None
         self.now = NEVER
 
     def feed(self, x: Tensor, y: Tensor, t: Tensor, p: Tensor) -> Tensor:
-        """(n, HEAD + threshold) int16: the tokens that the next piece, (N,) each, completes."""
+        """Return the tokens (n, HEAD + threshold) int16 that the next piece, (N,) each, completes."""
         patch, bins, volume = self.tokenizer.patch, self.tokenizer.bins, self.tokenizer.volume
         piece = torch.stack([x.long(), y.long(), t.long(), p.long()])  # (4, N)
         if piece.shape[1]:
             if int(piece[2, 0]) < self.now:
-                raise ValueError(f"after {self.now} comes {int(piece[2, 0])}: {OUT_OF_ORDER}")
+                raise ValueError(f"after {self.now} comes {int(piece[2, 0])}: {UNSORTED}")
             if int(piece[0].max()) >= self.width or int(piece[1].max()) >= self.height or int(piece[:2].min()) < 0:
                 raise ValueError(f"events lie outside of the sensor of {self.height} x {self.width}")
             self.now = int(piece[2, -1])
-        events = piece if self.rest is None else torch.cat([self.rest, piece], dim=1)  # what waits goes first
+        events = piece if self.pending is None else torch.cat([self.pending, piece], dim=1)
         x, y, t, p = events
         rows, columns = -(-self.height // patch), -(-self.width // patch)
         neuron = y // patch * columns + x // patch
-        trigger, members, self.last, rest = find_spikes_torch(neuron, t, rows * columns, self.tokenizer.rule, self.last)
-        self.rest = events[:, rest]
+        trigger, members, self.last, pending = find_spikes_torch(
+            neuron, t, rows * columns, self.tokenizer.rule, self.last
+        )
+        self.pending = events[:, pending]
         time = t[trigger]
         edges = torch.tensor([BIN << bin for bin in range(bins - 1)], dtype=torch.int64, device=t.device)
         ago = torch.searchsorted(edges, time[:, None] - t[members], right=True)  # (n, K) time bins

@@ -1,4 +1,6 @@
-"""From a stream of events to tokens: patches that spike, or patches in windows of time (event frames, voxel grids)."""
+"""Tokenizers of event streams: spiking patches, or patches in windows of time (event frames, voxel grids)."""
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -8,23 +10,25 @@ from ndformer.modalities.events.spikes.spiking import Rule, Spikes, find_spikes
 from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
 from ndformer.modalities.events.spikes.tokens import NONE, Tokens, check_patch, patches, pixel_cells
 
-BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the reach
+BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the range
 
 
-def fastest():
-    """Of the functions that give the same spikes."""
+def fastest() -> Callable[..., Spikes]:
+    """Return the fastest available implementation of find_spikes()."""
     return find_spikes_numba if numba_works() else find_spikes
 
 
 class SpikingTokenizer:
-    """A token when a patch has had enough events (spiking.py), made of them; bins count the time before the spike in
-    ever longer steps: less than 1 ms, 1 to 2, 2 to 4 ... the last one has no end."""
+    """Make a token of the events of each spike (spiking.py).
+
+    Time bins have doubling lengths before the spike: less than 1 ms, 1 to 2, 2 to 4 ... The last one is unlimited.
+    """
 
     def __init__(self, rule: Rule, patch: int = 16, bins: int = 10) -> None:
         self.rule, self.patch, self.bins = rule, patch, bins
         self.volume = check_patch(patch, bins)
-        edges, self.reach = BIN << np.arange(bins - 1), BIN << (bins - 1)
-        self.table = np.searchsorted(edges, np.arange(0, self.reach + BIN, BIN), "right").astype(np.uint16)
+        edges, self.max_age = BIN << np.arange(bins - 1), BIN << (bins - 1)
+        self.table = np.searchsorted(edges, np.arange(0, self.max_age + BIN, BIN), "right").astype(np.uint16)
 
     def __call__(self, events: Events, start: int = 0) -> Tokens:
         neuron, rows, columns = patches(events, self.patch)
@@ -32,7 +36,7 @@ class SpikingTokenizer:
 
     def tokens(self, events: Events, neuron: np.ndarray, columns: int, spikes: Spikes) -> Tokens:
         t = events.t[spikes.trigger]
-        ago = np.minimum(t[:, None] - events.t[spikes.members], self.reach)
+        ago = np.minimum(t[:, None] - events.t[spikes.members], self.max_age)
         cells = pixel_cells(events, self.patch, self.bins)[spikes.members]
         cells += self.table[ago // BIN] * np.uint16(self.patch**2)
         if not self.rule.published:
@@ -42,36 +46,38 @@ class SpikingTokenizer:
 
 
 class SpikingStream:
-    """A stream that comes in pieces, cut anywhere: the tokens are those of the whole."""
+    """A stream in pieces, cut anywhere, with the tokens of the whole stream."""
 
     def __init__(self, tokenizer: SpikingTokenizer, height: int, width: int) -> None:
-        self.tokenizer, self.rest, self.now = tokenizer, Events.none(height, width), None
+        self.tokenizer, self.pending, self.now = tokenizer, Events.none(height, width), None
         self.last: np.ndarray | None = None
 
     def feed(self, events: Events) -> Tokens:
-        """The tokens that the next piece completes."""
+        """Return the tokens that the next piece completes."""
         if len(events) and self.now is not None and events.t[0] < self.now:
             raise ValueError(
-                f"pieces of a stream follow each other in time, but after {self.now} comes {events.t[0]}: "
+                f"pieces of a stream must follow each other in time, but after {self.now} comes {events.t[0]}: "
                 "begin another SpikingStream, or sort the whole"
             )
         self.now = int(events.t[-1]) if len(events) else self.now
-        both, tokenizer = concatenate([self.rest, events]), self.tokenizer  # what waits in buffers goes first
+        both, tokenizer = concatenate([self.pending, events]), self.tokenizer  # events in unfinished buffers come first
         neuron, rows, columns = patches(both, tokenizer.patch)
         spikes = fastest()(neuron, both.t, rows * columns, tokenizer.rule, self.last)
-        self.last, self.rest = spikes.last, both.take(spikes.rest())
+        self.last, self.pending = spikes.last, both.take(spikes.pending())
         return tokenizer.tokens(both, neuron, columns, spikes)
 
 
 class WindowTokenizer:
-    """A token for each patch and window of time with at least `threshold` events: event frames, or, with the window
-    cut into several `bins`, voxel grids. Its time is the window's end. Windows are counted from the start of the
-    recording."""
+    """Make a token for each patch and time window with at least `threshold` events.
+
+    With one bin these are event frames, with several `bins` in each window voxel grids. The time of a token is the end
+    of its window; windows are counted from the start of the recording.
+    """
 
     def __init__(self, window: int, patch: int = 16, bins: int = 1, threshold: int = 1) -> None:
         if window < bins or threshold < 1:
             raise ValueError(
-                f"window is at least a microsecond for each bin and threshold at least 1, got {window} and {threshold}"
+                f"window must be at least a microsecond for each bin, threshold at least 1, got {window}, {threshold}"
             )
         self.window, self.patch, self.bins, self.threshold = window, patch, bins, threshold
         self.volume = check_patch(patch, bins)
@@ -95,4 +101,4 @@ class WindowTokenizer:
         return Tokens(start + (number + 1) * self.window, row, column, packed, self.volume)
 
 
-Tokenizer = SpikingTokenizer | WindowTokenizer  # of events in time order and the first moment of their recording
+Tokenizer = SpikingTokenizer | WindowTokenizer  # called with events in time order and the start of their recording

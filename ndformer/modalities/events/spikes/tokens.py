@@ -1,9 +1,9 @@
-"""Tokens of events, small enough to travel: which cells of a patch's little volume its events fall into.
+"""Compact tokens of events: the cells of a patch that its events fall into.
 
-A token stands for a patch of the sensor at a time. Its volume has a cell for each polarity p, time bin b and pixel of
-the patch; what the model sees of a token are the numbers of events in the cells. They are kept as one uint16 per
-event, the number of its cell ((p bins + b) patch + y) patch + x, and counted where the model is: 512 bytes for a token
-of 256 events and not 20 KB.
+A token stands for a patch of the sensor at a time. It has a cell for each polarity p, time bin b and pixel of the
+patch, and the model sees the number of events in each cell. Stored is one uint16 for each event, the number of its cell
+((p bins + b) patch + y) patch + x, and the counting is done on the model's device: 512 bytes for a token of 256 events
+instead of 20 KB.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ndformer.modalities.events.formats.stream import Events
 
-NONE = np.uint16(0xFFFF)  # fills up rows of tokens that have fewer events than others
+NONE = np.uint16(0xFFFF)  # padding of tokens with fewer events than others
 HEAD = 7  # int16 columns before the cells: volume, row, column, and four for the time
 
 
@@ -32,7 +32,7 @@ class Tokens:
         return len(self.t)
 
     def pack(self, since: np.ndarray) -> Tensor:
-        """(n, HEAD + K) int16, one tensor for everything; `since` (n,) is the time from the reference to each token."""
+        """Pack tokens as (n, HEAD + K) int16; `since` (n,) is the time of each token from the reference."""
         head = np.empty((len(self), HEAD), np.int16)
         head[:, 0], head[:, 1], head[:, 2] = self.volume, self.y, self.x
         head[:, 3:] = np.ascontiguousarray(since, np.int64).view(np.int16).reshape(-1, 4)
@@ -40,7 +40,7 @@ class Tokens:
 
 
 def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(n,) int64 times from the reference, (n, 2) rows and columns, and (n, K) cells, -1 where there is none."""
+    """Unpack times from the reference (n,) int64, rows and columns (n, 2), and cells (n, K), -1 for padding."""
     return (
         packed[:, 3:HEAD].clone(memory_format=torch.contiguous_format).view(torch.int64)[:, 0],
         packed[:, 1:3],
@@ -49,7 +49,7 @@ def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def check_patch(patch: int, bins: int) -> int:
-    """The volume of patches, where its cells can be numbered."""
+    """Return the number of cells of a patch; raise where it is too large for int16."""
     volume = 2 * bins * patch * patch
     if patch < 1 or bins < 1 or volume >= 1 << 15:
         raise ValueError(
@@ -60,13 +60,13 @@ def check_patch(patch: int, bins: int) -> int:
 
 
 def patches(events: Events, patch: int) -> tuple[np.ndarray, int, int]:
-    """(N,) the patch of each event, numbered row by row, and the numbers of rows and columns."""
+    """Return the patch of each event (N,), numbered row by row, and the numbers of rows and columns."""
     rows, columns = -(-events.height // patch), -(-events.width // patch)
     if len(events) and (events.x.max() >= events.width or events.y.max() >= events.height):
         raise ValueError(
             f"events lie outside of the sensor of {events.height} x {events.width}: put .inside(path) before"
         )
-    wide = np.uint16 if rows * columns <= 1 << 16 else np.int64  # which sorts much faster
+    wide = np.uint16 if rows * columns <= 1 << 16 else np.int64  # uint16 sorts much faster
     side = wide(patch)
     return (
         events.y.astype(wide, copy=False) // side * wide(columns) + events.x.astype(wide, copy=False) // side,
@@ -76,7 +76,7 @@ def patches(events: Events, patch: int) -> tuple[np.ndarray, int, int]:
 
 
 def pixel_cells(events: Events, patch: int, bins: int) -> np.ndarray:
-    """(N,) uint16: the cell of each event, were it in the first time bin."""
+    """Return the cell of each event (N,) as uint16, for the first time bin."""
     side = np.uint16(patch)
     pixel = events.y % side * side + events.x % side
     return pixel + events.p * np.uint16(bins * patch * patch)

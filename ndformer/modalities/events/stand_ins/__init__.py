@@ -1,1 +1,1 @@
-"""Event cameras: generated toy worlds in the data sets' own formats, and simple baselines on them."""
+"""Generated stand-ins of event datasets, in the datasets' own formats, and simple baselines on them."""

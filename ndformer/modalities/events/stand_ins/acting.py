@@ -1,8 +1,8 @@
-"""What the stand-in of DvsGesture shows: two hands on forearms, moving as the eleven gestures say.
+"""Animation for the stand-in of DvsGesture: two hands on forearms that move as in the eleven gestures.
 
-Seen from the front: the right hand is at the left of the picture. Places are in pixels of 128 x 128. Wave, circle and
-the circle backwards go over the same ring, at the same mean pace; so do clap, drums and roll with both hands. Where
-something moved says nothing about which of these it is.
+Seen from the front, the right hand is on the left. Positions are in pixels of 128 x 128. Wave, circle and reversed
+circle cover the same ring at the same mean pace, and so do clap, drums and roll with both hands. So the place of motion
+does not reveal the gesture.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ import numpy as np
 SIDE = 128
 TURN = 2 * np.pi
 Path = np.ndarray  # (T, 2): x, y of a hand
-Hands = tuple[Path, Path]  # the right one, the left one
+Hands = tuple[Path, Path]  # right, left
 Motion = Callable[[np.ndarray, np.random.Generator], Hands]  # of phases (T,)
 
 
-def at(x: float | np.ndarray, y: float | np.ndarray, phase: np.ndarray) -> Path:
+def points(x: float | np.ndarray, y: float | np.ndarray, phase: np.ndarray) -> Path:
     return np.stack(np.broadcast_arrays(x, y, phase)[:2], 1).astype(np.float64)
 
 
@@ -25,16 +25,16 @@ def mirrored(hands: Hands) -> Hands:
 
 
 def resting(phase: np.ndarray) -> Path:
-    return at(84, 98, phase)
+    return points(84, 98, phase)
 
 
 def ring(angle: np.ndarray) -> Path:
-    """The right hand's way: clockwise, as the camera sees it, where the angle grows."""
-    return at(38 + 23 * np.cos(angle), 56 + 23 * np.sin(angle), angle)
+    """Move the right hand on a ring, clockwise in the image for growing angles."""
+    return points(38 + 23 * np.cos(angle), 56 + 23 * np.sin(angle), angle)
 
 
 def swing(phase: np.ndarray) -> np.ndarray:
-    """To and fro by a whole turn, on average as fast as `phase` itself grows."""
+    """Swing back and forth by a full turn, on average as fast as `phase`."""
     return TURN / 2 * np.sin(phase / 2)
 
 
@@ -51,36 +51,37 @@ def back(phase: np.ndarray, rng: np.random.Generator) -> Hands:
 
 
 def clap(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """Each hand in the other's mirror."""
+    """Move both hands as mirror images."""
     right = ring(rng.uniform(0, TURN) + swing(phase))
     return right, mirrored((right, right))[0]
 
 
 def drums(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """In turn: one goes where the other comes from."""
+    """Move the hands in alternation."""
     middle = rng.uniform(0, TURN)
     left = ring(middle - swing(phase))
     return ring(middle + swing(phase)), mirrored((left, left))[0]
 
 
 def roll(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """Both circle in the same sense, either of the two, half a turn apart."""
+    """Move both hands in the same direction, half a turn apart."""
     angle = phase if rng.random() < 0.5 else -phase
     left = ring(TURN / 2 - angle)
     return ring(angle + TURN / 2), mirrored((left, left))[0]
 
 
 def guitar(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """The right hand strums, the left one goes up and down the neck, slower."""
-    return at(54 + 5 * np.sin(phase), 80 + 18 * np.sin(phase), phase), at(96 + 12 * np.sin(phase / 2), 54, phase)
+    """Strum with the right hand, and move the left one along the neck, slower."""
+    strum = points(54 + 5 * np.sin(phase), 80 + 18 * np.sin(phase), phase)
+    return strum, points(96 + 12 * np.sin(phase / 2), 54, phase)
 
 
 def other(phase: np.ndarray, rng: np.random.Generator) -> Hands:
-    """Wherever hands go."""
+    """Move both hands randomly."""
 
     def wander(x: float) -> Path:
         waves = [rng.uniform(8, 18) * np.sin(rng.uniform(0.4, 1.6) * phase + rng.uniform(0, TURN)) for _ in range(4)]
-        return at(x + waves[0] + waves[1], 66 + waves[2] + waves[3], phase)
+        return points(x + waves[0] + waves[1], 66 + waves[2] + waves[3], phase)
 
     return wander(rng.uniform(36, 54)), wander(rng.uniform(74, 92))
 
@@ -93,7 +94,7 @@ MOTIONS = (clap, wave, left(wave), circle, back, left(back), left(circle), roll,
 
 
 def film(label: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(T, 128, 128) float32: one gesture, at a pace, place, size and in a light of its own."""
+    """Render one gesture as (T, 128, 128) float32, with random pace, position, size and light."""
     phase = TURN * (rng.uniform(1.2, 2.2) * (times - times[0]) / 1e6 + rng.random())
     hands = MOTIONS[label](phase, rng)
     size, shift = rng.uniform(0.85, 1.15), rng.uniform(-7, 7, 2)
@@ -102,9 +103,9 @@ def film(label: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     wall, shirt, skin = rng.uniform(0.25, 0.5), rng.uniform(0.05, 0.2), rng.uniform(0.6, 0.95)
     y, x = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32)
     frames = np.full((len(times), SIDE, SIDE), wall, np.float32)
-    frames *= 1 + 0.15 * rng.standard_normal((SIDE, SIDE), np.float32)  # what hangs on the wall
+    frames *= 1 + 0.15 * rng.standard_normal((SIDE, SIDE), np.float32)  # texture of the wall
     for hand, elbow_x in zip(hands, (36, 92)):
-        hand, elbow = place(hand), place(at(elbow_x, 96, phase) + 0.3 * (hand - hand.mean(0)))
+        hand, elbow = place(hand), place(points(elbow_x, 96, phase) + 0.3 * (hand - hand.mean(0)))
         _paint(frames, x, y, elbow, hand, 4.5 * size, shirt)
         _paint(frames, x, y, hand, hand, 8.5 * size, skin)
     return frames.clip(0, 1)
@@ -113,7 +114,7 @@ def film(label: int, times: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def _paint(
     frames: np.ndarray, x: np.ndarray, y: np.ndarray, begin: Path, end: Path, radius: float, brightness: float
 ) -> None:
-    """All that is nearer than `radius` to the line between two moving points, with soft edges."""
+    """Paint all pixels within `radius` of the line between two moving points, with soft edges."""
     for frame, (x0, y0), (x1, y1) in zip(frames, begin, end):
         low_x, high_x = (int(v) for v in (max(0, min(x0, x1) - radius - 3), max(0, max(x0, x1) + radius + 4)))
         low_y, high_y = (int(v) for v in (max(0, min(y0, y1) - radius - 3), max(0, max(y0, y1) + radius + 4)))

@@ -1,6 +1,6 @@
-"""What can be told from events without looking at motion: logistic regression on simple statistics, in numpy.
+"""Simple baselines on recordings, without motion: logistic regression on statistics, in numpy.
 
-A set of recordings is worth a model of motion where these stay low.
+A dataset is useful for testing a model of motion where these score low.
 """
 
 from collections.abc import Iterable
@@ -16,21 +16,21 @@ GRID = 16  # cells along each side of a picture
 
 
 def amounts(events: Events) -> np.ndarray:
-    """(2,): how many events there are, as a logarithm, and the share of brighter ones."""
+    """Return the log number of events and the share of positive ones (2,)."""
     return np.array([np.log1p(len(events)), events.p.mean() if len(events) else 0.5])
 
 
 def places(events: Events) -> np.ndarray:
-    """(10,): the amounts, and for each polarity the means and deviations of x and y."""
-    found = [amounts(events)]
+    """Return the amounts, and for each polarity the means and deviations of x and y (10,)."""
+    features = [amounts(events)]
     for polarity in (0, 1):
-        of = events.p == polarity
-        found += [[c[of].mean(), c[of].std()] if of.any() else [0.0, 0.0] for c in (events.x, events.y)]
-    return np.concatenate(found)
+        mask = events.p == polarity
+        features += [[c[mask].mean(), c[mask].std()] if mask.any() else [0.0, 0.0] for c in (events.x, events.y)]
+    return np.concatenate(features)
 
 
 def picture(events: Events) -> np.ndarray:
-    """(2 GRID^2,): the share of all events in each cell of the sensor, by polarity, as a square root."""
+    """Return the square root of the share of events in each cell of the sensor, by polarity (2 GRID^2,)."""
     column = events.x.astype(np.int64) * GRID // events.width
     row = events.y.astype(np.int64) * GRID // events.height
     cell = (events.p.astype(np.int64) * GRID + row) * GRID + column

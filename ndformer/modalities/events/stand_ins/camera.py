@@ -1,10 +1,10 @@
-"""What an event camera would have seen of a film: a pixel fires when its logarithmic brightness has changed enough."""
+"""Simulation of an event camera on a film: a pixel fires when its log brightness has changed by its threshold."""
 
 import numpy as np
 
 from ndformer.modalities.events.formats.stream import Events
 
-DARK = 0.02  # added to brightness, so that black has a logarithm
+DARK = 0.02  # added to brightness before the logarithm
 
 
 def film_to_events(
@@ -15,24 +15,24 @@ def film_to_events(
     mismatch: float = 0.03,
     noise: float = 0.5,
 ) -> Events:
-    """Of frames (T, height, width), linear brightness 0 to 1, at `times` (T,) in microseconds.
+    """Return the events for frames (T, height, width), linear brightness 0 to 1, at `times` (T,) in microseconds.
 
-    Each pixel has a threshold of its own (their deviation is `mismatch`). Between two frames a brightness changes
-    evenly. `noise` is the number of events per pixel and second that nothing causes.
+    The thresholds of pixels have the deviation `mismatch`. Brightness changes linearly between frames. `noise` is the
+    number of random events per pixel and second.
     """
     _, height, width = frames.shape
     level = np.log(frames + DARK)
     steps = np.maximum(rng.normal(threshold, mismatch, (height, width)), threshold / 4).astype(np.float32)
-    seen = level[0].copy()  # the brightness at which each pixel fired last
+    fired = level[0].copy()  # log brightness at the last event of each pixel
     parts = [_noise(height, width, times, noise, rng)]
     for before, after, begin, end in zip(level, level[1:], times, times[1:]):
-        y, x = np.nonzero(np.abs(after - seen) >= steps)
-        step, change = steps[y, x], after[y, x] - seen[y, x]
+        y, x = np.nonzero(np.abs(after - fired) >= steps)
+        step, change = steps[y, x], after[y, x] - fired[y, x]
         count = (np.abs(change) / step).astype(np.int64)
         sign = np.sign(change)
-        first, slope = seen[y, x] - before[y, x], after[y, x] - before[y, x]
-        seen[y, x] += sign * count * step
-        # the k-th event of a pixel comes when its brightness crosses the k-th step
+        first, slope = fired[y, x] - before[y, x], after[y, x] - before[y, x]
+        fired[y, x] += sign * count * step
+        # the k-th event of a pixel occurs when its brightness crosses the k-th step
         which = np.repeat(np.arange(len(x)), count)
         number = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + 1
         crossing = first[which] + sign[which] * number * step[which]
@@ -40,7 +40,7 @@ def film_to_events(
         t = begin + (share.clip(0, 1) * (end - begin)).astype(np.int64)
         parts.append((x[which], y[which], t, sign[which] > 0))
     x, y, t, p = (np.concatenate(columns) for columns in zip(*parts))
-    return Events.of(x, y, t, p, height, width).ordered()
+    return Events.from_arrays(x, y, t, p, height, width).ordered()
 
 
 def _noise(

@@ -1,4 +1,4 @@
-"""The stand-in of DvsGesture: films of somebody gesturing, drawn in acting.py, seen by a simulated camera."""
+"""Stand-in of DvsGesture: animated gestures (acting.py), recorded by a simulated camera."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ndformer.modalities.events.stand_ins.acting import film
 from ndformer.modalities.events.stand_ins.baselines import baselines
 from ndformer.modalities.events.stand_ins.camera import film_to_events
 
-RATE, LENGTH, PAUSE = 60, 1_000_000, 150_000  # frames a second; microseconds of a gesture and between two
+RATE, LENGTH, PAUSE = 60, 1_000_000, 150_000  # frames per second; microseconds of a gesture and of a pause
 TRAIN, TEST = range(1, 24), range(24, 30)  # users, as in the real set
 LIGHTS = ("fluorescent", "lab", "led", "natural")
 
@@ -24,7 +24,7 @@ def gesture(label: int, start: int, rng: np.random.Generator) -> Events:
 
 @stand_in(dict(type="DvsGesture"), baselines)
 def dvsgesture(folder: Path, seed: int = 0, lights: tuple[str, ...] = LIGHTS) -> None:
-    """116 recordings of eleven gestures, each a little over a second long, by the 29 users."""
+    """Write 116 recordings of eleven gestures, each a little over a second long, by the 29 users."""
     home = folder / "DvsGesture"
     home.mkdir()
     names: dict[str, list[str]] = dict(train=[], test=[])

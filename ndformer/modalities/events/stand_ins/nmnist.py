@@ -1,4 +1,4 @@
-"""The stand-in of N-MNIST: drawn digits, seen by a simulated camera that moves as theirs did."""
+"""Stand-in of N-MNIST: drawn digits, recorded by a simulated camera that moves as in N-MNIST."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from ndformer.modalities.image.stand_ins.strokes import handwriting
 
 @stand_in(dict(type="NMNIST"), baselines)
 def nmnist(folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None:
-    """600 + 150 drawn digits, filmed in the three saccades of N-MNIST."""
+    """Write 600 + 150 recordings of drawn digits with the three saccades of N-MNIST."""
     rng = np.random.default_rng(seed)
     times = np.arange(0, 306_000, 6_000)
-    corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # the camera's way: down to the right, up, back
+    corners = np.array([(0, 0), (1, 2), (2, 0), (0, 0)]) * 2.0  # path of the camera: down to the right, up, back
     path = np.stack([np.interp(times / 102_000, np.arange(4), side) for side in corners.T], 1)  # (T, 2): x, y
     for home, count in (("Train", train), ("Test", test)):
         for label in range(10):
@@ -29,7 +29,7 @@ def nmnist(folder: Path, seed: int = 0, train: int = 60, test: int = 15) -> None
 
 
 def shifted(digit: np.ndarray, x: float, y: float) -> np.ndarray:
-    """(34, 34) float32, 0 to 1: a picture with its corner at a place between pixels."""
+    """Place a digit on an image (34, 34) float32, 0 to 1, at a sub-pixel position."""
     out = np.zeros((SIDE, SIDE), np.float32)
     column, row = int(x), int(y)
     size = len(digit)

@@ -1,7 +1,7 @@
-"""What the stand-in of GEN1 shows: cars and pedestrians in a street seen from a car, among things as large.
+"""Animation for the stand-in of GEN1: cars and pedestrians in a street seen from a car, among distractors.
 
-Places are in pixels of GEN1's sensor. The camera pans and sways; what stands moves with the picture, what drives or
-walks has a speed of its own too, and comes nearer or goes away. Nobody asks for trees, posts and kiosks.
+Positions are in pixels of GEN1's sensor. The camera pans and sways. Standing objects move with the image; others have
+their own speed, and approach or recede. Trees, posts and kiosks are distractors without boxes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 HEIGHT, WIDTH = SENSOR
 HORIZON = 104  # row
-EYE = 1.25  # metres above the street, so a thing's foot is below the horizon by EYE / its own height, in its pictures
-MARGIN = 100  # columns and rows beyond the picture that a pan may show
-FINE = 3  # sprites are drawn as many times larger
+# metres of the camera above the street: an object's foot is EYE / its height below the horizon, in its heights
+EYE = 1.25
+MARGIN = 100  # columns and rows around the image for panning
+FINE = 3  # supersampling factor of sprites
 STRIDES = 16  # pictures of a step
-SEEN = 0.35  # a thing has a box if this share of it is on the sensor, and behind nothing
-CAR, PEDESTRIAN, NOBODY = 0, 1, -1
-METRES = {CAR: 1.5, PEDESTRIAN: 1.7, NOBODY: 2.4}
+MIN_VISIBLE = 0.35  # share of an object that is on the sensor and not hidden, from which it has a box
+CAR, PEDESTRIAN, DISTRACTOR = 0, 1, -1
+METRES = {CAR: 1.5, PEDESTRIAN: 1.7, DISTRACTOR: 2.4}
 
 
 class Canvas:
-    """Draws light and cover at once, in units of a thing's height."""
+    """Draws brightness and coverage together, in units of an object's height."""
 
     def __init__(self, height: int, width: float) -> None:
         self.scale = height * FINE
@@ -46,20 +47,20 @@ class Canvas:
         self.polygon([(x + radius * c, y + radius * s) for c, s in zip(np.cos(turn), np.sin(turn))], light)
 
     def limb(self, x: float, y: float, angle: float, length: float, width: float, light: float) -> None:
-        """A bar from (x, y), hanging down at angle 0."""
+        """Draw a bar from (x, y) that hangs down at angle 0."""
         along, across = np.array([np.sin(angle), np.cos(angle)]), np.array([np.cos(angle), -np.sin(angle)]) * width / 2
         begin = np.array([x, y])
         end = begin + length * along
         self.polygon([tuple(p) for p in (begin - across, begin + across, end + across, end - across)], light)
 
     def planes(self) -> np.ndarray:
-        """(2, h, w) light and cover, 0 to 1, with an empty pixel all round."""
+        """Return brightness and coverage, (2, h, w) in 0 to 1, with a border of one empty pixel."""
         small = [np.asarray(image.reduce(FINE), np.float32) / 255 for image in (self.light, self.cover)]
         return np.pad(np.stack(small), ((0, 0), (1, 1), (1, 1)))
 
 
 def car(height: int, rng: np.random.Generator) -> np.ndarray:
-    """(1, 2, h, w) from the side, or from before or behind."""
+    """Draw a car from the side, the front or the back, (1, 2, h, w)."""
     paint, glass, tyre, lamp = rng.uniform(0.15, 0.95), rng.uniform(0.05, 0.4), 0.04, rng.uniform(0.5, 1)
     if rng.random() < 0.55:
         long, nose = rng.uniform(2.3, 2.9), rng.uniform(0.2, 0.3)
@@ -94,27 +95,27 @@ def car(height: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def pedestrian(height: int, rng: np.random.Generator) -> np.ndarray:
-    """(STRIDES, 2, h, w) in the pictures of two steps."""
+    """Draw a pedestrian in the phases of two steps, (STRIDES, 2, h, w)."""
     shirt, trousers, skin = rng.uniform(0.1, 0.95), rng.uniform(0.05, 0.7), rng.uniform(0.3, 0.8)
     stout, swing = rng.uniform(0.8, 1.25), rng.uniform(0.3, 0.5)
-    found = []
+    pictures = []
     for phase in np.arange(STRIDES) * 2 * np.pi / STRIDES:
         canvas, lean = Canvas(height, 0.7), swing * np.sin(phase)
         canvas.limb(0.35, 0.2, lean, 0.34, 0.06 * stout, shirt * 0.8)
         for angle, tone in ((-lean, 0.8), (lean, 1.0)):
             canvas.limb(0.35, 0.48, angle, 0.5, 0.09 * stout, trousers * tone)
-        reach = 0.1 * stout
+        wide = 0.1 * stout
         canvas.polygon(
-            [(0.35 - reach, 0.16), (0.35 + reach, 0.16), (0.35 + 0.8 * reach, 0.52), (0.35 - 0.8 * reach, 0.52)], shirt
+            [(0.35 - wide, 0.16), (0.35 + wide, 0.16), (0.35 + 0.8 * wide, 0.52), (0.35 - 0.8 * wide, 0.52)], shirt
         )
         canvas.limb(0.35, 0.2, -lean, 0.34, 0.06 * stout, shirt * 0.9)
         canvas.disc(0.35, 0.08, 0.075, skin)
-        found.append(canvas.planes())
-    return np.stack(found)[..., :: int(rng.choice((-1, 1)))]
+        pictures.append(canvas.planes())
+    return np.stack(pictures)[..., :: int(rng.choice((-1, 1)))]
 
 
 def street(height: int, rng: np.random.Generator) -> np.ndarray:
-    """(1, 2, h, w): a tree, a post with a sign, or a kiosk."""
+    """Draw a tree, a post with a sign, or a kiosk, (1, 2, h, w)."""
     light = rng.uniform(0.05, 0.9)
     kind = int(rng.integers(3))
     canvas = Canvas(height, (0.6, 0.3, 1.1)[kind])
@@ -133,26 +134,28 @@ def street(height: int, rng: np.random.Generator) -> np.ndarray:
     return canvas.planes()[None]
 
 
-SPRITES = {CAR: car, PEDESTRIAN: pedestrian, NOBODY: street}
-SPEED = {CAR: (0.1, 1.3), PEDESTRIAN: (0.15, 0.5)}  # of what moves, in its own heights a second
-TALL = {CAR: (18, 95), PEDESTRIAN: (28, 120), NOBODY: (30, 140)}  # pixels
+SPRITES = {CAR: car, PEDESTRIAN: pedestrian, DISTRACTOR: street}
+SPEED = {CAR: (0.1, 1.3), PEDESTRIAN: (0.15, 0.5)}  # of moving objects, in their heights per second
+TALL = {CAR: (18, 95), PEDESTRIAN: (28, 120), DISTRACTOR: (30, 140)}  # pixels
 
 
 @dataclass(frozen=True, eq=False)
-class Thing:
+class StreetObject:
+    """A sprite with its position and size over time."""
+
     label: int
-    sprite: np.ndarray  # (P, 2, h, w) light and cover
+    sprite: np.ndarray  # (P, 2, h, w) brightness and coverage
     middle: np.ndarray  # (T,) columns
     foot: np.ndarray  # (T,) rows
     height: np.ndarray  # (T,)
-    phase: np.ndarray  # (T,) which picture of the sprite
+    phase: np.ndarray  # (T,) index of the sprite's picture
 
     @classmethod
-    def of(cls, label: int, seconds: np.ndarray, camera: np.ndarray, rng: np.random.Generator) -> Thing:
-        """With a way of its own, seen by a camera that moved by (T, 2), columns and rows."""
+    def random(cls, label: int, seconds: np.ndarray, camera: np.ndarray, rng: np.random.Generator) -> StreetObject:
+        """Create an object with random motion; `camera` (T, 2) is the camera's motion in columns and rows."""
         small, large = np.log(TALL[label])
         tall = float(np.exp(rng.uniform(small, large)))
-        stands = label == NOBODY or rng.random() < 0.15
+        stands = label == DISTRACTOR or rng.random() < 0.15
         nearer = 0.0 if stands else rng.uniform(-0.2, 0.3)
         height = tall * np.exp(nearer * (seconds - seconds.mean()))
         speed = 0.0 if stands else rng.choice((-1, 1)) * tall * rng.uniform(*SPEED[label])
@@ -168,21 +171,21 @@ class Thing:
         return METRES[self.label] / float(self.height.mean())
 
     def place(self, time: int) -> tuple[float, float, float]:
-        """Left, top and scale of the sprite."""
+        """Return left, top and scale of the sprite."""
         height, width = self.sprite.shape[2:]
         scale = float(self.height[time]) / (height - 2)
         return float(self.middle[time]) - scale * width / 2, float(self.foot[time]) - scale * (height - 1), scale
 
     def box(self, time: int) -> tuple[np.ndarray, float]:
-        """(4,) x, y, width, height of what is drawn, wherever it is, and the number of its pixels."""
+        """Return the box (4,) x, y, width, height of the sprite, visible or not, and its number of pixels."""
         left, top, scale = self.place(time)
         rows, columns = np.nonzero(self.sprite[self.phase[time], 1] > 0.5)
         low, high = np.array([columns.min(), rows.min()]), np.array([columns.max() + 1, rows.max() + 1])
         return np.concatenate([(left, top) + scale * low, scale * (high - low)]), len(rows) * scale**2
 
 
-def looked_up(planes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """(C, len(rows), len(columns)) of (C, h, w), between pixels linearly; beyond the border as on it."""
+def sample_image(planes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Interpolate (C, h, w) linearly at rows and columns: (C, len(rows), len(columns)); borders are repeated."""
     for axis, places in ((1, rows), (2, columns)):
         low = np.floor(places).astype(np.int64)
         share = (places - low).astype(np.float32)
@@ -192,23 +195,23 @@ def looked_up(planes: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.n
     return planes
 
 
-def paint(frame: np.ndarray, owner: np.ndarray, thing: Thing, number: int, time: int) -> None:
-    """Draws a thing on a frame, and its number where it covers most of a pixel."""
-    left, top, scale = thing.place(time)
-    height, width = thing.sprite.shape[2:]
+def paint(frame: np.ndarray, owner: np.ndarray, item: StreetObject, number: int, time: int) -> None:
+    """Draw an object on a frame, and write its number to `owner` where it covers most of a pixel."""
+    left, top, scale = item.place(time)
+    height, width = item.sprite.shape[2:]
     y0, y1 = max(0, int(top)), min(HEIGHT, int(np.ceil(top + scale * height)))
     x0, x1 = max(0, int(left)), min(WIDTH, int(np.ceil(left + scale * width)))
     if y0 >= y1 or x0 >= x1:
         return
     rows, columns = (np.arange(y0, y1) + 0.5 - top) / scale - 0.5, (np.arange(x0, x1) + 0.5 - left) / scale - 0.5
-    light, cover = looked_up(thing.sprite[thing.phase[time]], rows, columns)
+    light, cover = sample_image(item.sprite[item.phase[time]], rows, columns)
     part = frame[y0:y1, x0:x1]
-    part += light - cover * part  # light is already as much as it covers
+    part += light - cover * part  # light is premultiplied by its coverage
     owner[y0:y1, x0:x1][cover > 0.5] = number
 
 
 def houses(rng: np.random.Generator) -> np.ndarray:
-    """(1, h, w) brightness of all that is far away, and of the road."""
+    """Draw the background, houses and road, as brightness (1, h, w)."""
     wide, high, line = WIDTH + 2 * MARGIN, HEIGHT + 2 * MARGIN, HORIZON + MARGIN
     sky = int(rng.integers(110, 230))
     view = Image.new("L", (wide, high), sky)
@@ -232,23 +235,27 @@ def houses(rng: np.random.Generator) -> np.ndarray:
     return (light * (1 + 0.04 * rng.standard_normal(light.shape, np.float32))).clip(0, 1)[None]
 
 
-def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[Thing], np.ndarray]:
-    """(T, HEIGHT, WIDTH) float32 brightness at `times` in microseconds, the cars and pedestrians in it, and (T, things)
-    what share of each is seen."""
+def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[StreetObject], np.ndarray]:
+    """Render a street: frames (T, HEIGHT, WIDTH) float32, the labelled objects, and their visibility (T, objects).
+
+    `times` are in microseconds. The visibility is the share of each object that is visible.
+    """
     seconds = times / 1e6
     sway = rng.uniform(0.4, 1.2) * np.sin(2 * np.pi * (rng.uniform(1.0, 2.5) * seconds + rng.random()))
     pan = rng.choice((-1, 1)) * rng.uniform(4, 35) * (seconds - seconds.mean())
     camera = np.stack([pan, sway], 1)
-    labels = [label for label in (CAR, PEDESTRIAN, NOBODY) for _ in range(int(rng.integers(0, 4)))]
-    things = sorted((Thing.of(label, seconds, camera, rng) for label in labels), key=lambda thing: -thing.distance)
+    labels = [label for label in (CAR, PEDESTRIAN, DISTRACTOR) for _ in range(int(rng.integers(0, 4)))]
+    items = sorted(
+        (StreetObject.random(label, seconds, camera, rng) for label in labels), key=lambda item: -item.distance
+    )
     view = houses(rng)
-    frames, seen = np.empty((len(times), HEIGHT, WIDTH), np.float32), np.zeros((len(times), len(things)))
+    frames, visible = np.empty((len(times), HEIGHT, WIDTH), np.float32), np.zeros((len(times), len(items)))
     for time, (x, y) in enumerate(camera):
         owner = np.full((HEIGHT, WIDTH), -1, np.int8)
-        frames[time] = looked_up(view, np.arange(HEIGHT) + MARGIN - y, np.arange(WIDTH) + MARGIN - x)[0]
-        for number, thing in enumerate(things):
-            paint(frames[time], owner, thing, number, time)
-        count = np.bincount(owner[owner >= 0], minlength=len(things))
-        seen[time] = count / [thing.box(time)[1] for thing in things]
-    asked = [i for i, thing in enumerate(things) if thing.label != NOBODY]
-    return frames.clip(0, 1), [things[i] for i in asked], seen[:, asked]
+        frames[time] = sample_image(view, np.arange(HEIGHT) + MARGIN - y, np.arange(WIDTH) + MARGIN - x)[0]
+        for number, item in enumerate(items):
+            paint(frames[time], owner, item, number, time)
+        count = np.bincount(owner[owner >= 0], minlength=len(items))
+        visible[time] = count / [item.box(time)[1] for item in items]
+    labelled = [i for i, item in enumerate(items) if item.label != DISTRACTOR]
+    return frames.clip(0, 1), [items[i] for i in labelled], visible[:, labelled]

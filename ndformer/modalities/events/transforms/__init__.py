@@ -1,1 +1,1 @@
-"""Event cameras: what happens between disk and model."""
+"""Transforms of event samples."""

@@ -1,4 +1,4 @@
-"""Boxes of an event stream as a detector takes them: the last transform, after the one that packs the events."""
+"""Packing of an event sample's boxes for detection, after the transform that packs the events."""
 
 from typing import Any
 
@@ -12,31 +12,31 @@ from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 
 def corners(boxes: np.ndarray) -> np.ndarray:
-    """(M, 4) x1, y1, x2, y2 from x, y, width and height."""
-    given = np.asarray(boxes, np.float64).reshape(-1, 4)
-    return np.concatenate([given[:, :2], given[:, :2] + given[:, 2:]], axis=1)
+    """Convert boxes from x, y, width, height to x1, y1, x2, y2, (M, 4)."""
+    sizes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    return np.concatenate([sizes[:, :2], sizes[:, :2] + sizes[:, 2:]], axis=1)
 
 
 @TRANSFORMS.register_module()
 class PackEventBoxes:
-    """Corners x1, y1, x2, y2 instead of a corner and a size, as tensors; the `truth` beside them.
+    """Convert boxes to x1, y1, x2, y2 and pack boxes and labels as tensors; adds `truth`, `image_id` and `frame`.
 
-    What is found is cut off at the borders of the sensor, `size` (height, width).
+    Predictions are clipped to the sensor's `size` (height, width).
     """
 
     def __init__(self, size: tuple[Side, Side] = SENSOR) -> None:
         self.size = size
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        found: dict[str, Any] = sample["data_sample"]
-        boxes = corners(found.get("boxes", ()))
-        labels = np.asarray(found.get("labels", ()), np.int64)
-        own = dict(
+        data_sample: dict[str, Any] = sample["data_sample"]
+        boxes = corners(data_sample.get("boxes", ()))
+        labels = np.asarray(data_sample.get("labels", ()), np.int64)
+        packed = dict(
             boxes=torch.from_numpy(boxes.astype(np.float32)),
             labels=torch.from_numpy(labels),
             truth=dict(boxes=boxes, labels=labels),
-            image_id=str(found.get("path", found.get("index"))),
+            image_id=str(data_sample.get("path", data_sample.get("index"))),
             size=self.size,
             frame=np.array([1.0, 1.0, 0.0, 0.0]),
         )
-        return sample | dict(data_sample=found | own)
+        return sample | dict(data_sample=data_sample | packed)

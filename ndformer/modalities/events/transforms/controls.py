@@ -1,4 +1,4 @@
-"""Controls: events without their motion. A model that is as good on them has not learnt to look at motion."""
+"""Control experiments: events without their motion, on which a model that uses motion must be worse."""
 
 import numpy as np
 
@@ -10,20 +10,18 @@ from ndformer.modalities.events.formats.stream import Events
 
 @TRANSFORMS.register_module()
 class ShuffleTimes:
-    """Times are dealt anew among the events of a sample. Where and in which direction pixels changed stays, and how
-    many did at each time; what came before what does not."""
+    """Permute the times of a sample's events. Pixels, polarities and the event rate stay; their order is lost."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         events: Events = sample["events"]
-        dealt = rng.permutation(len(events))
-        x, y, p = events.x[dealt], events.y[dealt], events.p[dealt]
+        order = rng.permutation(len(events))
+        x, y, p = events.x[order], events.y[order], events.p[order]
         return sample | dict(events=Events(x, y, events.t, p, events.height, events.width))
 
 
 @TRANSFORMS.register_module()
 class StillMoment:
-    """The events of one stretch of `length` microseconds, drawn by chance, and the sample begins and ends with it: one
-    frame of the film."""
+    """Reduce a sample to the events of a random interval of `length` microseconds, like one frame of a film."""
 
     def __init__(self, length: Count = 50_000) -> None:
         self.length = length
@@ -31,4 +29,4 @@ class StillMoment:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         start = int(rng.integers(sample["start"], max(sample["start"], sample["end"] - self.length) + 1))
         end = start + self.length
-        return sample | dict(events=sample["events"].between(start, end), start=start, end=end)
+        return sample | dict(events=sample["events"].time_window(start, end), start=start, end=end)

@@ -1,8 +1,8 @@
-"""What happens to events between disk and model: augmentations, and packing them as tokens.
+"""Transforms of events: augmentations, and packing as tokens.
 
-Every transform is called as t(sample, rng), and all chance comes from `rng`. sample["events"] changes, and with it,
-where there are some, sample["boxes"] (M, 4), x, y, width and height with the upper left corner at (x, y), and
-sample["labels"] (M,). Where an augmentation would leave no event, it leaves them all.
+A transform is called as t(sample, rng), and all randomness comes from `rng`. It changes sample["events"] and, if
+present, sample["boxes"] (M, 4), x, y, width and height with the upper left corner at (x, y), and sample["labels"] (M,).
+An augmentation that would remove all events leaves the sample unchanged.
 
 The recipe of Neuromorphic Data Augmentation and EventDrop, with the numbers of the PaPE repository, is FlipEvents()
 and then OneOf() of DropArea(), DropTime(), DropEvents(), ShearEvents(), RollEvents() and RotateEvents().
@@ -35,21 +35,22 @@ from ndformer.modalities.events.spikes.spiking import Rule
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer, Tokenizer, WindowTokenizer
 
 Reference = Literal["start", "end"]
-OF_THE_STREAM = ("events", "start", "end", "before")  # what a packed sample no longer has
+STREAM_KEYS = ("events", "start", "end", "before")  # keys that a packed sample no longer has
 
 
-def kept(sample: Sample, mask: np.ndarray) -> Sample:
+def select_events(sample: Sample, mask: np.ndarray) -> Sample:
+    """Return the sample with the events of a mask, or unchanged where it selects none."""
     return sample | dict(events=sample["events"].take(mask)) if mask.any() else sample
 
 
-def moved(sample: Sample, x: np.ndarray, y: np.ndarray) -> Sample:
-    """Events to whole places (x, y), those outside of the sensor left out. `sample` as it was where none is inside."""
+def move_events(sample: Sample, x: np.ndarray, y: np.ndarray) -> Sample:
+    """Move events to integer pixels (x, y) and drop those outside of the sensor; unchanged where none is inside."""
     events: Events = sample["events"]
     inside = (x >= 0) & (x < events.width) & (y >= 0) & (y < events.height)
     if not inside.any():
         return sample
     t, p = events.t[inside], events.p[inside]
-    return sample | dict(events=Events.of(x[inside], y[inside], t, p, events.height, events.width))
+    return sample | dict(events=Events.from_arrays(x[inside], y[inside], t, p, events.height, events.width))
 
 
 def with_boxes(sample: Sample, boxes: np.ndarray, stay: np.ndarray) -> Sample:
@@ -58,7 +59,7 @@ def with_boxes(sample: Sample, boxes: np.ndarray, stay: np.ndarray) -> Sample:
 
 @TRANSFORMS.register_module()
 class FlipEvents:
-    """Left and right change places, with probability `p`; `labels` says what each class becomes."""
+    """Flip left and right with probability `p`; `labels` has the new label for each class."""
 
     def __init__(self, p: Share = 0.5, labels: Sequence[Natural] | None = None) -> None:
         self.p, self.labels = p, labels
@@ -69,7 +70,7 @@ class FlipEvents:
         events: Events = sample["events"]
         x = np.uint16(events.width - 1) - events.x
         sample = sample | dict(events=Events(x, events.y, events.t, events.p, events.height, events.width))
-        if self.labels is not None and sample["label"] >= 0:  # not a file without one
+        if self.labels is not None and sample["label"] >= 0:  # -1: a file without a label
             if sample["label"] >= len(self.labels):
                 raise DataError(f"FlipEvents has {len(self.labels)} labels, but a sample has label {sample['label']}")
             sample["label"] = self.labels[sample["label"]]
@@ -84,38 +85,40 @@ class FlipEvents:
 
 
 class Drop:
+    """Base class of transforms that drop a random `share` of something."""
+
     def __init__(self, share: ShareSpan = (0.1, 0.75)) -> None:
         if not 0 <= share[0] <= share[1] <= 1:
-            raise ValueError(f"share is from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
+            raise ValueError(f"share must be from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
         self.share = share
 
 
 @TRANSFORMS.register_module()
 class DropEvents(Drop):
-    """Each event is left out with a probability within `share`."""
+    """Drop each event with a probability from `share`."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         share = rng.uniform(*self.share)
-        return kept(sample, rng.random(len(sample["events"]), np.float32) > share)
+        return select_events(sample, rng.random(len(sample["events"]), np.float32) > share)
 
 
 @TRANSFORMS.register_module()
 class DropTime(Drop):
-    """Leaves out a stretch of time: `share` of the whole, beginning anywhere, and maybe running past the end."""
+    """Drop the events of a time interval with a `share` of the duration, at a random start; it may exceed the end."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         t = sample["events"].t
         begin, length = rng.random(), rng.uniform(*self.share)
         if len(t) == 0:
             return sample
-        whole = int(t[-1] - t[0])
+        duration = int(t[-1] - t[0])
         since = t - t[0]
-        return kept(sample, (since < begin * whole) | (since > (begin + length) * whole))
+        return select_events(sample, (since < begin * duration) | (since > (begin + length) * duration))
 
 
 @TRANSFORMS.register_module()
 class DropArea(Drop):
-    """Leaves out a rectangle with a `share` of the sensor's sides, and every box that it touches."""
+    """Drop the events of a rectangle with a `share` of the sensor's sides, and every box that it touches."""
 
     def __init__(self, share: ShareSpan = (0.05, 0.3)) -> None:
         super().__init__(share)
@@ -123,39 +126,41 @@ class DropArea(Drop):
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         events: Events = sample["events"]
         share = rng.uniform(*self.share)
-        reach_x, reach_y = events.width * share / 2, events.height * share / 2
+        half_x, half_y = events.width * share / 2, events.height * share / 2
         x, y = rng.integers(events.width), rng.integers(events.height)
-        dropped = (np.abs(events.x - float(x)) <= reach_x) & (np.abs(events.y - float(y)) <= reach_y)
+        dropped = (np.abs(events.x - float(x)) <= half_x) & (np.abs(events.y - float(y)) <= half_y)
         if dropped.all():
             return sample
-        sample = kept(sample, ~dropped)
+        sample = select_events(sample, ~dropped)
         if "boxes" in sample:
             left, top, width, height = sample["boxes"].T
-            across = (left <= x + reach_x) & (left + width >= x - reach_x)
-            along = (top <= y + reach_y) & (top + height >= y - reach_y)
+            across = (left <= x + half_x) & (left + width >= x - half_x)
+            along = (top <= y + half_y) & (top + height >= y - half_y)
             sample = with_boxes(sample, sample["boxes"], ~(across & along))
         return sample
 
 
 @TRANSFORMS.register_module()
 class LastEvents:
-    """Only the last `count` events, as GEN1's reader gives; of files of one's own, those before `until` seconds from
-    the start, which is then the moment that is asked about."""
+    """Keep the last `count` events, as GEN1's reader does.
+
+    With `until`, keep those up to so many seconds from the start, which becomes the moment to predict for.
+    """
 
     def __init__(self, count: Count = 500_000, until: Finite | None = None) -> None:
         if count < 1:
-            raise ValueError(f"LastEvents keeps 1 event or more, got count={count}")
+            raise ValueError(f"LastEvents needs a count of 1 or more, got count={count}")
         self.count, self.until = count, until
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         events: Events = sample["events"]
         if self.until is not None:
             end = sample["start"] + round(1e6 * self.until)
-            if not sample["start"] <= end <= sample["end"] + 100_000:  # who rounds up means the end
+            if not sample["start"] <= end <= sample["end"] + 100_000:  # allows for rounding up
                 seconds = (sample["end"] - sample["start"]) / 1e6
                 name = sample.get("path", "this recording")
-                raise DataError(f"until={self.until:g} is no second of {name}, which lasts {seconds:.3g}")
-            events, sample = events.between(sample["start"], end + 1), sample | dict(end=end)
+                raise DataError(f"until={self.until:g} must be a second of {name}, which lasts {seconds:.3g}")
+            events, sample = events.time_window(sample["start"], end + 1), sample | dict(end=end)
         events = events.take(slice(max(0, len(events) - self.count), None))
         start = int(events.t[0]) if len(events) else sample["end"]
         return sample | dict(events=events, start=start)
@@ -163,38 +168,39 @@ class LastEvents:
 
 @TRANSFORMS.register_module()
 class ShearEvents:
-    """x + s y for x, with s up to `most` to both sides. It knows no boxes."""
+    """Shear by x + s y, with s up to `most` in both directions. Samples with boxes are refused."""
 
     def __init__(self, most: NonNegative = 0.3) -> None:
-        self.most = most
+        self.max_slope = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         _no_boxes(self, sample)
         events: Events = sample["events"]
-        slope = rng.uniform(-self.most, self.most)
-        return moved(sample, np.floor(events.x + slope * events.y).astype(np.int64), events.y.astype(np.int64))
+        slope = rng.uniform(-self.max_slope, self.max_slope)
+        return move_events(sample, np.floor(events.x + slope * events.y).astype(np.int64), events.y.astype(np.int64))
 
 
 @TRANSFORMS.register_module()
 class RollEvents:
-    """Moved by up to `most` pixels along both axes; what leaves the sensor comes in on the other side. It knows no
-    boxes."""
+    """Roll by up to `most` pixels along both axes, around the borders. Samples with boxes are refused."""
 
     def __init__(self, most: SideOrNone = 5) -> None:
-        self.most = most
+        self.max_step = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         _no_boxes(self, sample)
         events: Events = sample["events"]
-        dx, dy = rng.integers(-self.most, self.most + 1, 2)
+        dx, dy = rng.integers(-self.max_step, self.max_step + 1, 2)
         x = (events.x.astype(np.int64) + dx) % events.width
-        return moved(sample, x, (events.y.astype(np.int64) + dy) % events.height)
+        return move_events(sample, x, (events.y.astype(np.int64) + dy) % events.height)
 
 
 @TRANSFORMS.register_module()
 class RotateEvents:
-    """About the sensor's middle, by up to `degrees` to both sides. Boxes become the boxes around them, and those that
-    then reach out of the sensor are left out."""
+    """Rotate about the sensor's center by up to `degrees` in both directions.
+
+    Boxes become the boxes around the rotated ones; those that exceed the sensor are dropped.
+    """
 
     def __init__(self, degrees: Degrees = 30.0) -> None:
         self.degrees = degrees
@@ -206,7 +212,7 @@ class RotateEvents:
         middle = np.array([events.width / 2, events.height / 2])
         turn = lambda places: (places - middle) @ matrix.T + middle
         x, y = np.floor(turn(np.stack([events.x, events.y], 1))).astype(np.int64).T
-        sample = moved(sample, x, y)
+        sample = move_events(sample, x, y)
         if sample["events"] is not events and "boxes" in sample:
             corner, size = sample["boxes"][:, None, :2], sample["boxes"][:, None, 2:]
             corners = turn(corner + size * np.array([(0, 0), (0, 1), (1, 0), (1, 1)]))  # (M, 4, 2)
@@ -219,13 +225,15 @@ class RotateEvents:
 
 def _no_boxes(transform: object, sample: Sample) -> None:
     if "boxes" in sample:
-        raise ValueError(f"{type(transform).__name__} moves events but no boxes: take it out of the transforms")
+        raise ValueError(f"{type(transform).__name__} cannot transform boxes: remove it from the transforms")
 
 
 @TRANSFORMS.register_module()
 class OneOf:
-    """One of the transforms, or none of them, all equally likely. Where it would take all boxes away, and later where
-    it would leave no token, the sample stays as it was."""
+    """Apply one of the transforms, or none, all with equal probability.
+
+    A choice that would remove all boxes, or later leave no token, is undone.
+    """
 
     def __init__(self, transforms: Sequence[dict[str, Any]]) -> None:
         self.transforms = [TRANSFORMS.create(transform) for transform in transforms]
@@ -241,9 +249,9 @@ class OneOf:
 
 
 class PackTokens(Pack):
-    """The last one: events as tokens in one int16 tensor for the model (tokens.py), all else beside it.
+    """Pack events as tokens in one int16 tensor (tokens.py); the other values become the data sample (last transform).
 
-    A token's time is counted from the sample's start, or, with reference='end', back from its end: its age.
+    The time of a token is counted from the sample's start or, with reference='end', backwards from its end.
     """
 
     input_name = "events"
@@ -256,26 +264,28 @@ class PackTokens(Pack):
         if len(tokens) == 0 and "before" in sample:
             return self(sample["before"], rng)
         since = sample["end"] - tokens.t if self.ages else tokens.t - sample["start"]
-        data_sample = {name: value for name, value in sample.items() if name not in OF_THE_STREAM}
+        data_sample = {name: value for name, value in sample.items() if name not in STREAM_KEYS}
         return dict(inputs=dict(events=tokens.pack(since)), data_sample=data_sample)
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
-        """(H, W, 3) uint8: the tokens of a sample, packed or not yet, at four times; where it has boxes, the last token
-        of each patch, in pixels of the sensor."""
+        """Draw the tokens of a sample, packed or not, at four times as (H, W, 3) uint8.
+
+        For a sample with boxes, draw the last token of each patch, in sensor pixels.
+        """
         if "inputs" not in sample:
             sample = self(sample, np.random.default_rng(0))
         packed, patch, bins = sample["inputs"]["events"], self.tokenizer.patch, self.tokenizer.bins
         if "boxes" in sample["data_sample"]:
             return latest(packed, patch, bins, self.ages, sample["data_sample"].get("size"))
-        drawn = pictures(packed, patch, bins, self.ages)
-        return in_a_row([drawn[len(drawn) * k // 4] for k in range(min(4, len(drawn)))])
+        images = pictures(packed, patch, bins, self.ages)
+        return in_a_row([images[len(images) * k // 4] for k in range(min(4, len(images)))])
 
 
 @TRANSFORMS.register_module()
 class PackSpikes(PackTokens):
-    """Spiking patches: a token when `threshold` events came to a patch, then none for `refractory` microseconds.
+    """Pack spiking patches: a patch emits a token after `threshold` events, and none for `refractory` microseconds.
 
-    `relative`, `relative_scale` and `decay` are spiking.py's, and off as in all published models.
+    `relative`, `relative_scale` and `decay` are those of spiking.py, and off in all published models.
     """
 
     def __init__(
@@ -295,7 +305,7 @@ class PackSpikes(PackTokens):
 
 @TRANSFORMS.register_module()
 class PackFrames(PackTokens):
-    """Event frames: the events of each patch in each `window` of microseconds; the modality then has bins=1."""
+    """Pack event frames: the events of each patch in each `window` of microseconds. The modality then has bins=1."""
 
     def __init__(
         self, window: Count = 50_000, patch: Few = 16, threshold: Count = 1, reference: Reference = "start"
@@ -305,7 +315,7 @@ class PackFrames(PackTokens):
 
 @TRANSFORMS.register_module()
 class PackVoxels(PackTokens):
-    """Voxel grids: as PackFrames, each window cut into `bins`."""
+    """Pack voxel grids: event frames with each window split into `bins`."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Images: data sets, sample by sample."""
+"""Image datasets."""

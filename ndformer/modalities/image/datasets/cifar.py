@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 as their authors publish them: the "python version", pickled batches of 32 x 32 images.
+"""CIFAR-10 and CIFAR-100 in the "python version" of their authors: pickled batches of 32 x 32 images.
 
 data_root/[cifar-10-batches-py/]   data_batch_1 ... data_batch_5, test_batch, batches.meta
 data_root/[cifar-100-python/]      train, test, meta
@@ -19,18 +19,18 @@ from ndformer.framework.registry import DATASETS
 
 def unpickle(path: Path) -> dict[str, Any]:
     try:
-        found = foreign.plain_pickle(path)
-        return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+        content = foreign.plain_pickle(path)
+        return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except DataError:
         raise
-    except Exception as error:  # whatever a damaged or hostile pickle leads to
-        why = foreign.printable(" ".join(str(error)[:200].split()))
-        raise DataError(f"{path} is not a CIFAR batch ({why}): get the dataset again") from None
+    except Exception as error:  # a damaged or hostile pickle can raise anything
+        reason = foreign.printable(" ".join(str(error)[:200].split()))
+        raise DataError(f"{path} is not a CIFAR batch ({reason}): get the dataset again") from None
 
 
 def class_names(path: Path, names: Any) -> list[str]:
     if not isinstance(names, list) or not all(isinstance(name, (str, bytes)) for name in names):
-        raise DataError(f"{path} names classes by other things than texts: get the dataset again")
+        raise DataError(f"{path}: class names must be texts. Get the dataset again")
     return [name.decode(errors="replace") if isinstance(name, bytes) else name for name in names]
 
 
@@ -41,7 +41,7 @@ def are_numbers(labels: list[Any]) -> bool:
 class CIFAR(Dataset):
     folder: ClassVar[str]
     files: ClassVar[dict[str, list[str]]]
-    meta: ClassVar[tuple[str, str]]  # the file of class names, and their key in it
+    meta: ClassVar[tuple[str, str]]  # the file of class names, and the key of the names in it
     key: ClassVar[str]  # of the labels in a batch
     count: ClassVar[int]
 
@@ -63,7 +63,7 @@ class CIFAR(Dataset):
     def _names(self, path: Path) -> list[str]:
         names = unpickle(path).get(self.meta[1])
         if not isinstance(names, list) or len(names) != self.count:
-            raise DataError(f"{path} does not name {self.count} classes under '{self.meta[1]}': get the dataset again")
+            raise DataError(f"{path} must name {self.count} classes under '{self.meta[1]}': get the dataset again")
         return class_names(path, names)
 
     def _batch(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -76,10 +76,10 @@ class CIFAR(Dataset):
             or images.shape != (len(labels), 3072)
         ):
             raise DataError(
-                f"{path} is not a CIFAR batch (no N x 3072 bytes with N '{self.key}'): get the dataset again"
+                f"{path} is not a CIFAR batch (it must have N x 3072 bytes and N '{self.key}'): get the dataset again"
             )
         if not are_numbers(labels):
-            raise DataError(f"{path} has labels that are no numbers of classes: get the dataset again")
+            raise DataError(f"{path}: labels must be class numbers. Get the dataset again")
         numbers = np.array(labels, np.int64)
         check_labels(numbers, self.count, path, "get it again")
         return images.reshape(-1, 3, 32, 32), numbers

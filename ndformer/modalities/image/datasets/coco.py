@@ -1,10 +1,10 @@
-"""Detection in COCO's format, COCO itself or anyone's.
+"""Detection datasets in COCO's format.
 
     data_root/annotations/instances_train2017.json   data_root/train2017/*.jpg      and val2017 like it
     data_root/annotations/train.json                 data_root/train/*.jpg          or images/train/, or images/
     data_root/train/_annotations.coco.json           data_root/train/*.jpg          and valid/ or val/ and test/ like it
 
-Labels follow sorted ids.
+Labels are the ranks of the sorted category ids.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.evaluation.coco.files import read_truth
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene, size_told
+from ndformer.modalities.image.datasets.detection import AnnotatedImage, DetectionDataset, annotated_size
 
 NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
@@ -26,7 +26,7 @@ class Coco(DetectionDataset):
     def on_disk(self) -> dict[str, Path]:
         return {split: file for split in NAMES if (file := _file(self.data_root, split)) is not None}
 
-    def scenes(self, split: str) -> list[Scene]:
+    def annotations(self, split: str) -> list[AnnotatedImage]:
         if split not in self.disk_splits:
             file = self.data_root / "annotations" / f"instances_{split}2017.json"
             raise missing(file, "an annotation file", f"or {split}.json, or {split}/_annotations.coco.json")
@@ -35,24 +35,25 @@ class Coco(DetectionDataset):
         self.classes, self.categories = truth.classes, truth.categories
         labels = truth.boxes.label
         if self.model_classes and "train" not in self.disk_splits:
-            labels = self._as_known(file)[labels]
+            labels = self._checkpoint_labels(file)[labels]
         self._same_classes(file)
-        home = images_of(self.data_root, file)
+        home = image_folder(self.data_root, file)
         boxes = truth.boxes
         corners = np.concatenate([boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:]], axis=1)
         order = np.argsort(boxes.image, kind="stable")
         ends = np.searchsorted(boxes.image[order], np.arange(1, len(truth.images)))
-        scenes = []
-        for image, record, own in zip(truth.images, truth.records, np.split(order, ends)):
+        annotations = []
+        for image, record, rows in zip(truth.images, truth.records, np.split(order, ends)):
             if not isinstance(record.get("file_name"), str):
-                raise DataError(f"image {image!r} of {file} has no 'file_name': each has the name of its file")
-            told = (corners[own], labels[own], boxes.area[own], boxes.crowd[own])
+                raise DataError(f"image {image!r} of {file} has no 'file_name': give every image the name of its file")
+            objects = (corners[rows], labels[rows], boxes.area[rows], boxes.crowd[rows])
             path = foreign.inside(home, record["file_name"])
-            scenes.append(Scene(path, image, *told, size=size_told(record.get("width"), record.get("height"))))
-        return scenes
+            size = annotated_size(record.get("width"), record.get("height"))
+            annotations.append(AnnotatedImage(path, image, *objects, size=size))
+        return annotations
 
-    def _as_known(self, file: Path) -> np.ndarray:
-        """The labels that a checkpoint has for the categories of a file, by their names."""
+    def _checkpoint_labels(self, file: Path) -> np.ndarray:
+        """Map the categories of a file, by their names, to the labels of the checkpoint."""
         place = {name: i for i, name in enumerate(self.model_classes)}
         ids = dict(zip(self.classes, self.categories or ()))
         strange = next((name for name in self.classes if name not in place), None)
@@ -66,7 +67,7 @@ class Coco(DetectionDataset):
         return labels
 
     def _same_classes(self, file: Path) -> None:
-        """Labels of one split must mean the same in all."""
+        """Raise unless the file has the categories of the training file, so that labels mean the same in all splits."""
         if file != self.disk_splits.get("train", file):
             train = read_truth(self.disk_splits["train"])
             if (train.categories, train.classes) != (self.categories, self.classes):
@@ -86,8 +87,8 @@ def _file(root: Path, split: str) -> Path | None:
     return None
 
 
-def images_of(root: Path, file: Path) -> Path:
-    """The folder that an annotation file's image names count from."""
+def image_folder(root: Path, file: Path) -> Path:
+    """Return the folder that the image names of an annotation file are relative to."""
     if file.name == "_annotations.coco.json":
         return file.parent
     name = file.stem.removeprefix("instances_")

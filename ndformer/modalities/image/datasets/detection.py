@@ -1,8 +1,8 @@
-"""Images with boxes: what a detection sample is, whatever files it comes from.
+"""Base class of detection datasets, for any annotation format.
 
-A sample has its image; `image_id`, `path` and `size` (height, width) of the image on disk; `boxes` (G, 4), x1 y1 x2 y2
-in pixels of the image as transforms have made it, and `labels` (G,), to train with; `frame` (scale x, scale y, offset
-x, offset y), which takes pixels back to the image on disk; and the `truth`, which no transform touches.
+A sample has `image`; `image_id`, `path` and `size` (height, width) of the image on disk; `boxes` (G, 4), x1 y1 x2 y2 in
+pixels of the transformed image, and `labels` (G,), for training; `frame` (scale x, scale y, offset x, offset y), which
+maps pixels back to the image on disk; and `truth`, the annotation, which no transform changes.
 """
 
 from dataclasses import dataclass, field
@@ -16,27 +16,27 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry.ranges import Share
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.box_augment import mosaic
-from ndformer.modalities.image.transforms.boxes import inside
+from ndformer.modalities.image.transforms.boxes import clip_boxes
 
-LEAST = 1e-3  # pixels; what is thinner is a slip of the pen
+MIN_SIDE = 1e-3  # pixels; thinner boxes are annotation mistakes
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """One image and what its annotation says, boxes as they stand there."""
+class AnnotatedImage:
+    """An image and its annotation, with the boxes as the annotation has them."""
 
     path: Path
     image_id: Any
     boxes: np.ndarray  # (G, 4) float64, x1 y1 x2 y2
     labels: np.ndarray  # (G,) int64
-    area: np.ndarray = field(default_factory=lambda: np.empty(0))  # (G,) of objects, where it is not that of
-    # their boxes; infinite of those that nobody is asked for
+    # (G,) areas of the objects, where they differ from the areas of their boxes; infinite: ignored in evaluation
+    area: np.ndarray = field(default_factory=lambda: np.empty(0))
     crowd: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))  # (G,)
-    size: tuple[int, int] | None = None  # width and height of the image, where the annotation says them
+    size: tuple[int, int] | None = None  # width and height that the annotation claims
 
 
-def size_told(width: Any, height: Any) -> tuple[int, int] | None:
-    """Width and height as an annotation says them, None where it does not: 0 and -1 are what programs fill in."""
+def annotated_size(width: Any, height: Any) -> tuple[int, int] | None:
+    """Return an annotation's width and height, or None without valid ones: some programs fill in 0 or -1."""
     try:
         size = int(float(width)), int(float(height))
     except (TypeError, ValueError, OverflowError):
@@ -45,36 +45,38 @@ def size_told(width: Any, height: Any) -> tuple[int, int] | None:
 
 
 class DetectionDataset(Dataset):
-    """Extend it with `on_disk` and `scenes`. Crowds, what nobody is asked for, and boxes with nothing inside the image
-    are left out of training.
+    """A dataset of images with boxes; extend it with `on_disk` and `annotations`.
 
-    `mosaic`: the share of training samples that are four images in one.
+    Crowds, ignored objects and boxes outside of the image are left out of training. `mosaic` is the share of training
+    samples that are four images in one.
     """
 
     answer = "Boxes"
 
-    def __init__(self, *args: Any, mosaic: Share = 0.0, **rest: Any) -> None:
+    def __init__(self, *args: Any, mosaic: Share = 0.0, **kwargs: Any) -> None:
         if not 0 <= mosaic <= 1:
-            raise ValueError(f"mosaic is a share of the samples, 0 to 1, got {mosaic:g}")
+            raise ValueError(f"mosaic must be a share of samples between 0 and 1, got {mosaic:g}")
         self.mosaic = mosaic
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
-    def scenes(self, split: str) -> list[Scene]:
-        """All images of a split on disk, also those without objects. Sets `classes` and `categories`."""
+    def annotations(self, split: str) -> list[AnnotatedImage]:
+        """Return all images of a split on disk, those without objects too. Sets `classes` and `categories`."""
         raise NotImplementedError
 
     def absent(self) -> list[str]:
-        there = {label for scene in self.records for label in scene.labels.tolist()}
-        return [name for label, name in enumerate(self.classes) if label not in there]
+        present = {label for annotation in self.records for label in annotation.labels.tolist()}
+        return [name for label, name in enumerate(self.classes) if label not in present]
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        scenes = self.scenes(split)
-        if split == "train" and not any(len(scene.labels) for scene in scenes):
+        annotations = self.annotations(split)
+        if split == "train" and not any(len(annotation.labels) for annotation in annotations):
             raise DataError(
-                f"none of the {len(scenes)} training images under {self.data_root} has a box, so there is nothing to "
-                "learn: look at their annotations"
+                f"none of the {len(annotations)} training images under {self.data_root} has a box, so there is "
+                "nothing to learn: check their annotations"
             )
-        return scenes, np.zeros(len(scenes), dtype=np.int64)  # a hold-out takes every tenth image
+        return annotations, np.zeros(
+            len(annotations), dtype=np.int64
+        )  # one label for all, so a hold-out takes every tenth image
 
     def sample(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))
@@ -84,23 +86,23 @@ class DetectionDataset(Dataset):
         return self.changed(mosaic([self.decoded(i), *others], rng) | dict(index=i), rng)
 
     def read(self, record: Any) -> Sample:
-        scene: Scene = record
-        image = open_image(scene.path, size=scene.size)
-        if scene.size not in (None, image.size):
-            told, own = (" x ".join(map(str, size)) for size in (scene.size, image.size))
+        annotation: AnnotatedImage = record
+        image = open_image(annotation.path, size=annotation.size)
+        if annotation.size not in (None, image.size):
+            annotated, actual = (" x ".join(map(str, size)) for size in (annotation.size, image.size))
             raise DataError(
-                f"{scene.path} has {own} pixels, and its annotation is of a picture of {told}, so its boxes may be "
-                "elsewhere: put the picture there that was annotated, or mend its size in the annotation"
+                f"{annotation.path} has {actual} pixels, but its annotation is for an image of {annotated}, so its "
+                "boxes may be misplaced. Use the image that was annotated, or correct its size in the annotation"
             )
-        crowd = scene.crowd if len(scene.crowd) else np.zeros(len(scene.labels), dtype=bool)
-        area = scene.area if len(scene.area) else (scene.boxes[:, 2:] - scene.boxes[:, :2]).prod(1)
-        learnt = ~(crowd | np.isinf(area))
+        crowd = annotation.crowd if len(annotation.crowd) else np.zeros(len(annotation.labels), dtype=bool)
+        area = annotation.area if len(annotation.area) else (annotation.boxes[:, 2:] - annotation.boxes[:, :2]).prod(1)
+        learnable = ~(crowd | np.isinf(area))
         return dict(
             image=image,
-            path=str(scene.path),
-            image_id=scene.image_id,
+            path=str(annotation.path),
+            image_id=annotation.image_id,
             size=(image.height, image.width),
             frame=np.array([1.0, 1.0, 0.0, 0.0]),
-            truth=dict(boxes=scene.boxes, labels=scene.labels, area=area, crowd=crowd),
-            **inside(scene.boxes[learnt], scene.labels[learnt], *image.size, least=LEAST),
+            truth=dict(boxes=annotation.boxes, labels=annotation.labels, area=area, crowd=crowd),
+            **clip_boxes(annotation.boxes[learnable], annotation.labels[learnable], *image.size, min_side=MIN_SIDE),
         )

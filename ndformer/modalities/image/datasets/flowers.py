@@ -49,7 +49,7 @@ class Flowers102(LabelledImages):
         strange = numbers[(numbers < 1) | (numbers > len(labels))]
         if strange.size:
             raise DataError(
-                f"{root / 'setid.mat'} lists image {strange[0]}, but imagelabels.mat labels {len(labels)}: "
+                f"{root / 'setid.mat'} lists image {strange[0]}, but imagelabels.mat has {len(labels)} labels: "
                 "get both again"
             )
         paths = [root / "jpg" / f"image_{number:05d}.jpg" for number in numbers.tolist()]
@@ -57,7 +57,7 @@ class Flowers102(LabelledImages):
 
 
 def _array(path: Path, name: str) -> np.ndarray:
-    found = read_mat(path)
-    if name not in found:
-        raise DataError(f"{path} holds no '{name}' but {', '.join(found) or 'nothing'}: get it again")
-    return found[name].ravel().astype(np.int64)
+    arrays = read_mat(path)
+    if name not in arrays:
+        raise DataError(f"{path} must have an array '{name}', got {', '.join(arrays) or 'none'}: get it again")
+    return arrays[name].ravel().astype(np.int64)

@@ -1,4 +1,4 @@
-"""Any images in class folders: data_root/train/CLASS/*.jpg, and val/ and test/ like it."""
+"""Labelled images in one folder for each class: data_root/train/CLASS/*.jpg, and val/ and test/ alike."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
 
 class LabelledImages(Dataset):
-    """Records are (path, label)."""
+    """Base class of datasets whose records are (path, label)."""
 
     def read(self, record: Any) -> Sample:
         path, label = record
@@ -19,13 +19,13 @@ class LabelledImages(Dataset):
 
 @DATASETS.register_module()
 class ImageFolder(ClassFolders):
-    """`mode` is RGB, or L for grey."""
+    """A dataset of images in one folder for each class; `mode` is RGB, or L for gray."""
 
     endings, kind = ENDINGS, "image"
 
-    def __init__(self, *args: Any, mode: str = "RGB", **rest: Any) -> None:
+    def __init__(self, *args: Any, mode: str = "RGB", **kwargs: Any) -> None:
         self.mode = mode
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def open(self, path: Path) -> Sample:
         return dict(image=open_image(path, self.mode))

@@ -1,9 +1,9 @@
-"""ImageNet-1K in the layout of ILSVRC and Kaggle, or in plain class folders.
+"""ImageNet-1K in the layout of ILSVRC and Kaggle, or in one folder for each class.
 
     data_root/[ILSVRC/]Data/CLS-LOC/train/n01440764/*.JPEG, .../val/ILSVRC2012_val_00000001.JPEG
     data_root/LOC_synset_mapping.txt, LOC_val_solution.csv                      as Kaggle has it, or
     data_root/imagenet_class_index.json, ILSVRC2012_val_labels.json             number -> [synset, name], file -> synset
-    data_root/train/n01440764/*.JPEG, data_root/val/n01440764/*.JPEG            or plain, lists not needed
+        data_root/train/n01440764/*.JPEG, data_root/val/n01440764/*.JPEG            or without these lists
 
 The official validation images are the test set; 1 % of train is held out for validation.
 """
@@ -27,24 +27,27 @@ MAPPING, INDEX = "LOC_synset_mapping.txt", "imagenet_class_index.json"
 SOURCE = "kaggle.com/c/imagenet-object-localization-challenge, or image-net.org"
 
 
-def layouts_of(root: Path) -> list[Path]:
-    """Where train/ and val/ may lie."""
+def image_roots(root: Path) -> list[Path]:
+    """Return the folders in which train/ and val/ may lie."""
     return [root / "ILSVRC/Data/CLS-LOC", root / "Data/CLS-LOC", root]
 
 
-def classes_of(root: Path, train: Path, known: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Synsets in the order of their labels, and their names: of a list, else the folders of train, else `known`."""
+def read_classes(root: Path, train: Path, fallback: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the synsets in the order of their labels, and their names.
+
+    They come from a list in `root`, else from the folders of `train`, else from `fallback`.
+    """
     mapping, index = root / MAPPING, root / INDEX
     if mapping.is_file():
         pairs = [line.split(maxsplit=1) for line in foreign.lines(mapping) if line.strip()]
     elif index.is_file():
         pairs = [pair for _, pair in sorted(_object(index).items(), key=lambda item: int(item[0]))]
     else:
-        pairs = [(synset, synset) for synset in (class_folders(train) if train.is_dir() else known)]
+        pairs = [(synset, synset) for synset in (class_folders(train) if train.is_dir() else fallback)]
     if not all(isinstance(pair, (list, tuple)) and [type(word) for word in pair] == [str, str] for pair in pairs):
         raise DataError(f"{mapping if mapping.is_file() else index} has a class without synset or name: get it again")
     if not pairs:
-        raise DataError(f"{train} holds no class folder: ImageNet has one per synset, n01440764 and so on")
+        raise DataError(f"{train} has no class folders. ImageNet has one for each synset, such as n01440764")
     return [synset for synset, _ in pairs], [name.split(",")[0].replace("_", " ") for _, name in pairs]
 
 
@@ -52,19 +55,21 @@ def classes_of(root: Path, train: Path, known: Sequence[str]) -> tuple[list[str]
 class ImageNet(LabelledImages):
     test_is_val = True
 
-    def __init__(self, *args: Any, holdout: Rate = 0.01, **rest: Any) -> None:
-        super().__init__(*args, holdout=holdout, **rest)
+    def __init__(self, *args: Any, holdout: Rate = 0.01, **kwargs: Any) -> None:
+        super().__init__(*args, holdout=holdout, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        layouts = layouts_of(self.data_root)
-        own = {"train": "train", "test": "val"}[split]
-        images = next((home for name in ("train", own) for home in layouts if (home / name).is_dir()), layouts[0])
-        folder = images / own
-        named = self.model_classes or any((self.data_root / name).is_file() for name in (MAPPING, INDEX))
-        for name in (folder.name,) if split == "test" and named else ("train", folder.name):
+        layouts = image_roots(self.data_root)
+        folder_name = {"train": "train", "test": "val"}[split]
+        images = next(
+            (home for name in ("train", folder_name) for home in layouts if (home / name).is_dir()), layouts[0]
+        )
+        folder = images / folder_name
+        has_list = self.model_classes or any((self.data_root / name).is_file() for name in (MAPPING, INDEX))
+        for name in (folder.name,) if split == "test" and has_list else ("train", folder.name):
             if not (images / name).is_dir():
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
-        self.synsets, self.classes = classes_of(self.data_root, images / "train", self.model_classes)
+        self.synsets, self.classes = read_classes(self.data_root, images / "train", self.model_classes)
         if split == "train" or class_folders(folder):
             return labelled(folder, self.synsets, ENDINGS, "image", every=split == "train")
         answers = self._answers()
@@ -76,7 +81,7 @@ class ImageNet(LabelledImages):
         return records, np.array([label for _, label in records], np.int64)
 
     def _answers(self) -> dict[str, str]:
-        """File name of every validation image -> its synset."""
+        """Return the synset of each validation image, by file name."""
         solution, labels = self.data_root / "LOC_val_solution.csv", self.data_root / "ILSVRC2012_val_labels.json"
         if solution.is_file():
             try:
@@ -84,7 +89,7 @@ class ImageNet(LabelledImages):
                 return {row["ImageId"] + ".JPEG": row["PredictionString"].split()[0] for row in rows}
             except (KeyError, TypeError, AttributeError, IndexError, csv.Error) as error:
                 raise DataError(
-                    f"{solution} is no table of ImageId and PredictionString ({error!r}): get it again"
+                    f"{solution} must be a table of ImageId and PredictionString ({error!r}): get it again"
                 ) from None
         if labels.is_file():
             return {name: str(synset) for name, synset in _object(labels).items()}
@@ -93,9 +98,9 @@ class ImageNet(LabelledImages):
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        found = foreign.plain_json(path)
+        content = foreign.plain_json(path)
     except ValueError as error:
         raise DataError(f"{path} is not json ({error}): get it again") from None
-    if not isinstance(found, dict):
-        raise DataError(f"{path} holds no names with values: get it again")
-    return found
+    if not isinstance(content, dict):
+        raise DataError(f"{path} must be a JSON object: get it again")
+    return content

@@ -1,4 +1,4 @@
-"""ImageNet-V2 and ImageNet-R: other test images of ImageNet-1K's classes, for models that were trained on that.
+"""ImageNet-V2 and ImageNet-R: further test sets for models trained on ImageNet-1K.
 
 data_root/[imagenetv2-matched-frequency-format-val/]0/*.jpeg ... 999/*.jpeg       V2: folders are labels
 data_root/[imagenet-r/]n01443537/*.jpg                                            R: synsets, 200 of the 1000
@@ -15,7 +15,7 @@ from ndformer.framework.data.folders import class_folders, labelled, missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.folder import LabelledImages
-from ndformer.modalities.image.datasets.imagenet import INDEX, MAPPING, classes_of, layouts_of
+from ndformer.modalities.image.datasets.imagenet import INDEX, MAPPING, image_roots, read_classes
 from ndformer.modalities.image.formats.files import ENDINGS
 
 CLASSES = 1000
@@ -23,14 +23,14 @@ SYNSET = re.compile(r"n\d{8}")
 
 
 class NewImages(LabelledImages):
-    """Extend it with `unpacked`, a pattern of the folder that the archive has around the class folders."""
+    """Base class of test sets with class folders; `unpacked` is a glob pattern for the folder in the archive."""
 
     splits = ("test",)
     unpacked: str
     source: str
 
     def home(self, split: str) -> Path:
-        """The folder that holds the class folders."""
+        """Return the folder that has the class folders."""
         if split != "test":
             raise DataError(
                 f"{type(self).__name__} is a test set and has no {split} images: train on ImageNet, and test with "
@@ -39,7 +39,7 @@ class NewImages(LabelledImages):
         inner = sorted(path for path in self.data_root.glob(self.unpacked) if path.is_dir())
         if len(inner) > 1:
             raise DataError(
-                f"{self.data_root} holds {', '.join(path.name for path in inner)}: give one of them as data_root"
+                f"{self.data_root} has {', '.join(path.name for path in inner)}: give one of them as data_root"
             )
         home = inner[0] if inner else self.data_root
         if not home.is_dir() or not class_folders(home):
@@ -49,7 +49,7 @@ class NewImages(LabelledImages):
 
 @DATASETS.register_module()
 class ImageNetV2(NewImages):
-    """Ten new images of each class. Folders 0 to 999 are labels, in the order of sorted synsets."""
+    """ImageNet-V2: ten new images of each class. Folders 0 to 999 are labels, in the order of sorted synsets."""
 
     unpacked, source = "imagenetv2-*", "github.com/modestyachts/ImageNetV2"
 
@@ -66,17 +66,17 @@ class ImageNetV2(NewImages):
 
 @DATASETS.register_module()
 class ImageNetR(NewImages):
-    """Drawings, sculptures and other renditions of 200 classes, among which alone the model chooses.
+    """ImageNet-R: drawings, sculptures and other renditions of 200 classes; predictions are limited to these classes.
 
-    `imagenet` is the folder of ImageNet-1K, for the order of its 1000 synsets; not needed where data_root has
-    LOC_synset_mapping.txt or imagenet_class_index.json, or the checkpoint's classes are called by their synsets.
+    `imagenet` is the folder of ImageNet-1K, which gives the order of the 1000 synsets. It is not needed where data_root
+    has LOC_synset_mapping.txt or imagenet_class_index.json, or where the checkpoint names its classes by synsets.
     """
 
     unpacked, source = "imagenet-r", "github.com/hendrycks/imagenet-r"
 
-    def __init__(self, *args: Any, imagenet: Path | str | None = None, **rest: Any) -> None:
+    def __init__(self, *args: Any, imagenet: Path | str | None = None, **kwargs: Any) -> None:
         self.imagenet = None if imagenet is None else Path(imagenet)
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = self.home(split)
@@ -96,17 +96,17 @@ class ImageNetR(NewImages):
     def _synsets(self) -> tuple[list[str], list[str]]:
         for root in (self.imagenet, self.data_root):
             if root is not None and any((root / name).is_file() for name in (MAPPING, INDEX)):
-                return classes_of(root, root / "train", ())
+                return read_classes(root, root / "train", ())
         if self.imagenet is not None:
-            trains = [home / "train" for home in layouts_of(self.imagenet)]
+            trains = [home / "train" for home in image_roots(self.imagenet)]
             train = next((path for path in trains if path.is_dir()), None)
             if train is None:
                 raise missing(trains[-1], f"ImageNet-1K's train images (or its {MAPPING} beside them)", "image-net.org")
-            return classes_of(self.imagenet, train, ())
+            return read_classes(self.imagenet, train, ())
         if self.model_classes and all(SYNSET.fullmatch(name) for name in self.model_classes):
             return list(self.model_classes), list(self.model_classes)
         raise DataError(
-            f"which of ImageNet-1K's classes the folders of {self.data_root} are is not known: put {MAPPING} there, or "
+            f"cannot match the folders of {self.data_root} to ImageNet-1K's classes: put {MAPPING} there, or "
             "give dataset.imagenet, the folder of ImageNet-1K"
         )
 

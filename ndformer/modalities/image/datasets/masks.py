@@ -1,11 +1,11 @@
-"""Images with a class for every pixel: png masks beside them, ADE20K or a folder of one's own.
+"""Semantic segmentation datasets of images with png masks: ADE20K, or your own folder.
 
-    data_root/images/training/*.jpg   data_root/annotations/training/*.png     validation and test like it
-    data_root/images/train/*.jpg      data_root/masks/train/*.png              val and test like it
-    data_root/classes.txt             a name per line, in the order of numbers; ADE20K's objectInfo150.txt does too
+        data_root/images/training/*.jpg   data_root/annotations/training/*.png     validation and test alike
+        data_root/images/train/*.jpg      data_root/masks/train/*.png              val and test alike
+        data_root/classes.txt             a name per line, in the order of class numbers; or ADE20K's objectInfo150.txt
 
-A mask is grey or has a palette: its numbers are the classes, 255 is what nobody knows. With `zero_is_nothing`, 0 is
-that too and classes count from 1, as in ADE20K.
+A mask is gray or has a palette. Its numbers are the classes, and 255 means unlabelled. With `zero_is_nothing`, 0 means
+unlabelled too and classes count from 1, as in ADE20K.
 """
 
 from collections import Counter
@@ -28,11 +28,13 @@ NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test
 
 @DATASETS.register_module()
 class MaskFolder(Dataset):
+    """A dataset of images with one png mask each, in parallel folders."""
+
     answer = "Pixels"
 
-    def __init__(self, *args: Any, zero_is_nothing: bool = False, **rest: Any) -> None:
+    def __init__(self, *args: Any, zero_is_nothing: bool = False, **kwargs: Any) -> None:
         self.zero_is_nothing = zero_is_nothing
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def on_disk(self) -> dict[str, tuple[Path, Path]]:
         return {split: homes for split in NAMES if (homes := _homes(self.data_root, split)) is not None}
@@ -47,10 +49,10 @@ class MaskFolder(Dataset):
         for name in files_in(images, ENDINGS, others):
             mask = (masks / name).with_suffix(".png")
             if not mask.is_file():
-                raise DataError(f"{mask} is missing beside {images / name}: each image has a mask of its name, a png")
+                raise DataError(f"{mask} is missing for {images / name}: give each image a png mask of the same name")
             records.append((images / name, mask))
         warn_skipped(others, images, "image", ENDINGS)
-        return records, np.zeros(len(records), np.int64)  # a hold-out takes every tenth image
+        return records, np.zeros(len(records), np.int64)  # one label for all, so a hold-out takes every tenth image
 
     def read(self, record: Any) -> Sample:
         path, mask_path = record
@@ -58,18 +60,18 @@ class MaskFolder(Dataset):
         image = open_image(path, size=(truth.shape[1], truth.shape[0]))
         if truth.shape != (image.height, image.width):
             raise DataError(
-                f"{mask_path} has {truth.shape[0]} x {truth.shape[1]} pixels, but {path} {image.height} x "
-                f"{image.width}: give both the same"
+                f"{mask_path} has {truth.shape[0]} x {truth.shape[1]} pixels, but {path} has {image.height} x "
+                f"{image.width}: give both the same size"
             )
         return framed(dict(image=image, path=str(path), mask=Image.fromarray(truth), truth=truth))
 
     def _mask(self, path: Path) -> np.ndarray:
-        """(H, W) uint8 classes from 0 on, 255 where nobody knows."""
+        """Return a mask (H, W) of uint8 classes from 0 on, 255 where unlabelled."""
         numbers = _numbers(path)
         if self.zero_is_nothing:
             numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)
-        known = numbers[numbers != IGNORED]
-        check_labels(known, len(self.classes), path, "name it in classes.txt, or write 255 where nobody knows")
+        labels = numbers[numbers != IGNORED]
+        check_labels(labels, len(self.classes), path, "name it in classes.txt, or write 255 where nobody knows")
         return numbers.astype(np.uint8)
 
 
@@ -81,23 +83,23 @@ def _homes(root: Path, split: str) -> tuple[Path, Path] | None:
     return None
 
 
-def _classes(root: Path, known: list[str]) -> list[str]:
+def _classes(root: Path, fallback: list[str]) -> list[str]:
     official = root / "objectInfo150.txt"
-    if official.is_file():  # a table whose last column holds the names, below a head
+    if official.is_file():  # a table with a header; its last column has the names
         lines = foreign.lines(official)[1:]
         return [line.split("\t")[-1].split(",")[0].strip() for line in lines if line.strip()]
     if not (root / "classes.txt").is_file():
-        if known:
-            return known
+        if fallback:
+            return fallback
         raise missing(root / "classes.txt", "the classes' names, one per line", "objectInfo150.txt does too")
     return [line for line in foreign.lines(root / "classes.txt") if line.strip()]
 
 
 def _numbers(path: Path) -> np.ndarray:
-    """(H, W) int64, as they are in the file."""
+    """Return the numbers (H, W) of a mask file as int64."""
     with foreign.image(path) as mask:
         if mask.mode not in ("L", "P", "I", "I;16", "1"):
             raise DataError(
-                f"{path} is a picture of {mask.mode} colours, a mask is grey or has a palette: write numbers of classes"
+                f"{path}: a mask must be gray or have a palette of class numbers, got an image in mode {mask.mode}"
             )
         return np.asarray(mask).astype(np.int64)

@@ -2,7 +2,7 @@
 
     data_root/[MNIST/raw/]   train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-...
 
-An idx file is: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
+An idx file has: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
 """
 
 import math
@@ -32,19 +32,21 @@ def read_idx(path: Path, dims: int) -> np.ndarray:
             )
         shape = tuple(np.frombuffer(bytes(head[4:]).ljust(4 * dims, b"\0"), ">i4").tolist())
         size = math.prod(max(0, side) for side in shape)
-        content = foreign.gunzipped(path, start + size + 1)  # one more, which there should not be
+        content = foreign.gunzipped(path, start + size + 1)  # one byte more, to detect trailing data
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}): get it again") from None
     if min(shape) < 0 or len(content) - start != size:
         follow = f"{max(0, len(content) - start)}" if len(content) <= start + size else "more"
         raise DataError(
-            f"{path} says that it holds {' x '.join(map(str, shape))} bytes, but {follow} follow: get it again"
+            f"{path} says that it has {' x '.join(map(str, shape))} bytes, but {follow} follow: get it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 @DATASETS.register_module()
 class MNIST(Dataset):
+    """MNIST: 28 x 28 gray images of digits."""
+
     classes = [str(digit) for digit in range(10)]
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
@@ -52,19 +54,21 @@ class MNIST(Dataset):
         home, path = self._find(f"{part}-images", "idx3-ubyte"), self._find(f"{part}-labels", "idx1-ubyte")
         self.images, labels = read_idx(home, 3), read_idx(path, 1).astype(np.int64)  # (N, 28, 28), (N,)
         if len(self.images) != len(labels):
-            raise DataError(f"{home} holds {len(self.images)} images, but {path} {len(labels)} labels: get both again")
+            raise DataError(
+                f"{home} has {len(self.images)} images, but {path} has {len(labels)} labels: get both again"
+            )
         check_labels(labels, 10, path, "get it again")
         return [(i, label, f"{home}[{i}]") for i, label in enumerate(labels.tolist())], labels
 
-    def _find(self, what: str, kind: str) -> Path:
-        """Written in four ways: train-images-idx3-ubyte and train-images.idx3-ubyte, gzipped or not."""
+    def _find(self, stem: str, kind: str) -> Path:
+        """Find a file by its stem: train-images-idx3-ubyte or train-images.idx3-ubyte, gzipped or not."""
         for home in (self.data_root, self.data_root / "MNIST" / "raw"):
-            for name in (f"{what}-{kind}", f"{what}.{kind}"):
+            for name in (f"{stem}-{kind}", f"{stem}.{kind}"):
                 for ending in ("", ".gz"):
                     if (home / (name + ending)).is_file():
                         return home / (name + ending)
         raise missing(
-            self.data_root / f"{what}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
+            self.data_root / f"{stem}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
         )
 
     def identity(self, i: int) -> Any:

@@ -1,4 +1,4 @@
-"""Tiny-ImageNet as it comes: 200 classes of 64 x 64 pixels. Its test images have no labels, so val is the test set.
+"""Tiny-ImageNet as published: 200 classes of 64 x 64 pixels. Its test images have no labels, so val is the test set.
 
 data_root/[tiny-imagenet-200/]   wnids.txt, words.txt, train/WNID/images/*.JPEG, val/images/*.JPEG,
                                  val/val_annotations.txt: file, WNID and a box per line

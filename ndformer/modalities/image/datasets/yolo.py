@@ -1,5 +1,7 @@
-"""YOLO's format: a text file per image, with a row per object (formats/yolo.py), in one of the folders of
-yolo_folders.py. An image without a text file has no objects."""
+"""Detection datasets in YOLO's format: a text file for each image, with a row for each object (formats/yolo.py).
+
+yolo_folders.py has the folders they may lie in. An image without a text file has no objects.
+"""
 
 import math
 import warnings
@@ -13,23 +15,23 @@ from ndformer.framework.data.folders import files_in, missing, warn_skipped
 from ndformer.framework.errors import no_class
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets import yolo_folders
-from ndformer.modalities.image.datasets.detection import DetectionDataset, Scene
+from ndformer.modalities.image.datasets.detection import AnnotatedImage, DetectionDataset
 from ndformer.modalities.image.formats.files import ENDINGS
-from ndformer.modalities.image.formats.yolo import in_words, read_rows
+from ndformer.modalities.image.formats.yolo import describe_kinds, read_rows
 
-BESIDE = (".txt", ".labels")  # labels and names, which may lie beside images
+LABEL_ENDINGS = (".txt", ".labels")  # of labels and class names, which may lie in the folder of the images
 
 
 @DATASETS.register_module()
 class YoloFolder(DetectionDataset):
-    """Polygons, oriented boxes and key points are taken as their bounding boxes, which a warning says."""
+    """A dataset in YOLO's format. Polygons, oriented boxes and key points become bounding boxes, with a warning."""
 
     def on_disk(self) -> dict[str, list[Path]]:
-        self.about = yolo_folders.said(self.data_root)
+        self.about = yolo_folders.read_meta(self.data_root)
         found = {split: yolo_folders.sources(self.data_root, split, self.about) for split in yolo_folders.NAMES}
         return {split: homes for split, homes in found.items() if homes}
 
-    def scenes(self, split: str) -> list[Scene]:
+    def annotations(self, split: str) -> list[AnnotatedImage]:
         if split not in self.disk_splits:
             raise missing(
                 self.data_root / "images" / split, "images", f"or in {split}/images/, or in {split}/ with their labels"
@@ -39,35 +41,35 @@ class YoloFolder(DetectionDataset):
             self.data_root, [home for home in homes if home.is_dir()], self.about, self.model_classes
         )
         self.categories = list(range(len(self.classes)))
-        points = self.about.get("kpt_shape")  # how many, and numbers of each
+        points = self.about.get("kpt_shape")  # number of key points, numbers for each
         self.points = math.prod(points) if isinstance(points, list) and all(n in range(1000) for n in points) else 0
         images = [named for home in homes for named in self._images(home)]
         self.kinds: Counter[str] = Counter()
-        scenes = [self._scene(path, name if len(homes) == 1 else self._name(path)) for path, name in images]
-        if told := in_words(self.kinds):
-            warnings.warn(f"{self.data_root}, {split}: {told}", stacklevel=2)
-        return scenes
+        annotations = [self._annotation(path, name if len(homes) == 1 else self._name(path)) for path, name in images]
+        if summary := describe_kinds(self.kinds):
+            warnings.warn(f"{self.data_root}, {split}: {summary}", stacklevel=2)
+        return annotations
 
     def _images(self, home: Path) -> list[tuple[Path, str]]:
-        """Paths and names, of a folder or a list."""
+        """Return the paths and names of the images of a folder or a list."""
         if home.is_file():
             return [(path, self._name(path)) for path in yolo_folders.listed(self.data_root, home)]
         others: Counter[str] = Counter()
         names = files_in(home, ENDINGS, others)
-        warn_skipped(Counter({end: n for end, n in others.items() if end not in BESIDE}), home, "image", ENDINGS)
+        warn_skipped(Counter({end: n for end, n in others.items() if end not in LABEL_ENDINGS}), home, "image", ENDINGS)
         return [(home / name, name) for name in names]
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.data_root).as_posix()
 
-    def _scene(self, path: Path, name: str) -> Scene:
-        file = yolo_folders.labels_of(self.data_root, path)
+    def _annotation(self, path: Path, name: str) -> AnnotatedImage:
+        file = yolo_folders.label_file(self.data_root, path)
         if not file.is_file():
-            return Scene(path, name, np.empty((0, 4)), np.empty(0, np.int64))
-        given, shares, kinds = read_rows(file, self.points)
+            return AnnotatedImage(path, name, np.empty((0, 4)), np.empty(0, np.int64))
+        classes, shares, kinds = read_rows(file, self.points)
         self.kinds += kinds
-        labels, count = given.astype(np.int64), len(self.classes)
-        if (wrong := given[(labels != given) | (labels < 0) | (labels >= count)]).size:
-            raise no_class(file, f"{wrong[0]:g}", count, "name it or mend it")
+        labels, count = classes.astype(np.int64), len(self.classes)
+        if (wrong := classes[(labels != classes) | (labels < 0) | (labels >= count)]).size:
+            raise no_class(file, f"{wrong[0]:g}", count, "name it or correct it")
         width, height = foreign.image_size(path) if len(labels) else (1, 1)
-        return Scene(path, name, shares * (width, height, width, height), labels)
+        return AnnotatedImage(path, name, shares * (width, height, width, height), labels)

@@ -1,1 +1,1 @@
-"""Images: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of image files in numbers (tools/peek.py)."""

@@ -1,4 +1,4 @@
-"""What a file of an image holds, in numbers."""
+"""Description of an image file in numbers."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ class ImageFile(Describer):
     endings = ENDINGS
 
     def describe(self, path: Path, rows: int) -> Description:
-        image = foreign.picture(path)  # a damaged one ends here
+        image = foreign.picture(path)  # raises for a damaged file
         pixels = np.asarray(image)  # (H, W, 3)
         with foreign.image(path) as head:
             kind, mode, several = str(head.format), head.mode, getattr(head, "is_animated", False)

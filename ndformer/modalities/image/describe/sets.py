@@ -1,4 +1,4 @@
-"""What a file of many images, labels or boxes holds, in numbers: IDX, CIFAR's pickles, .mat, COCO, VOC and YOLO."""
+"""Descriptions of files with many images, labels or boxes: IDX, CIFAR's pickles, .mat, COCO, VOC and YOLO."""
 
 import re
 import zlib
@@ -14,23 +14,23 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.files import GroundTruth, read_truth
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.image.datasets.cifar import are_numbers, class_names, unpickle
-from ndformer.modalities.image.datasets.coco import images_of
-from ndformer.modalities.image.datasets.detection import size_told
+from ndformer.modalities.image.datasets.coco import image_folder
+from ndformer.modalities.image.datasets.detection import annotated_size
 from ndformer.modalities.image.datasets.mnist import read_idx
 from ndformer.modalities.image.datasets.voc import is_difficult
 from ndformer.modalities.image.formats.matlab import read_mat
-from ndformer.modalities.image.formats.yolo import in_words, read_rows
+from ndformer.modalities.image.formats.yolo import describe_kinds, read_rows
 
-NUMBERED = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4}\s*")  # a row of YOLO's
+NUMBERED = re.compile(r"\s*\d+(\.0*)?(\s+[-+.\deE]+){4}\s*")  # a row of a box in YOLO's format
 SHARES = re.compile(
     r"\s*\d+(\s+(0|1|[01]?\.\d+|\d(\.\d+)?[eE]-\d+)){6,}\s*[\d.]*"
-)  # of its shapes; the end may be cut off
-PICTURES = 200  # of an annotation file's, that are looked at
+)  # a row of a polygon in YOLO's format; the end may be cut off
+PICTURES = 200  # images of an annotation file whose sizes are checked
 
 
 @DESCRIBERS.register_module()
 class ImageLabels(Describer):
-    """By its ending, or by what it begins with."""
+    """Files of image labels, recognized by their ending or by their first bytes."""
 
     def claim(self, path: Path, begin: bytes) -> int:
         ending = path.suffix.lower()
@@ -40,10 +40,10 @@ class ImageLabels(Describer):
             begin = _inflated(begin)
         if ending == ".txt":
             line = begin.decode("latin-1").partition("\n")[0]
-            known = (NUMBERED.fullmatch(line) or SHARES.fullmatch(line)) is not None
+            matches = (NUMBERED.fullmatch(line) or SHARES.fullmatch(line)) is not None
         else:
-            known = begin[:4] in (b"\0\0\x08\1", b"\0\0\x08\3") or (ending == "" and begin[:1] == b"\x80")
-        return CONTENT if known else NO
+            matches = begin[:4] in (b"\0\0\x08\1", b"\0\0\x08\3") or (ending == "" and begin[:1] == b"\x80")
+        return CONTENT if matches else NO
 
     def describe(self, path: Path, rows: int) -> Description:
         if not path.is_file():
@@ -149,26 +149,28 @@ def _coco(path: Path) -> Description:
 
 
 def _other_sizes(path: Path, truth: GroundTruth) -> list[str]:
-    """Of the first pictures, those that are not as large as the file says."""
+    """List images of the file whose size on disk differs from the annotated size, among the first PICTURES."""
     root = path.parent if path.name == "_annotations.coco.json" else path.parent.parent
-    home, wrong, seen = images_of(root, path), [], 0
+    home, wrong, checked = image_folder(root, path), [], 0
     for record in truth.records[:PICTURES]:
-        told = size_told(record.get("width"), record.get("height"))
+        annotated = annotated_size(record.get("width"), record.get("height"))
         name = record.get("file_name")
-        if told is None or not isinstance(name, str) or not (picture := foreign.inside(home, name)).is_file():
+        if annotated is None or not isinstance(name, str) or not (picture := foreign.inside(home, name)).is_file():
             continue
-        seen += 1
+        checked += 1
         size = foreign.image_size(picture)
-        if told not in (size, size[::-1]):
-            own, said = (" x ".join(map(str, one)) for one in (size, told))
-            wrong.append(f"{name} has {own} pixels and is told to have {said}")
+        if annotated not in (size, size[::-1]):
+            actual, claimed = (" x ".join(map(str, side)) for side in (size, annotated))
+            wrong.append(f"{name} has {actual} pixels and is told to have {claimed}")
     if not wrong:
         return []
-    return [f"{len(wrong)} of {seen} pictures are not as large as it says, so their boxes may be elsewhere: {wrong[0]}"]
+    return [
+        f"{len(wrong)} of {checked} pictures are not as large as it says, so their boxes may be elsewhere: {wrong[0]}"
+    ]
 
 
 def _outside(low: np.ndarray, high: np.ndarray, size: np.ndarray, slack: float) -> list[str]:
-    """Of boxes with corners (N, 2) and images (N, 2)."""
+    """Count boxes beyond their images and boxes without area, by corners (N, 2) and image sizes (N, 2)."""
     out = int(((low < -slack) | (high > size + slack)).any(1).sum())
     thin = int((high <= low).any(1).sum())
     return true_sentences({f"{out} boxes reach out of their images": out, f"{thin} boxes have no area": thin})
@@ -180,9 +182,9 @@ def _voc(path: Path) -> Description:
         size = [int(float(root.findtext(f"size/{side}") or 0)) for side in ("width", "height")]
         sides = ("xmin", "ymin", "xmax", "ymax")
         first = [
-            dict(name=(one.findtext("name") or "").strip())
-            | {s: float(one.findtext(f"bndbox/{s}") or "nothing") for s in sides}
-            for one in root.iter("object")
+            dict(name=(element.findtext("name") or "").strip())
+            | {s: float(element.findtext(f"bndbox/{s}") or "nothing") for s in sides}
+            for element in root.iter("object")
         ]
     except (ElementTree.ParseError, ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read as VOC's xml ({error}): get it again") from None
@@ -198,11 +200,11 @@ def _voc(path: Path) -> Description:
 
 
 def _yolo(path: Path) -> Description:
-    given, box, kinds = read_rows(path)
-    about, _, numbers = _labels("", given.astype(np.int64))
+    classes, box, kinds = read_rows(path)
+    about, _, numbers = _labels("", classes.astype(np.int64))
     odd = _outside(box[:, :2], box[:, 2:], np.ones((len(box), 2)), 1e-3)
-    odd += [told] if (told := in_words(kinds)) else []
+    odd += [summary] if (summary := describe_kinds(kinds)) else []
     names = ("x", "y", "width", "height")
     centred = np.concatenate([(box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]], 1)[:20].round(6)
-    first = [row | dict(zip(names, one)) for row, one in zip(numbers, centred.tolist())]
+    first = [row | dict(zip(names, values)) for row, values in zip(numbers, centred.tolist())]
     return dict(format="YOLO boxes", boxes=len(box), classes=about["classes"]), odd, first

@@ -1,1 +1,1 @@
-"""Images: files on disk, read and written."""
+"""Readers and writers of image files."""

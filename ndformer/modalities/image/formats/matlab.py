@@ -1,8 +1,8 @@
-"""Numeric arrays in MATLAB's .mat files of level 5 (what "save" writes unless told -v7.3).
+"""Reader and writer of numeric arrays in MATLAB's .mat files of level 5 (all that "save" writes without -v7.3).
 
 A file is a header of 128 bytes, then elements: type and size (two uint32), content, zeros up to a multiple of 8. Small
-content (up to 4 bytes) shares the first 8 bytes with a type and a size of 16 bits each. An array is an element made of
-four: flags, dimensions, name, values; values may be stored in a smaller type than the array's. It may be deflated.
+content (up to 4 bytes) shares the first 8 bytes with a type and a size of 16 bits each. An array is an element of four
+elements: flags, dimensions, name, values. Values may have a smaller type than the array, and elements may be deflated.
 """
 
 import struct
@@ -20,48 +20,48 @@ NUMERIC = range(6, 16)  # classes of arrays: double, single, int8 ... uint64
 
 
 def read_mat(path: Path) -> dict[str, np.ndarray]:
-    """The numeric arrays in a .mat file by name; what else it holds is passed over."""
+    """Read the numeric arrays of a .mat file, by name; other content is skipped."""
     try:
-        content, made = foreign.content(path), 0
+        content, inflated_size = foreign.content(path), 0
         if content[126:128] != b"IM" or len(content) < 128:
             raise ValueError("no little-endian MAT file of level 5")
-        found = {}
+        arrays = {}
         for kind, element in _elements(content[128:], padded=False):
             if kind == DEFLATED:
-                element = foreign.inflated(path, element, made)
-                made += len(element)
+                element = foreign.inflated(path, element, inflated_size)
+                inflated_size += len(element)
                 ((kind, element),) = _elements(element)
             if kind != ARRAY:
                 continue
-            (_, flags), (_, dims), (_, name), *rest = _elements(element)
+            (_, flags), (_, dims), (_, name), *more = _elements(element)
             if flags[0] in NUMERIC:
-                values_kind, values = rest[0]
+                values_kind, values = more[0]
                 shape = np.frombuffer(dims, "<i4")
                 array = np.frombuffer(values, "<" + DTYPES[values_kind]).reshape(shape, order="F")
-                found[name.decode()] = array
-        return found
+                arrays[name.decode()] = array
+        return arrays
     except (ValueError, KeyError, IndexError, struct.error, zlib.error) as error:
         raise DataError(f"{path} cannot be read as a .mat file ({error}): get it again") from None
 
 
 def _elements(data: bytes, padded: bool = True) -> list[tuple[int, bytes]]:
-    """(type, content) of elements laid end to end. Deflated ones, at the top, are not padded."""
-    found, at = [], 0
-    while at < len(data):
-        kind, size = struct.unpack_from("<II", data, at)
+    """Split data into elements (type, content). Deflated elements, at the top level, are not padded."""
+    elements, start = [], 0
+    while start < len(data):
+        kind, size = struct.unpack_from("<II", data, start)
         if kind >> 16:  # small
-            found.append((kind & 0xFFFF, data[at + 4 : at + 4 + (kind >> 16)]))
-            at += 8
+            elements.append((kind & 0xFFFF, data[start + 4 : start + 4 + (kind >> 16)]))
+            start += 8
             continue
-        if at + 8 + size > len(data):
+        if start + 8 + size > len(data):
             raise ValueError("it ends early")
-        found.append((kind, data[at + 8 : at + 8 + size]))
-        at += 8 + size + (-size % 8 if padded else 0)
-    return found
+        elements.append((kind, data[start + 8 : start + 8 + size]))
+        start += 8 + size + (-size % 8 if padded else 0)
+    return elements
 
 
 def write_mat(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """uint16 arrays, deflated."""
+    """Write uint16 arrays, deflated."""
 
     def element(kind: int, content: bytes) -> bytes:
         return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)

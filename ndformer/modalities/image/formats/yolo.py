@@ -1,6 +1,6 @@
-"""Rows of YOLO's label files: `class x y width height`, as shares of the image, or `class` and the corners of a shape.
+"""Reader of YOLO's label files: rows of `class x y width height` in shares of the image, or `class` and corners.
 
-Polygons (of segmentation), oriented boxes (OBB, four corners) and key points (pose) come out as their bounding boxes.
+Polygons (segmentation), oriented boxes (OBB, four corners) and key points (pose) become their bounding boxes.
 """
 
 from collections import Counter
@@ -15,15 +15,15 @@ BOX, CORNERS, POLYGON, POSE = "boxes", "oriented boxes or shapes of four corners
 ROW = "five numbers, class x y width height, or the class and the x y of three corners or more"
 
 
-def kind_of(numbers: int, points: int = 0) -> str | None:
-    """Of a row of so many numbers, where poses have `points` numbers behind their boxes; None where there is none."""
+def row_kind(numbers: int, points: int = 0) -> str | None:
+    """Return the kind of a row by its count of numbers, or None. Poses have `points` numbers after the box."""
     if points and numbers == 5 + points:
         return POSE
     return {5: BOX, 9: CORNERS}.get(numbers, POLYGON if numbers >= 7 and numbers % 2 else None)
 
 
 def read_rows(path: Path, points: int = 0) -> tuple[np.ndarray, np.ndarray, Counter[str]]:
-    """Classes (N,) as they stand there, boxes (N, 4) x1 y1 x2 y2 as shares, and how many of each kind they were."""
+    """Read classes (N,), boxes (N, 4) x1 y1 x2 y2 as shares of the image, and how many rows there are of each kind."""
     labels, boxes, kinds = [], [], Counter[str]()
     for number, line in enumerate(foreign.lines(path), 1):
         if not line.strip():
@@ -32,10 +32,10 @@ def read_rows(path: Path, points: int = 0) -> tuple[np.ndarray, np.ndarray, Coun
             label, *values = (float(word) for word in line.split())
         except ValueError:
             label, values = np.nan, []
-        kind = kind_of(1 + len(values), points)
+        kind = row_kind(1 + len(values), points)
         if kind is None or not np.isfinite([label, *values]).all():
-            more = ", and a sixth number is the score of a prediction" if len(values) == 5 else ""
-            raise DataError(f"row {number} of {path} is '{line:.60}': it takes {ROW}{more}")
+            more = " A sixth number is the score of a prediction" if len(values) == 5 else ""
+            raise DataError(f"row {number} of {path} must have {ROW}, got '{line:.60}'.{more}")
         kinds[kind] += 1
         labels.append(label)
         boxes.append(_bounds(values, kind))
@@ -49,7 +49,7 @@ def _bounds(values: list[float], kind: str) -> tuple[float, float, float, float]
     return min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])
 
 
-def in_words(kinds: Counter[str]) -> str:
-    """What is not a plain box, and that its bounding box is taken; nothing where all are."""
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != BOX)
-    return f"of {kinds.total()} objects there are {told}: their bounding boxes are taken" if told else ""
+def describe_kinds(kinds: Counter[str]) -> str:
+    """Say how many objects are not plain boxes, and that their bounding boxes are taken; empty where all are boxes."""
+    others = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != BOX)
+    return f"of {kinds.total()} objects there are {others}: their bounding boxes are taken" if others else ""

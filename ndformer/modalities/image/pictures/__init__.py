@@ -1,1 +1,1 @@
-"""Images: what samples and tokens look like."""
+"""Pictures of image samples and their tokens."""

@@ -1,12 +1,12 @@
-"""What a model gets of an image, as a picture: its patches, apart."""
+"""Picture of an image's tokens: its patches, separated by lines."""
 
 import numpy as np
 
-LARGE = 320  # pixels that small pictures are enlarged to, about
+LARGE = 320  # pixels of the longer side, to which small images are enlarged
 
 
-def apart(pixels: np.ndarray, patch: tuple[int, int], paper: int = 255) -> np.ndarray:
-    """(H, W, 3) uint8 with a line of paper around every patch of (rows, columns) pixels, small pictures enlarged."""
+def separate_patches(pixels: np.ndarray, patch: tuple[int, int], paper: int = 255) -> np.ndarray:
+    """Draw white lines between the patches of an image (H, W, 3) uint8; `patch` is (rows, columns). Small ones grow."""
     rows, columns = pixels.shape[0] // patch[0], pixels.shape[1] // patch[1]
     times = max(1, LARGE // max(pixels.shape[:2]))
     gap = max(1, times * min(patch) // 10)

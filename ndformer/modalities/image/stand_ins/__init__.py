@@ -1,1 +1,1 @@
-"""Images: generated toy worlds in the data sets' own formats, and simple baselines on them."""
+"""Generated stand-ins of image datasets, in the datasets' own formats, and simple baselines on them."""

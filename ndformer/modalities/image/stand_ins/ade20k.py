@@ -1,7 +1,7 @@
-"""The stand-in of ADE20K: filled figures before a wall and on a floor.
+"""Stand-in of ADE20K: filled figures in front of a wall and on a floor.
 
-Colours are drawn anew for each region, so a pixel alone says little; where nothing is annotated, a mask is 0. Its
-baselines never look at an image: a class for all pixels, or one for each place.
+Each region has random colors, so a single pixel says little; unannotated pixels have 0 in the mask. The baselines never
+look at an image: they predict one class for all pixels, or one for each place.
 """
 
 import math
@@ -21,20 +21,20 @@ from ndformer.modalities.image.transforms.boxes import signed
 
 CLASSES = ("wall", "floor", "disc", "square", "triangle", "star")
 SIDES = (64, 97)
-NOTHING = 0
+UNLABELLED = 0
 CELLS = 16  # places along a side
 
 
 def corners(name: str, count: int = 24) -> np.ndarray:
-    """(N, 2) x y of a figure's outline, within a circle of radius 1."""
+    """Return the corners (N, 2) x y of a figure's outline, within a circle of radius 1."""
     sides = dict(disc=count, square=4, triangle=3, star=10)[name]
     angles = 2 * math.pi * (np.arange(sides) / sides - 0.25)
     radius = np.where(np.arange(sides) % 2 == 0, 1.0, 0.42) if name == "star" else np.ones(sides)
     return np.stack([radius * np.cos(angles), radius * np.sin(angles)], 1)
 
 
-def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(H, W, 3) uint8 and its mask (H, W) uint8: 0 for nothing, class i is i + 1."""
+def draw_image(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw an image (H, W, 3) uint8 and its mask (H, W) uint8, in which class i is i + 1 and 0 is unlabelled."""
     side = max(height, width)
     wall, floor = (background(1, side, STYLE, rng)[0, :height, :width] for _ in range(2))
     across = np.arange(width)
@@ -45,7 +45,7 @@ def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray
     mask = Image.fromarray(np.where(below, 2, 1).astype(np.uint8))
     for _ in range(int(rng.integers(1, 5))):
         label = int(rng.integers(2, len(CLASSES)))
-        hidden = rng.random() < 0.1  # there, but not annotated
+        hidden = rng.random() < 0.1  # visible, but not annotated
         radius = rng.uniform(9, 24)
         turn = rng.uniform(-0.6, 0.6)
         spin = np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]])
@@ -55,13 +55,13 @@ def scene(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray
         ImageDraw.Draw(region).polygon(outline, fill=255)
         inside = np.asarray(region) > 0
         image[inside] = rng.uniform(0.1, 0.95, 3) + 0.1 * image[inside]
-        mask.paste(NOTHING if hidden else label + 1, mask=region)
+        mask.paste(UNLABELLED if hidden else label + 1, mask=region)
     image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
     return to_bytes(image), np.asarray(mask)
 
 
 def counts(train: MaskFolder) -> np.ndarray:
-    """(CELLS, CELLS, C) in how many images a class is at a place, images stretched to squares."""
+    """Count in how many images each class is at each place, (CELLS, CELLS, C), with images stretched to squares."""
     total = np.zeros((CELLS, CELLS, len(train.classes)), np.int64)
     for record in train.records:
         truth = Image.fromarray(train.read(record)["truth"])
@@ -72,12 +72,12 @@ def counts(train: MaskFolder) -> np.ndarray:
 
 
 def mean_iou(test: MaskFolder, answer: np.ndarray) -> float:
-    """Of the same (CELLS, CELLS) classes for every image."""
+    """Return the mIoU of predicting the same classes (CELLS, CELLS) for every image."""
     metric = MeanIoU()
     for record in test.records:
         truth = test.read(record)["truth"]
-        said = np.asarray(Image.fromarray(answer).resize(truth.shape[::-1], Image.Resampling.NEAREST))
-        metric.process({}, [Pixels(sample=dict(truth=signed(truth)), predicted=said, classes=len(test.classes))])
+        predicted = np.asarray(Image.fromarray(answer).resize(truth.shape[::-1], Image.Resampling.NEAREST))
+        metric.process({}, [Pixels(sample=dict(truth=signed(truth)), predicted=predicted, classes=len(test.classes))])
     return metric.compute_metrics(metric.results)["mIoU"]
 
 
@@ -90,12 +90,12 @@ def baselines(train: MaskFolder, test: MaskFolder) -> Iterable[tuple[str, float]
 
 @stand_in(dict(type="MaskFolder", zero_is_nothing=True), baselines)
 def ade20k(folder: Path, seed: int = 0) -> None:
-    """800 + 150 images of two surfaces and four figures."""
+    """Write 800 + 150 images of two surfaces and four figures."""
     rng = np.random.default_rng(seed)
     for split, stem, count in (("training", "train", 800), ("validation", "val", 150)):
         (folder / "annotations" / split).mkdir(parents=True)
         for i in range(1, count + 1):
-            image, mask = scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
+            image, mask = draw_image(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng)
             save(image, folder / "images" / split / f"ADE_{stem}_{i:08d}.jpg")
             Image.fromarray(mask).save(folder / "annotations" / split / f"ADE_{stem}_{i:08d}.png")
     lines = ["Idx\tRatio\tTrain\tVal\tStuff\tName"]

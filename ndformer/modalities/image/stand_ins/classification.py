@@ -1,5 +1,4 @@
-"""The stand-ins of CIFAR, MNIST, Flowers102, Tiny ImageNet, ImageNet and ImageFolder: images of one figure each, drawn
-in strokes.py."""
+"""Stand-ins of CIFAR, MNIST, Flowers102, Tiny ImageNet, ImageNet and ImageFolder: one figure (strokes.py) per image."""
 
 import gzip
 import json
@@ -20,23 +19,23 @@ NAMES = list(FIGURES)
 
 
 def balanced(count: int, classes: int, rng: np.random.Generator) -> np.ndarray:
-    """(count,) labels, as many of each class, in random order."""
+    """Return labels (count,), equally many of each class, in random order."""
     return rng.permutation(np.arange(count) % classes)
 
 
 def draw(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """(N, size, size, 3): class i shows the i-th figure."""
+    """Draw images (N, size, size, 3) in which class i shows the i-th figure."""
     return figures(labels, list(FIGURES.values()), size, rng)
 
 
 def shrunk(scale: float, shift: float) -> list[list[Line]]:
-    """The first ten figures, smaller and moved to the lower right (upper left where negative)."""
+    """Return the first ten figures, scaled and shifted to the lower right (upper left for negative values)."""
     fit = lambda line: [(scale * x + shift, scale * y + shift) for x, y in line]
     return [[fit(line) for line in FIGURES[name]] for name in NAMES[:10]]
 
 
 def save(image: np.ndarray, path: Path, size: tuple[int, int] | None = None) -> None:
-    """A JPEG, stretched to size (width, height) where given."""
+    """Write a JPEG, resized to `size` (width, height) if given."""
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = Image.fromarray(image)
     (picture.resize(size) if size else picture).save(path, "JPEG", quality=90)
@@ -48,14 +47,14 @@ def write_pickle(path: Path, content: dict[str, Any]) -> None:
 
 
 def cifar_batch(name: str, images: np.ndarray) -> dict[str, Any]:
-    """What CIFAR's batches hold beside labels: an image is a row of 1024 red, 1024 green and 1024 blue values."""
+    """Return a CIFAR batch without labels: an image is a row of 1024 red, 1024 green and 1024 blue values."""
     names = [f"{name}_{i:05d}.png" for i in range(len(images))]
     return dict(batch_label=name, filenames=names, data=images.transpose(0, 3, 1, 2).reshape(len(images), 3072))
 
 
 @stand_in(dict(type="CIFAR10"), baselines)
 def cifar10(folder: Path, seed: int = 0) -> None:
-    """6,000 + 1,000 images of ten figures; pixel statistics cannot tell them apart."""
+    """Write 6,000 + 1,000 images of ten figures, which pixel statistics cannot distinguish."""
     rng = np.random.default_rng(seed)
     home = folder / "cifar-10-batches-py"
     write_pickle(home / "batches.meta", dict(label_names=NAMES[:10], num_cases_per_batch=1200, num_vis=3072))
@@ -66,7 +65,7 @@ def cifar10(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="CIFAR100"), baselines)
 def cifar100(folder: Path, seed: int = 0) -> None:
-    """3,000 + 500 images of a hundred classes: a large figure with a small one at its lower right."""
+    """Write 3,000 + 500 images of a hundred classes: a large figure with a small one at its lower right."""
     rng = np.random.default_rng(seed)
     home = folder / "cifar-100-python"
     fine = [f"{large} with {small}" for large in NAMES[:10] for small in NAMES[:10]]
@@ -82,7 +81,7 @@ def cifar100(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="MNIST"), baselines)
 def mnist(folder: Path, seed: int = 0) -> None:
-    """2,000 + 500 digits."""
+    """Write 2,000 + 500 digits."""
     rng = np.random.default_rng(seed)
     for part, count in (("train", 2000), ("t10k", 500)):
         labels = balanced(count, 10, rng)
@@ -94,7 +93,7 @@ def mnist(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="Flowers102"), baselines)
 def flowers102(folder: Path, seed: int = 0) -> None:
-    """240 + 120 + 120 images of the first twelve classes."""
+    """Write 240 + 120 + 120 images of the first twelve classes."""
     rng = np.random.default_rng(seed)
     labels = balanced(480, 12, rng)
     for i, image in enumerate(draw(labels, 96, rng), start=1):
@@ -106,7 +105,7 @@ def flowers102(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="TinyImageNet"), baselines)
 def tiny_imagenet(folder: Path, seed: int = 0) -> None:
-    """600 + 100 images of ten classes, and 10 test images without labels."""
+    """Write 600 + 100 images of ten classes, and 10 test images without labels."""
     rng = np.random.default_rng(seed)
     home, synsets = folder / "tiny-imagenet-200", [f"n{i:08d}" for i in range(1, 11)]
     home.mkdir(parents=True)
@@ -133,7 +132,7 @@ def tiny_imagenet(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="ImageNet"), baselines)
 def imagenet1k(folder: Path, seed: int = 0) -> None:
-    """400 + 100 larger images of ten synsets, with the lists of both Kaggle and the official code."""
+    """Write 400 + 100 larger images of ten synsets, with the lists of both Kaggle and the official code."""
     rng = np.random.default_rng(seed)
     home, synsets = folder / "ILSVRC" / "Data" / "CLS-LOC", [f"n{i:08d}" for i in range(1, 11)]
     size = lambda: (int(rng.integers(160, 257)), int(rng.integers(160, 257)))
@@ -155,7 +154,7 @@ def imagenet1k(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="ImageFolder"), baselines)
 def imagefolder(folder: Path, seed: int = 0) -> None:
-    """600 + 100 + 100 images of ten classes."""
+    """Write 600 + 100 + 100 images of ten classes."""
     rng = np.random.default_rng(seed)
     for split, count in (("train", 600), ("val", 100), ("test", 100)):
         labels = balanced(count, 10, rng)

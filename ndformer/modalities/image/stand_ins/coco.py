@@ -1,4 +1,4 @@
-"""The stand-in of COCO: images of several figures, drawn in crowds.py."""
+"""Stand-in of COCO: images of several figures, drawn in crowds.py."""
 
 import json
 from collections.abc import Iterable
@@ -13,35 +13,35 @@ from ndformer.framework.evaluation.coco.metric import CocoMetric
 from ndformer.framework.evaluation.simple import KINDS, mean_detections
 from ndformer.modalities.image.datasets.detection import DetectionDataset
 from ndformer.modalities.image.stand_ins.classification import save
-from ndformer.modalities.image.stand_ins.crowds import CLASSES, Drawn, scene
+from ndformer.modalities.image.stand_ins.crowds import CLASSES, Drawing, draw_image
 
-CATEGORIES = (1, 2, 4, 13, 62, 90)  # ids with gaps, as COCO's have
+CATEGORIES = (1, 2, 4, 13, 62, 90)  # ids with gaps, as in COCO
 SIDES = (64, 97)  # of images, in pixels
 
 
-def coco_json(scenes: list[Drawn], names: list[str], ids: list[int]) -> dict[str, Any]:
-    """What COCO's instances_*.json hold, with the boxes' outlines for segmentations."""
+def coco_json(drawings: list[Drawing], names: list[str], ids: list[int]) -> dict[str, Any]:
+    """Return the content of COCO's instances_*.json, with the outlines of boxes as segmentations."""
     images = [
-        dict(id=i, file_name=name, height=one.image.shape[0], width=one.image.shape[1])
-        for i, name, one in zip(ids, names, scenes)
+        dict(id=i, file_name=name, height=drawing.image.shape[0], width=drawing.image.shape[1])
+        for i, name, drawing in zip(ids, names, drawings)
     ]
     annotations = []
-    for i, one in zip(ids, scenes):
-        for (x1, y1, x2, y2), label, area, crowd in zip(one.boxes.tolist(), one.labels, one.area, one.crowd):
-            found = dict(id=len(annotations) + 1, image_id=i, category_id=CATEGORIES[label])
-            found |= dict(bbox=[x1, y1, x2 - x1, y2 - y1], area=float(area), iscrowd=int(crowd))
-            annotations.append(found | dict(segmentation=[[x1, y1, x2, y1, x2, y2, x1, y2]]))
+    for i, d in zip(ids, drawings):
+        for (x1, y1, x2, y2), label, area, crowd in zip(d.boxes.tolist(), d.labels, d.area, d.crowd):
+            row = dict(id=len(annotations) + 1, image_id=i, category_id=CATEGORIES[label])
+            row |= dict(bbox=[x1, y1, x2 - x1, y2 - y1], area=float(area), iscrowd=int(crowd))
+            annotations.append(row | dict(segmentation=[[x1, y1, x2, y1, x2, y2, x1, y2]]))
     categories = [dict(id=i, name=name, supercategory="figure") for i, name in zip(CATEGORIES, CLASSES)]
     return dict(info={}, licenses=[], images=images, annotations=annotations, categories=categories)
 
 
 def baselines(train: DetectionDataset, test: DetectionDataset) -> Iterable[tuple[str, float]]:
-    """mAP50 of a detector that finds in every image the mean boxes of training, as shares of its sides."""
+    """Yield the mAP50 of a detector that predicts the mean boxes of training, as image shares, for every image."""
     sides = lambda sample: np.tile(sample["size"][::-1], 2)
     read = [train.read(record) for record in train.records]
-    given = [(sample["boxes"] / sides(sample), sample["labels"]) for sample in read]
+    boxes = [(sample["boxes"] / sides(sample), sample["labels"]) for sample in read]
     for count, name in KINDS:
-        means, metric = mean_detections(given, count), CocoMetric()
+        means, metric = mean_detections(boxes, count), CocoMetric()
         for record in test.records:
             sample = test.read(record)
             metric.process({}, [Boxes(sample=sample, **means | dict(boxes=means["boxes"] * sides(sample)))])
@@ -50,14 +50,14 @@ def baselines(train: DetectionDataset, test: DetectionDataset) -> Iterable[tuple
 
 @stand_in(dict(type="Coco"), baselines)
 def coco(folder: Path, seed: int = 0) -> None:
-    """1,500 + 200 scenes of six figures among others that are none of the classes; crowds, and images without any."""
+    """Write 1,500 + 200 images of six figures among distractors, with some crowds and images without objects."""
     rng = np.random.default_rng(seed)
     (folder / "annotations").mkdir(parents=True)
     for split, count in (("train2017", 1500), ("val2017", 200)):
         ids = np.sort(rng.choice(10 * count, count, replace=False) + 1).tolist()
         names = [f"{i:012d}.jpg" for i in ids]
-        scenes = [scene(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
-        for name, one in zip(names, scenes):
-            save(one.image, folder / split / name)
-        content = json.dumps(coco_json(scenes, names, ids))
+        drawings = [draw_image(int(rng.integers(*SIDES)), int(rng.integers(*SIDES)), rng) for _ in ids]
+        for name, drawing in zip(names, drawings):
+            save(drawing.image, folder / split / name)
+        content = json.dumps(coco_json(drawings, names, ids))
         (folder / "annotations" / f"instances_{split}.json").write_text(content)

@@ -1,8 +1,8 @@
-"""What the stand-ins of labelled images show: bright stroke figures among clutter of the same kind.
+"""Images for the stand-ins of classification: bright stroke figures among clutter of the same kind.
 
-Colour, brightness and place tell nothing about a figure, only its shape does. Figures are brighter than what is behind
-them: were half of them darker, no weighted sum of pixels would say anything about a stroke, and a small transformer
-would take most of its minutes to find out that the difference matters and not its sign.
+Color, brightness and position do not reveal a figure, only its shape does. Figures are always brighter than the
+background: if half of them were darker, no weighted sum of pixels would detect a stroke, and a small transformer would
+spend most of its training on that.
 """
 
 import math
@@ -15,7 +15,7 @@ Line = list[tuple[float, float]]  # corners (x, y) in -1..1, y downwards
 
 
 def _arc(start: float, end: float, radius: float = 1.0, growth: float = 0.0, x: float = 0, y: float = 0) -> Line:
-    """From angle `start` to `end` in turns, the radius growing by `growth` on the way."""
+    """Return an arc from angle `start` to `end` in turns, whose radius grows by `growth`."""
     turns = np.linspace(0, 1, max(3, round(abs(end - start) * 14) + 1))
     angles = 2 * math.pi * (start + (end - start) * turns)
     radii = radius + growth * turns
@@ -57,17 +57,17 @@ DIGITS: dict[str, list[Line]] = {
 
 
 def segments(figure: list[Line]) -> np.ndarray:
-    """(S, 2, 2): the two ends of each straight piece."""
+    """Return the two ends of each straight piece (S, 2, 2)."""
     return np.array([[a, b] for line in figure for a, b in zip(line, line[1:])], np.float32)
 
 
 @dataclass
 class Style:
-    """How hard it is to see. Lengths are in half image widths, so 1 reaches from the middle to the edge."""
+    """How hard figures are to recognize. Lengths are in half image widths: 1 is from the middle to the edge."""
 
     scale: tuple[float, float] = (0.5, 0.7)
     shift: float = 0.3
-    turn: float = 0.06  # in full turns, to both sides
+    turn: float = 0.06  # in full turns, in both directions
     slant: float = 0.2
     stroke: tuple[float, float] = (0.07, 0.12)
     contrast: tuple[float, float] = (0.35, 0.7)
@@ -80,38 +80,38 @@ STYLE = Style()
 HAND = Style(scale=(0.5, 0.68), shift=0.08, turn=0.03, slant=0.2, stroke=(0.06, 0.12))
 
 
-def figures(labels: np.ndarray, drawn: list[list[Line]], size: int, rng: np.random.Generator) -> np.ndarray:
-    """(N, size, size, 3) uint8: image i shows drawn[labels[i]] somewhere, in some colour, before some clutter."""
+def figures(labels: np.ndarray, shapes: list[list[Line]], size: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw images (N, size, size, 3) uint8: image i shows shapes[labels[i]] at a random place, among clutter."""
 
-    def some(shapes: np.ndarray) -> np.ndarray:
-        n = len(shapes)
+    def draw(lines: np.ndarray) -> np.ndarray:
+        n = len(lines)
         image = background(n, size, STYLE, rng)  # (n, H, W, 3)
         around = image.mean((1, 2))  # (n, 3)
         for _ in range(STYLE.clutter):
             paint(image, stroke(clutter(n, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
-        paint(image, stroke(place(shapes, STYLE, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
+        paint(image, stroke(place(lines, STYLE, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
         image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
         return to_bytes(image)
 
-    return _in_parts(some, labels, drawn, size)
+    return _in_parts(draw, labels, shapes, size)
 
 
 def handwriting(labels: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """(N, size, size) uint8: white digits on black."""
+    """Draw white digits on black, (N, size, size) uint8."""
 
-    def some(shapes: np.ndarray) -> np.ndarray:
-        return to_bytes(stroke(place(shapes, HAND, rng), thickness(len(shapes), HAND, rng), size))
+    def draw(lines: np.ndarray) -> np.ndarray:
+        return to_bytes(stroke(place(lines, HAND, rng), thickness(len(lines), HAND, rng), size))
 
-    return _in_parts(some, labels, list(DIGITS.values()), size)
+    return _in_parts(draw, labels, list(DIGITS.values()), size)
 
 
 def _in_parts(
-    draw: Callable[[np.ndarray], np.ndarray], labels: np.ndarray, drawn: list[list[Line]], size: int
+    draw: Callable[[np.ndarray], np.ndarray], labels: np.ndarray, shapes: list[list[Line]], size: int
 ) -> np.ndarray:
-    """draw(segments of some labels), a part at a time: what it needs on the way stays small."""
-    shapes = [segments(figure) for figure in drawn]
-    longest = max(map(len, shapes))
-    padded = np.stack([np.concatenate([s, np.repeat(s[-1:], longest - len(s), 0)]) for s in shapes])  # (K, S, 2, 2)
+    """Call draw(segments) for a part of the labels at a time, to limit memory."""
+    pieces = [segments(shape) for shape in shapes]
+    longest = max(map(len, pieces))
+    padded = np.stack([np.concatenate([p, np.repeat(p[-1:], longest - len(p), 0)]) for p in pieces])  # (K, S, 2, 2)
     parts = np.array_split(labels, max(1, labels.size * size**2 // 2**19))
     return np.concatenate([draw(padded[part]) for part in parts])
 
@@ -125,7 +125,7 @@ def thickness(n: int, style: Style, rng: np.random.Generator) -> np.ndarray:
 
 
 def place(shapes: np.ndarray, style: Style, rng: np.random.Generator) -> np.ndarray:
-    """Segments (n, S, 2, 2), each image's turned, slanted, stretched and moved a little."""
+    """Randomly turn, slant, stretch and move the segments (n, S, 2, 2) of each image."""
     n = len(shapes)
     angle = 2 * math.pi * _uniform(rng, -style.turn, style.turn, n)
     slant = _uniform(rng, -style.slant, style.slant, n)
@@ -136,35 +136,35 @@ def place(shapes: np.ndarray, style: Style, rng: np.random.Generator) -> np.ndar
 
 
 def clutter(n: int, rng: np.random.Generator) -> np.ndarray:
-    """(n, 1, 2, 2): a short straight piece anywhere."""
+    """Return a random short straight piece for each image, (n, 1, 2, 2)."""
     middle, angle = _uniform(rng, -1, 1, n, 2), _uniform(rng, 0, math.pi, n)
     arm = _uniform(rng, 0.15, 0.45, n, 1) * np.stack([np.cos(angle), np.sin(angle)], -1)
     return np.stack([middle - arm, middle + arm], 1)[:, None]
 
 
 def background(n: int, size: int, style: Style, rng: np.random.Generator) -> np.ndarray:
-    """(n, size, size, 3): a few random colours that run into each other."""
+    """Draw smooth random backgrounds of a few colors, (n, size, size, 3)."""
     cells = 4
     corners = rng.uniform(0.05, 0.55, (n, 1, 1, 3)) + rng.normal(0, style.texture, (n, cells, cells, 3))
-    at = np.linspace(0, cells - 1, size)
-    weights = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(cells)))  # (size, cells) linear interpolation
+    places = np.linspace(0, cells - 1, size)
+    weights = np.maximum(0, 1 - np.abs(places[:, None] - np.arange(cells)))  # (size, cells) linear interpolation
     return np.einsum("yi,xj,nijc->nyxc", weights, weights, corners, optimize=True).astype(np.float32)
 
 
 def colour(around: np.ndarray, style: Style, rng: np.random.Generator) -> np.ndarray:
-    """(n, 3): colours that stand out from what is around."""
+    """Return random colors (n, 3) that stand out from their surroundings."""
     step = rng.uniform(*style.contrast, (len(around), 1)) + rng.normal(0, 0.12, (len(around), 3))
     return (around + step).clip(0, 1).astype(np.float32)
 
 
 def stroke(lines: np.ndarray, width: np.ndarray, size: int) -> np.ndarray:
-    """(n, size, size) in 0..1: how much of a pixel lines (n, S, 2, 2) of half `width` (n,) cover."""
-    at = ((np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1).astype(np.float32)
+    """Return the coverage (n, size, size), 0..1, of pixels by lines (n, S, 2, 2) of half `width` (n,)."""
+    pixels = ((np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1).astype(np.float32)
     nearest = np.full((len(lines), size, size), np.inf, np.float32)
     for s in range(lines.shape[1]):
         (ax, ay), (bx, by) = ((lines[:, s, e, 0, None, None], lines[:, s, e, 1, None, None]) for e in range(2))
         dx, dy = bx - ax, by - ay
-        px, py = at[None, None, :] - ax, at[None, :, None] - ay
+        px, py = pixels[None, None, :] - ax, pixels[None, :, None] - ay
         along = ((px * dx + py * dy) / np.maximum(dx * dx + dy * dy, 1e-9)).clip(0, 1)
         np.minimum(nearest, (px - along * dx) ** 2 + (py - along * dy) ** 2, out=nearest)
     return ((width[:, None, None] - np.sqrt(nearest)) * size / 2 + 0.5).clip(0, 1)

@@ -1,1 +1,1 @@
-"""Images: what happens between disk and model."""
+"""Transforms of image samples."""

@@ -1,4 +1,4 @@
-"""Augmentations for detection: colours and places, but nothing that turns or shears a box; and mosaic, four in one."""
+"""Augmentations for detection: colors, translation and mosaic; none that rotates or shears a box."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,11 +9,11 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample, Transform
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import FewOrNone
-from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, scaled, taken
+from ndformer.modalities.image.transforms.boxes import FILL, framed, moved, resize_and_crop, scaled
 
 STRENGTH, SHIFT, HUE = 0.32, 0.14, 0.16  # of the PaPE paper's recipe: shares of the range and of the image's sides
-BYTES = 4  # of a pixel of Pillow's
-BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts from 179 on
+BYTES = 4  # per pixel in Pillow
+BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts pixels from 179 on
 
 
 def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Transform:
@@ -28,7 +28,7 @@ def _same(change: Callable[[Image.Image], Image.Image]) -> Transform:
 
 
 def _colours(sample: Sample, rng: np.random.Generator) -> Sample:
-    """Saturation and hue."""
+    """Change saturation and hue."""
     image = ImageEnhance.Color(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH))
     hue, saturation, value = image.convert("HSV").split()
     turn = round(256 * rng.uniform(-HUE, HUE))
@@ -37,10 +37,10 @@ def _colours(sample: Sample, rng: np.random.Generator) -> Sample:
 
 
 def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
-    """By whole pixels."""
+    """Translate by whole pixels."""
     image = sample["image"]
     x, y = (round(side * rng.uniform(-SHIFT, SHIFT)) for side in image.size)
-    return taken(framed(sample), image.size, -x, -y, image.height, image.width)
+    return resize_and_crop(framed(sample), image.size, -x, -y, image.height, image.width)
 
 
 OPERATIONS: dict[str, Transform] = {
@@ -59,7 +59,7 @@ OPERATIONS: dict[str, Transform] = {
 
 @TRANSFORMS.register_module()
 class RandAugmentBoxes:
-    """`operations` of the PaPE paper's ten for detection, one after the other; RGB images."""
+    """RandAugment for detection: `operations` of the ten in the PaPE paper, one after the other, on RGB images."""
 
     def __init__(self, operations: FewOrNone = 2) -> None:
         self.operations = operations
@@ -72,8 +72,11 @@ class RandAugmentBoxes:
 
 
 def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
-    """Mosaic: four samples about a point of a canvas of twice the first one's sides, each as large as the first, cut
-    off at the canvas (Bochkovskiy 2020). `frame` and `truth` stay the first one's: a mosaic is for training."""
+    """Combine four samples around a random point of a canvas of twice the size (Bochkovskiy 2020).
+
+    Each image is scaled to the size of the first and cut off at the canvas. `frame` and `truth` remain those of the
+    first: a mosaic is for training only.
+    """
     first = samples[0]["image"]
     width, height = first.size
     foreign.check_size(samples[0].get("path", "an image"), BYTES * 4 * width * height)
@@ -88,5 +91,5 @@ def mosaic(samples: Sequence[Sample], rng: np.random.Generator) -> Sample:
         canvas.paste(image, (left, top))
         boxes.append(sample["boxes"] * np.tile(scale, 2) + np.tile((left, top), 2))
         labels.append(sample["labels"])
-    whole = samples[0] | dict(image=canvas, boxes=np.concatenate(boxes), labels=np.concatenate(labels))
-    return moved(whole, canvas, (1, 1), (0, 0))
+    combined = samples[0] | dict(image=canvas, boxes=np.concatenate(boxes), labels=np.concatenate(labels))
+    return moved(combined, canvas, (1, 1), (0, 0))

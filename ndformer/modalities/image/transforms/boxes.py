@@ -1,4 +1,4 @@
-"""Changes of an image that its boxes or its mask go along with: sizes, jitter, flips, and packing both."""
+"""Transforms of an image together with its boxes or its mask: resizing, jitter, flips, and packing."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Share, Span
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
 
-IGNORED = 255  # in a mask: nobody knows what is there
-FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 once it is normalised
+IGNORED = 255  # value of unlabelled pixels in a mask
+FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 after normalization
 
 
-def inside(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, least: float = 1.0) -> dict[str, Any]:
-    """Boxes cut off at the borders of an image, and their labels, without those of which less than `least` is left."""
+def clip_boxes(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, min_side: float = 1.0) -> dict[str, Any]:
+    """Clip boxes to the image and drop those with a side shorter than `min_side`, together with their labels."""
     boxes = boxes.clip(0, [width, height, width, height])
-    keep = (boxes[:, 2:] - boxes[:, :2] >= least).all(1)
+    keep = (boxes[:, 2:] - boxes[:, :2] >= min_side).all(1)
     return dict(boxes=boxes[keep], labels=labels[keep])
 
 
 def framed(sample: Sample) -> Sample:
-    """A sample as detection has it. A file that nobody annotated has no objects, and stands as it is on disk."""
+    """Return the sample with boxes, size and frame; a sample without annotation has no boxes and the identity frame."""
     if "frame" in sample:
         return sample
     image = sample["image"]
@@ -32,30 +32,30 @@ def framed(sample: Sample) -> Sample:
 
 
 def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset: tuple[float, float]) -> Sample:
-    """The sample as `image`, whose pixels are old * scale + offset."""
+    """Return the sample with a new image whose pixels are old * scale + offset, and its boxes moved alike."""
     sample = framed(sample)
     to, by = np.array([*scale, *scale]), np.array([*offset, *offset])
     old = sample["frame"]
     frame = np.concatenate([old[:2] / scale, old[2:] - old[:2] * offset / scale])
-    kept = inside(sample["boxes"] * to + by, sample["labels"], *image.size)
-    return sample | kept | dict(image=image, frame=frame)
+    clipped = clip_boxes(sample["boxes"] * to + by, sample["labels"], *image.size)
+    return sample | clipped | dict(image=image, frame=frame)
 
 
 def scaled(image: Image.Image, scale: float) -> tuple[int, int]:
-    """Width and height of an image times a number, a pixel at least."""
+    """Return width and height of an image times `scale`, at least one pixel each."""
     width, height = image.size
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill: Any = FILL) -> Image.Image:
-    """A piece of an image; what lies outside of it is grey."""
+    """Crop an image; the area outside of it is filled with `fill`."""
     frame = Image.new(image.mode, (width, height), fill)
     frame.paste(image, (-left, -top))
     return frame
 
 
-def taken(sample: Sample, size: tuple[int, int], left: int, top: int, height: int, width: int) -> Sample:
-    """A piece of the sample as it is at `size` (width, height): image, boxes and, if there, mask."""
+def resize_and_crop(sample: Sample, size: tuple[int, int], left: int, top: int, height: int, width: int) -> Sample:
+    """Resize a sample to `size` (width, height) and crop it: the image, its boxes and its mask."""
     image = sample["image"]
     scale = (size[0] / image.width, size[1] / image.height)
     new = image if size == image.size else resized(image, size, Image.Resampling.BILINEAR, sample.get("path"))
@@ -68,7 +68,7 @@ def taken(sample: Sample, size: tuple[int, int], left: int, top: int, height: in
 
 @TRANSFORMS.register_module()
 class Letterbox:
-    """As large as fits into `size` without a change of shape; grey to the right and below."""
+    """Resize to the largest size that fits into `size` without distortion, and pad with gray to the right and below."""
 
     def __init__(self, size: Size) -> None:
         self.size = height_width(size)
@@ -76,14 +76,16 @@ class Letterbox:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         height, width = self.size
         image = sample["image"]
-        return taken(sample, scaled(image, min(height / image.height, width / image.width)), 0, 0, height, width)
+        return resize_and_crop(
+            sample, scaled(image, min(height / image.height, width / image.width)), 0, 0, height, width
+        )
 
 
 @TRANSFORMS.register_module()
 class LargeScaleJitter:
-    """Large scale jitter: as Letterbox, times a number of `scale`; of what is too large, a random piece (Ghiasi 2021).
+    """Large scale jitter (Ghiasi 2021): Letterbox with a random factor from `scale`; images too large are cropped.
 
-    Objects of which less than a pixel is left are gone.
+    Objects with less than a pixel left are dropped.
     """
 
     def __init__(self, size: Size, scale: Span = (0.1, 2.0)) -> None:
@@ -95,12 +97,12 @@ class LargeScaleJitter:
         fit = min(height / image.height, width / image.width)
         new = scaled(image, fit * rng.uniform(*self.scale))
         left, top = (int(rng.integers(max(0, room) + 1)) for room in (new[0] - width, new[1] - height))
-        return taken(sample, new, left, top, height, width)
+        return resize_and_crop(sample, new, left, top, height, width)
 
 
 @TRANSFORMS.register_module()
 class FlipBoxes:
-    """Left and right change places, with probability `p`."""
+    """Flip image, mask and boxes horizontally with probability `p`."""
 
     def __init__(self, p: Share = 0.5) -> None:
         self.p = p
@@ -120,19 +122,19 @@ class FlipBoxes:
 
 @TRANSFORMS.register_module()
 class PackBoxes(PackImage):
-    """The last one: PackImage, and boxes and labels as tensors."""
+    """Pack image, boxes and labels as tensors (the last transform)."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         packed = super().__call__(framed(sample), rng)
-        found = packed["data_sample"]
-        boxes = torch.from_numpy(found["boxes"].astype(np.float32).reshape(-1, 4))
-        found |= dict(boxes=boxes, labels=torch.from_numpy(found["labels"].astype(np.int64)))
+        data_sample = packed["data_sample"]
+        boxes = torch.from_numpy(data_sample["boxes"].astype(np.float32).reshape(-1, 4))
+        data_sample |= dict(boxes=boxes, labels=torch.from_numpy(data_sample["labels"].astype(np.int64)))
         return packed
 
 
 @TRANSFORMS.register_module()
 class PackMask(PackImage):
-    """The last one: PackImage, and the mask as a tensor (H, W) of classes. What nobody knows is -1, as for points."""
+    """Pack image and mask (H, W) as tensors (the last transform). Unlabelled pixels are -1, as for points."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         sample = {name: value for name, value in framed(sample).items() if name not in ("boxes", "labels")}
@@ -145,6 +147,6 @@ class PackMask(PackImage):
 
 
 def signed(mask: Any) -> np.ndarray:
-    """Numbers of a mask, int16, -1 where nobody knows."""
+    """Return the class numbers of a mask as int16, -1 where unlabelled."""
     numbers = np.asarray(mask).astype(np.int16)
     return np.where(numbers == IGNORED, np.int16(-1), numbers)

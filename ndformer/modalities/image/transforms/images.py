@@ -1,6 +1,6 @@
-"""What happens to an image between disk and model: crops, flips, sizes, and packing it as a tensor.
+"""Transforms of images: crops, flips, resizing, and packing as a tensor.
 
-Every transform is called as t(sample, rng). All chance comes from `rng`; only sample["image"], a PIL image,
+A transform is called as t(sample, rng). All randomness comes from `rng`, and only sample["image"], a PIL image,
 changes. Sizes are one number for a square, or (height, width).
 """
 
@@ -21,15 +21,15 @@ from ndformer.framework.registry.ranges import Finite, Positive, Share, Side, Si
 
 Size = Side | tuple[Side, Side]
 
-RGB_MEAN, RGB_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, the field's habit for any RGB image
+RGB_MEAN, RGB_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, commonly used for any RGB image
 FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
 }
 SUPPORT = 2  # pixels on each side that the widest of these filters reads
-WHOLE = 2**24  # pixels of an image that is resized before it is cropped: many times those of a photo made ready
-VALUE = 8  # bytes that packing takes for a value
+MAX_RESIZED = 2**24  # pixels up to which an image is resized before it is cropped; ordinary photos have far fewer
+VALUE = 8  # bytes that packing needs per value
 
 
 def height_width(size: Size) -> tuple[int, int]:
@@ -52,12 +52,12 @@ def resized(image: Image.Image, size: tuple[int, int], resample: Image.Resamplin
 def resized_piece(
     image: Image.Image, size: tuple[int, int], left: int, top: int, height: int, width: int, resample: Image.Resampling
 ) -> Image.Image:
-    """Return a piece of what an image is at `size` (width, height); the area outside of the image is black.
+    """Resize an image to `size` (width, height) and return a piece of it; the area outside of the image is black.
 
-    Where the image at `size` would be large, only the pixels below the piece are resized. So a picture of extreme sides
-    takes no more time and memory than another.
+    Where the resized image would be large, only the pixels below the piece are resized, so that images with extreme
+    sides take no more time and memory than others.
     """
-    if size[0] * size[1] <= WHOLE:
+    if size[0] * size[1] <= MAX_RESIZED:
         return crop(image.resize(size, resample), top, left, height, width)
     frame = Image.new(image.mode, (width, height))
     x0, y0 = max(0, left), max(0, top)
@@ -70,8 +70,10 @@ def resized_piece(
 
 
 def _source(low: int, high: int, old: int, new: int) -> tuple[int, int, float, float]:
-    """Return what lies below pixels low to high of a side that is resized from `old` to `new`: the pixels to cut out
-    for it, from first to last, and where it begins and ends in these."""
+    """Return the source pixels of target pixels `low` to `high` along a side that is resized from `old` to `new`.
+
+    They are: the first and last source pixel to crop, and the start and end of the target range within that crop.
+    """
     scale = old / new
     margin = math.ceil(SUPPORT * max(1.0, scale)) + 1
     first, last = max(0, math.floor(low * scale) - margin), min(old, math.ceil(high * scale) + margin)
@@ -79,18 +81,18 @@ def _source(low: int, high: int, old: int, new: int) -> tuple[int, int, float, f
 
 
 def crop(image: Image.Image, top: int, left: int, height: int, width: int) -> Image.Image:
-    """A piece of an image; what lies outside of it is black."""
+    """Crop an image; the area outside of it is black."""
     return image.crop((left, top, left + width, top + height))
 
 
 def center(size: tuple[int, int], height: int, width: int) -> tuple[int, int]:
-    """Return left and top of the middle piece of an image of `size` (width, height)."""
+    """Return left and top of the center crop of an image of `size` (width, height)."""
     return round((size[0] - width) / 2), round((size[1] - height) / 2)
 
 
 @TRANSFORMS.register_module()
 class Resize:
-    """To (height, width), or, with one number, the shorter side to it."""
+    """Resize to (height, width), or, with one number, the shorter side to it."""
 
     def __init__(self, size: Size, interpolation: str = "bilinear") -> None:
         self.size, self.resample = size, FILTERS[interpolation]
@@ -103,6 +105,8 @@ class Resize:
 
 @TRANSFORMS.register_module()
 class CenterCrop:
+    """Crop the center of the image."""
+
     def __init__(self, size: Size) -> None:
         self.size = height_width(size)
 
@@ -114,9 +118,9 @@ class CenterCrop:
 
 @TRANSFORMS.register_module()
 class EvalCrop:
-    """How classifiers are tested: the image's middle, `share` of its shorter side, at `size`.
+    """The standard test crop of classifiers: the center of the image, `share` of its shorter side, at `size`.
 
-    For 224: shorter side to 256, then the middle 224 x 224.
+    For 224: shorter side to 256, then the center 224 x 224.
     """
 
     def __init__(self, size: Size = 224, share: SomeShare = 224 / 256, interpolation: str = "bilinear") -> None:
@@ -127,7 +131,7 @@ class EvalCrop:
         image = sample["image"]
         if height == width:
             size = shorter_side_to(image, round(height / self.share))
-        else:  # the same for a frame that is not square
+        else:  # the same for a size that is not square
             scale = max(height / image.height, width / image.width) / self.share
             size = round(image.width * scale), round(image.height * scale)
         left, top = center(size, height, width)
@@ -136,7 +140,7 @@ class EvalCrop:
 
 @TRANSFORMS.register_module()
 class RandomCrop:
-    """A random piece of the image after `padding` black pixels were put on each side."""
+    """Crop a random piece of the image after padding each side with `padding` black pixels."""
 
     def __init__(self, size: Size, padding: SideOrNone = 0) -> None:
         self.size, self.padding = height_width(size), padding
@@ -146,7 +150,7 @@ class RandomCrop:
         room = (image.height + 2 * pad - height, image.width + 2 * pad - width)
         if min(room) < 0:
             raise DataError(
-                f"RandomCrop wants {height} x {width} pixels, but {sample.get('path', 'the image')} has "
+                f"RandomCrop needs at least {height} x {width} pixels, but {sample.get('path', 'the image')} has "
                 f"{image.height} x {image.width} and {pad} of padding: put a Resize before it"
             )
         top, left = (int(rng.integers(r + 1)) - pad for r in room)
@@ -155,7 +159,7 @@ class RandomCrop:
 
 @TRANSFORMS.register_module()
 class RandomResizedCrop:
-    """A random piece, `scale` of the area and with a width / height in `ratio` (log-uniform), at `size`."""
+    """Crop a random piece with `scale` of the area and a log-uniform `ratio` of width to height, and resize it."""
 
     def __init__(
         self,
@@ -167,14 +171,14 @@ class RandomResizedCrop:
         self.size, self.scale, self.ratio, self.resample = height_width(size), scale, ratio, FILTERS[interpolation]
 
     def box(self, height: int, width: int, rng: np.random.Generator) -> tuple[int, int, int, int]:
-        """(top, left, height, width) of a piece of an image."""
+        """Return a random (top, left, height, width) in an image."""
         for _ in range(10):
             area = height * width * rng.uniform(*self.scale)
             ratio = math.exp(rng.uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
                 return int(rng.integers(height - h + 1)), int(rng.integers(width - w + 1)), h, w
-        # No luck with a very long image: the largest middle piece with a ratio that is allowed.
+        # Ten tries failed, as happens for very long images: take the largest center piece with an allowed ratio.
         w, h = width, height
         if width / height < self.ratio[0]:
             h = round(width / self.ratio[0])
@@ -190,7 +194,7 @@ class RandomResizedCrop:
 
 @TRANSFORMS.register_module()
 class Flip:
-    """Left and right change places, with probability `p`."""
+    """Flip left and right with probability `p`."""
 
     def __init__(self, p: Share = 0.5) -> None:
         self.p = p
@@ -201,9 +205,10 @@ class Flip:
 
 @TRANSFORMS.register_module()
 class PackImage(Pack):
-    """The last one: a normalised float32 tensor (C, H, W) for the model, and all that is not an image beside it.
+    """Pack the image as a normalized float32 tensor (C, H, W); the other values become its data sample.
 
-    `mean` and `std` are of values in 0..1, one per channel; ImageNet's for RGB and 0.5 for grey where not given.
+    This is the last transform. `mean` and `std` are for values in 0..1, one per channel. Defaults: ImageNet's for RGB,
+    0.5 for gray.
     """
 
     input_name = "image"
@@ -222,14 +227,14 @@ class PackImage(Pack):
         return np.array(mean, np.float32), np.array(std, np.float32)
 
     def unpack(self, packed: torch.Tensor) -> Image.Image:
-        """The picture that a tensor (C, H, W) was made from."""
+        """Return the image that a tensor (C, H, W) was packed from."""
         values = packed.numpy().transpose(1, 2, 0)
         mean, std = self.statistics(values.shape[2])
         pixels = ((values * std + mean).clip(0, 1) * 255).round().astype(np.uint8)
         return Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels)
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
-        """(H, W, 3) uint8: the image of a sample, packed or not yet, pixel by pixel."""
+        """Return the image of a sample, packed or not, as (H, W, 3) uint8."""
         image = self.unpack(sample["inputs"]["image"]) if "inputs" in sample else sample["image"]
         return np.asarray(image.convert("RGB"))
 

@@ -1,4 +1,4 @@
-"""MixUp and CutMix: training images and their labels, blended within a batch."""
+"""MixUp and CutMix: blend the images and labels of a training batch."""
 
 import torch
 from torch import Tensor
@@ -11,10 +11,11 @@ from ndformer.framework.system.processes import gather, rows
 
 @MIXERS.register_module()
 class ImageMix(Mixer):
-    """For each batch either MixUp (Zhang 2018) or CutMix (Yun 2019), with even odds where both are given.
+    """Apply MixUp (Zhang 2018) or CutMix (Yun 2019) to each batch, with equal probability where both are given.
 
-    MixUp: lambda x + (1 - lambda) x', lambda ~ Beta(mixup, mixup). CutMix: a box of x' of about 1 - lambda of the area,
-    lambda ~ Beta(cutmix, cutmix), corrected to the box that fits. x' is the batch, of all processes, in another order.
+    MixUp: lambda x + (1 - lambda) x', lambda ~ Beta(mixup, mixup). CutMix: a box of x' with about 1 - lambda of the
+    area, lambda ~ Beta(cutmix, cutmix), corrected to the clipped box. x' is the batch of all processes in another
+    order.
     """
 
     def __init__(self, mixup: NonNegative = 0.0, cutmix: NonNegative = 0.0) -> None:
@@ -25,7 +26,7 @@ class ImageMix(Mixer):
         self.mixup, self.cutmix = mixup, cutmix
 
     def __call__(self, inputs: dict[str, Tensor], targets: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """`inputs['image']` (B, C, H, W) and one-hot or soft `targets` (B, classes)."""
+        """Mix `inputs['image']` (B, C, H, W) and one-hot or soft `targets` (B, classes)."""
         images = inputs["image"]
         cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
         alpha = self.cutmix if cut else self.mixup
@@ -43,7 +44,7 @@ class ImageMix(Mixer):
 
 
 def box(height: int, width: int, share: float) -> tuple[int, int, int, int]:
-    """A box about a random point with 1 - share of the area, cut off at the borders."""
+    """Return a box around a random point with 1 - share of the area, clipped at the borders."""
     size = (1 - share) ** 0.5
     y, x = int(torch.randint(height, ())), int(torch.randint(width, ()))
     h, w = int(height * size) // 2, int(width * size) // 2

@@ -1,7 +1,7 @@
 """RandAugment (Cubuk et al. 2020) in its widely used form: 14 operations, magnitudes in bins.
 
-Each operation is fn(image, value) on a PIL image; the value at bin 0 changes nothing and grows with the bin.
-What a moved image uncovers is black, and moved pixels are taken from their nearest neighbour.
+Each operation is fn(image, value) on a PIL image. The value at bin 0 changes nothing, and it grows with the bin.
+Uncovered pixels are black, and moved pixels are sampled by nearest neighbor.
 """
 
 import math
@@ -17,19 +17,23 @@ from ndformer.framework.registry.ranges import Few, FewOrNone
 
 
 def affine(image: Image.Image, *matrix: float) -> Image.Image:
-    """Pixel (x, y) of the result comes from (a x + b y + c, d x + e y + f)."""
+    """Transform an image so that pixel (x, y) of the result comes from (a x + b y + c, d x + e y + f)."""
     return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.NEAREST)
 
 
 @dataclass(frozen=True)
 class Operation:
+    """An augmentation and its value at each magnitude."""
+
     apply: Callable[[Image.Image, float], Image.Image]
-    value: Callable[[float, tuple[int, int]], float] = lambda share, size: 0.0  # of the share of the largest magnitude
-    signed: bool = False  # goes both ways
+    value: Callable[[float, tuple[int, int]], float] = lambda share, size: (
+        0.0
+    )  # from the share of the largest magnitude
+    signed: bool = False  # the value is negated at random
 
 
-def up_to(most: float) -> Callable[[float, tuple[int, int]], float]:
-    return lambda share, size: most * share
+def up_to(max_value: float) -> Callable[[float, tuple[int, int]], float]:
+    return lambda share, size: max_value * share
 
 
 def enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Operation:
@@ -40,7 +44,7 @@ OPERATIONS: dict[str, Operation] = {
     "Identity": Operation(lambda image, _: image),
     "ShearX": Operation(lambda image, v: affine(image, 1, v, 0, 0, 1, 0), up_to(0.3), signed=True),
     "ShearY": Operation(lambda image, v: affine(image, 1, 0, 0, v, 1, 0), up_to(0.3), signed=True),
-    "TranslateX": Operation(  # whole pixels, up to 150 of 331: the size that AutoAugment was made for
+    "TranslateX": Operation(  # whole pixels, up to 150 of 331: the image size of AutoAugment
         lambda image, v: affine(image, 1, 0, -int(v), 0, 1, 0),
         lambda share, size: 150 / 331 * size[0] * share,
         signed=True,
@@ -64,7 +68,7 @@ OPERATIONS: dict[str, Operation] = {
 
 @TRANSFORMS.register_module()
 class RandAugment:
-    """`operations` of the 14, one after the other, each at bin `magnitude` of 0..bins-1."""
+    """Apply `operations` of the 14, one after the other, each at bin `magnitude` of 0..bins-1."""
 
     def __init__(self, operations: FewOrNone = 2, magnitude: FewOrNone = 9, bins: Few = 31) -> None:
         if not 0 <= magnitude < bins:

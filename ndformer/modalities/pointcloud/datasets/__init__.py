@@ -1,1 +1,1 @@
-"""Point clouds: data sets, sample by sample."""
+"""Point cloud datasets."""

@@ -1,6 +1,6 @@
-"""Clouds kept in binary beside the data, so that text is parsed and points are chosen only once.
+"""Binary cache of point clouds next to the data, so that text is parsed and points are selected only once.
 
-One file for each cloud: an interruption loses at most the one being written, and a changed source is read again.
+Each cloud has a file of its own: an interruption loses at most the file being written, and changed sources are re-read.
 """
 
 import contextlib
@@ -23,48 +23,50 @@ FOLDER = ".ndformer_cache"
 
 
 def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
-    """make(), or what it gave before, as long as `source` has the size and time of change it had then."""
-    found = source.stat() if os.path.exists(source) else None  # which a name too long for the disk does not stop
-    if found is None:
-        return make()  # which says what is missing
-    stamp = np.array([found.st_size, found.st_mtime_ns], np.int64)
+    """Return make(), or its cached result while `source` has the same size and modification time."""
+    status = source.stat() if os.path.exists(source) else None  # os.path.exists accepts names too long for the disk
+    if status is None:
+        return make()  # raises and says what is missing
+    stamp = np.array([status.st_size, status.st_mtime_ns], np.int64)
     damaged = contextlib.suppress(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
     with damaged:
-        kept = foreign.arrays(path)
-        if np.array_equal(kept.pop("stamp"), stamp):
-            return kept
+        stored = foreign.arrays(path)
+        if np.array_equal(stored.pop("stamp"), stamp):
+            return stored
     cloud = make()
     home = path.parents[path.parts[::-1].index(FOLDER)]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):
-        warnings.warn(f"{path.parent} is a link that leads elsewhere, where no clouds are kept", stacklevel=2)
+        warnings.warn(f"{path.parent} is a link that leads elsewhere, so no clouds are cached there", stacklevel=2)
         return cloud
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.replacing(path) as half, half.open("wb") as file:  # by all workers of a loader
+        with atomic.replacing(path) as half, half.open("wb") as file:  # several workers may write at once
             np.savez(file, allow_pickle=False, stamp=stamp, **cloud)
     except OSError as error:
-        warnings.warn(f"{path.parent} cannot keep clouds ({error}): they are made anew in each epoch", stacklevel=2)
+        warnings.warn(f"{path.parent} cannot be written ({error}): clouds are read anew in each epoch", stacklevel=2)
     return cloud
 
 
-class KeptClouds(Dataset):
-    """A data set whose farthest points, where they are the first transform, are found once: they are kept with the
-    cloud that they are of."""
+class CachedClouds(Dataset):
+    """Base class of datasets that cache clouds together with their farthest point sampling.
 
-    def __init__(self, *args: Any, **rest: Any) -> None:
-        super().__init__(*args, **rest)
+    Farthest points are cached where SamplePoints is the first transform.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         first = self.transforms[0] if self.transforms else None
         self.first = first if isinstance(first, SamplePoints) and first.method == "farthest" else None
         if self.first is not None:
             del self.transforms[0]
 
     @property
-    def chosen(self) -> str:
-        """Which points are kept, as part of a name."""
+    def selection(self) -> str:
+        """Name of the cached points, for file names."""
         return "all" if self.first is None else f"farthest{self.first.count}"
 
-    def some_of(self, cloud: Cloud, path: str) -> Cloud:
-        """The farthest points of a cloud, or all of them."""
+    def select(self, cloud: Cloud, path: str) -> Cloud:
+        """Return the farthest points of a cloud, or all points without SamplePoints as the first transform."""
         if self.first is None:
             return cloud
         sample = self.first(dict(cloud, path=path), np.random.default_rng(0))

@@ -1,10 +1,10 @@
-"""The three ways in which ModelNet lies on disk. Any other set of objects may lie the same way.
+"""The three layouts of ModelNet on disk, which other datasets of objects may use too.
 
 resampled   HOME/PREFIX_shape_names.txt, PREFIX_train.txt, PREFIX_test.txt and CLASS/CLASS_0001.txt: x,y,z,nx,ny,nz
-meshes      HOME/CLASS/train/CLASS_0001.off, HOME/CLASS/test/CLASS_0002.off: points are spread over them
+meshes      HOME/CLASS/train/CLASS_0001.off, HOME/CLASS/test/CLASS_0002.off: points are sampled on them
 hdf5        HOME/shape_names.txt, train_files.txt, test_files.txt and *.h5: data (N, n, 3), label (N, 1), perhaps normal
 
-Each knows its classes, lists the records of a split, and reads one.
+A layout has classes, lists the records of a split, and reads a record.
 """
 
 from __future__ import annotations
@@ -18,43 +18,46 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, MissingError, check_labels, nearest
 from ndformer.modalities.pointcloud.formats.columns import Cloud
-from ndformer.modalities.pointcloud.formats.files import ColumnsError, read_cloud, usable
+from ndformer.modalities.pointcloud.formats.files import ColumnsError, finite_points, read_cloud
 
-MANY = 10_000  # names of a list, of which one at least is a file
+MANY = 10_000  # entries of a list after which at least one file must exist
 
 
 class Record(NamedTuple):
-    number: int  # in its split; of a file's clouds for hdf5
+    number: int  # index in its split; for hdf5, in its file
     label: int
-    source: Path  # the file that holds it
+    source: Path  # the file with this cloud
 
     @property
     def path(self) -> str:
-        """What people call it."""
+        """Name of the record in messages."""
         return f"{self.source}[{self.number}]" if self.source.suffix == ".h5" else str(self.source)
 
 
-def find(root: Path, prefix: str, known: Sequence[str] = ()) -> Layout:
-    """The layout of a folder, or of the only folder in it that has one. Meshes may be a test set alone, of classes that
-    are `known`."""
-    layout = layout_of(root, prefix, known)
+def find_layout(root: Path, prefix: str, fallback: Sequence[str] = ()) -> Layout:
+    """Return the layout of a folder, or of the only subfolder with one.
+
+    Meshes may be a test set alone, with the classes of a checkpoint (`fallback`).
+    """
+    layout = detect_layout(root, prefix, fallback)
     if layout is not None:
         return layout
     inside = [p for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
-    found = [layout for layout in (layout_of(p, prefix, known) for p in inside) if layout is not None]
+    found = [layout for layout in (detect_layout(p, prefix, fallback) for p in inside) if layout is not None]
     if len(found) > 1:
         homes = ", ".join(layout.home.name for layout in found)
-        raise DataError(f"{root} holds several datasets: give one of {homes} as data_root")
+        raise DataError(f"{root} has several datasets: give one of {homes} as data_root")
     if not found:
         raise MissingError(
-            f"{root} holds no ModelNet: modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
-            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, goes there; your own clouds in "
-            "train/CLASS/FILES are a CloudFolder",
+            f"{root} has no ModelNet: put modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
+            "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, there; for your own clouds in "
+            "train/CLASS/FILES, use CloudFolder",
         )
     return found[0]
 
 
-def layout_of(home: Path, prefix: str, known: Sequence[str] = ()) -> Layout | None:
+def detect_layout(home: Path, prefix: str, fallback: Sequence[str] = ()) -> Layout | None:
+    """Return the layout of exactly this folder, or None."""
     names = sorted(p.name.removesuffix("_shape_names.txt") for p in home.glob("*_shape_names.txt"))
     if names:
         if prefix not in names and len(names) > 1:
@@ -62,12 +65,14 @@ def layout_of(home: Path, prefix: str, known: Sequence[str] = ()) -> Layout | No
         return Resampled(home, prefix if prefix in names else names[0])
     if next(home.glob("*/train/[!.]*.off"), None):
         return Meshes(home)
-    if known and next(home.glob("*/test/[!.]*.off"), None):
-        return Meshes(home, known)
+    if fallback and next(home.glob("*/test/[!.]*.off"), None):
+        return Meshes(home, fallback)
     return HDF5(home) if next(home.glob("*.h5"), None) else None
 
 
 class Resampled:
+    """ModelNet40 resampled to 10,000 points, one text file for each object."""
+
     def __init__(self, home: Path, prefix: str) -> None:
         self.home, self.prefix = home, prefix
         self.names = home / f"{prefix}_shape_names.txt"
@@ -76,32 +81,34 @@ class Resampled:
     def records(self, split: str) -> list[Record]:
         path = self.home / f"{self.prefix}_{split}.txt"
         labels = {name: label for label, name in enumerate(self.classes)}
-        found = []
+        records = []
         for number, name in enumerate(listed(path)):
             kind = name.rpartition("_")[0]  # night_stand_0001 is a night_stand
             if kind not in labels:
                 raise DataError(f"{path} lists {name}, but {self.names} has no class '{kind}': get both again")
-            found.append(Record(number, labels[kind], foreign.inside(self.home, f"{kind}/{name}.txt")))
-            if len(found) == MANY and not any(one.source.is_file() for one in found):
+            records.append(Record(number, labels[kind], foreign.inside(self.home, f"{kind}/{name}.txt")))
+            if len(records) == MANY and not any(record.source.is_file() for record in records):
                 raise DataError(
-                    f"none of the first {MANY} clouds that {path} lists is there, as {found[0].path}: get both"
+                    f"none of the first {MANY} clouds that {path} lists exists, such as {records[0].path}: get both"
                 )
-        return found
+        return records
 
     def read(self, record: Record, seed: int) -> Cloud:
         try:
             return read_cloud(record.source, columns="x y z nx ny nz")
         except ColumnsError:
-            raise DataError(f"{record.source} has other rows than x,y,z,nx,ny,nz: get the dataset again") from None
+            raise DataError(f"{record.source} must have rows of x,y,z,nx,ny,nz: get the dataset again") from None
 
 
 class Meshes:
-    def __init__(self, home: Path, known: Sequence[str] = ()) -> None:
+    """ModelNet as OFF meshes in CLASS/train and CLASS/test."""
+
+    def __init__(self, home: Path, fallback: Sequence[str] = ()) -> None:
         self.home = home
-        self.classes = list(known) or sorted({p.parent.parent.name for p in home.glob("*/train/[!.]*.off")})
-        strange = {p.parent.parent.name for p in home.glob("*/test/[!.]*.off")} - set(self.classes) if known else ()
+        self.classes = list(fallback) or sorted({p.parent.parent.name for p in home.glob("*/train/[!.]*.off")})
+        strange = {p.parent.parent.name for p in home.glob("*/test/[!.]*.off")} - set(self.classes) if fallback else ()
         if strange:
-            raise DataError(f"{home / min(strange)} is no class of the checkpoint{nearest(min(strange), known)}")
+            raise DataError(f"{home / min(strange)} is no class of the checkpoint{nearest(min(strange), fallback)}")
 
     def records(self, split: str) -> list[Record]:
         paths = [
@@ -116,7 +123,7 @@ class Meshes:
 
 
 class HDF5:
-    """All of it is read at once."""
+    """ModelNet in hdf5 files, which are read into memory at once."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -124,17 +131,17 @@ class HDF5:
         self.files: dict[Path, Cloud] = {}
 
     def records(self, split: str) -> list[Record]:
-        found = []
+        records = []
         for name in listed(self.home / f"{split}_files.txt"):  # as data/modelnet40_ply_hdf5_2048/ply_data_train0.h5
             path = self.home / Path(name).name
             self.files[path], labels = self._load(path)
-            found += [Record(number, label, path) for number, label in enumerate(labels)]
-        return found
+            records += [Record(number, label, path) for number, label in enumerate(labels)]
+        return records
 
     def read(self, record: Record, seed: int) -> Cloud:
         cloud = {name: values[record.number] for name, values in self.files[record.source].items()}
         try:
-            return usable(cloud).told(record.path)
+            return finite_points(cloud).checked(record.path)
         except ValueError as error:
             raise DataError(f"{record.path} is no point cloud ({error}): get the dataset again") from None
 
@@ -143,18 +150,18 @@ class HDF5:
             inside = foreign.tables(path)
             tables = foreign.read_tables(path, [name for name in ("data", "label", "normal") if name in inside])
         except (OSError, ValueError, MemoryError) as error:
-            why = " ".join(str(error).split())
-            raise DataError(f"{path} cannot be read as an hdf5 file ({why}): get the dataset again") from None
+            reason = " ".join(str(error).split())
+            raise DataError(f"{path} cannot be read as an hdf5 file ({reason}): get the dataset again") from None
         points, labels = tables.get("data", np.zeros(0)), tables.get("label", np.zeros(0)).reshape(-1)
         normals = tables.get("normal", points)
         if points.ndim != 3 or points.shape[2] != 3 or len(labels) != len(points) or normals.shape != points.shape:
             shapes = ", ".join(f"{name} {values.shape}" for name, values in tables.items())
             raise DataError(
-                f"{path} holds {shapes or 'neither data nor label'}, where ModelNet's have data (N, n, 3) and "
-                "label (N, 1): get the dataset again"
+                f"{path} must have data (N, n, 3) and label (N, 1), as ModelNet has, got {shapes or 'neither'}: "
+                "get the dataset again"
             )
         if labels.dtype.kind not in "iu":
-            raise DataError(f"{path} has labels of {labels.dtype}, not whole numbers: get the dataset again")
+            raise DataError(f"{path} must have integer labels, got {labels.dtype}: get the dataset again")
         check_labels(labels, len(self.classes), path, "get it and shape_names.txt, which names them, again")
         return dict(points=points) | ({"normals": normals} if "normal" in tables else {}), labels.astype(int).tolist()
 
@@ -163,7 +170,7 @@ Layout = Resampled | Meshes | HDF5
 
 
 def listed(path: Path) -> list[str]:
-    """The lines of a list that a dataset comes with."""
+    """Return the non-empty lines of a list file."""
     if not path.is_file():
-        raise DataError(f"{path} is missing, which the files beside it belong to: get the dataset again")
+        raise DataError(f"{path} is missing, which lists the files next to it: get the dataset again")
     return [line.strip() for line in foreign.lines(path) if line.strip()]

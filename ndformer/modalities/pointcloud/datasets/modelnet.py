@@ -1,4 +1,4 @@
-"""ModelNet40, and your own sets of objects: a cloud and a label each, in any of the layouts of layouts.py."""
+"""ModelNet40 and similar datasets of labelled objects, in any of the layouts of layouts.py."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -7,28 +7,28 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.pointcloud.datasets.cache import FOLDER, KeptClouds, cached
-from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, find
+from ndformer.modalities.pointcloud.datasets.cache import FOLDER, CachedClouds, cached
+from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, find_layout
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 
 
 @DATASETS.register_module()
-class ModelNet(KeptClouds):
-    """Any objects in one of ModelNet's layouts, in `data_root` or in the only folder there. Files name the classes.
+class ModelNet(CachedClouds):
+    """A dataset of objects in one of ModelNet's layouts, in `data_root` or its only subfolder with one.
 
-    Meshes become 10,000 points each, the same ones every time for a seed. What is slow - reading text and meshes, and
-    farthest points, where they are the first transform - is done once and kept in data_root/.ndformer_cache. `prefix`
-    chooses where one folder has the lists of several sets: modelnet10 lies beside modelnet40.
+    The files name the classes. Meshes become 10,000 points each, the same ones for each seed. Slow steps (reading text
+    and meshes, and farthest point sampling where it is the first transform) are cached in data_root/.ndformer_cache.
+    `prefix` selects one of several lists in the same folder, such as modelnet10 and modelnet40.
     """
 
-    preferred: ClassVar[str] = ""  # prefix
+    preferred: ClassVar[str] = ""  # the prefix where none is given
 
-    def __init__(self, *args: Any, prefix: str | None = None, **rest: Any) -> None:
+    def __init__(self, *args: Any, prefix: str | None = None, **kwargs: Any) -> None:
         self.prefix = prefix or self.preferred
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
-        self.layout = find(self.data_root, self.prefix, self.model_classes)
+        self.layout = find_layout(self.data_root, self.prefix, self.model_classes)
         self.classes = self.layout.classes
         records = self.layout.records(split)
         return records, np.array([record.label for record in records], np.int64)
@@ -37,21 +37,21 @@ class ModelNet(KeptClouds):
         if isinstance(self.layout, HDF5) and self.first is None:  # in memory already
             cloud = self.cloud(record)
         else:
-            cloud = cached(self.kept(record), record.source, lambda: self.cloud(record))
+            cloud = cached(self.cache_path(record), record.source, lambda: self.cloud(record))
         return dict(cloud, label=record.label, path=record.path)
 
     def cloud(self, record: Record) -> Cloud:
-        """A cloud as it comes from its file, or the farthest points of it."""
-        return self.some_of(self.layout.read(record, self.seed), record.path)
+        """Read a cloud from its file, reduced to its farthest points where they are the first transform."""
+        return self.select(self.layout.read(record, self.seed), record.path)
 
-    def kept(self, record: Record) -> Path:
-        """Where the cloud is kept; all that its points depend on is in the name."""
-        how = self.chosen
+    def cache_path(self, record: Record) -> Path:
+        """Return the cache file of a cloud, whose name has all that its points depend on."""
+        variant = self.selection
         if isinstance(self.layout, Meshes):
-            how += f"-seed{self.seed}"
+            variant += f"-seed{self.seed}"
         file = record.source.relative_to(self.layout.home).with_suffix("")
         name = file / str(record.number) if isinstance(self.layout, HDF5) else file
-        return self.layout.home / FOLDER / how / name.with_name(name.name + ".npz")
+        return self.layout.home / FOLDER / variant / name.with_name(name.name + ".npz")
 
 
 @DATASETS.register_module()

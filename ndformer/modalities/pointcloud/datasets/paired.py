@@ -1,13 +1,13 @@
-"""Objects of which there is a view and a cloud, in one space.
+"""Objects with an image and a point cloud each, in one coordinate system.
 
-    classes.txt                 a class a line
-    train.txt, test.txt         a sample a line: CLASS/0001
-    views.csv                   name,azimuth,elevation in degrees: where the eye was, as render.view_axes has it
-    CLASS/0001.png              the view, parallel light and projection: the square from -1 to 1 about the origin
-    CLASS/0001.txt              the cloud, in the same frame, y up
+        classes.txt                 one class on each line
+        train.txt, test.txt         one sample on each line: CLASS/0001
+        views.csv                   name,azimuth,elevation in degrees: the camera position, as in render.view_axes
+        CLASS/0001.png              the image in parallel projection: the square from -1 to 1 around the origin
+        CLASS/0001.txt              the cloud, in the same frame, y up
 
-Clouds are turned into the eye's frame: x to the right of the view, y up in it, z towards the eye. So the view is the
-same plane for all samples: ImagePatches(plane=...) puts it in front of the points that it shows.
+Clouds are rotated into the camera's frame: x to the right of the image, y up in it, z towards the camera. So the image
+is the same plane for all samples: ImagePatches(plane=...) places it in front of the points that it shows.
 """
 
 import csv
@@ -26,11 +26,11 @@ from ndformer.modalities.pointcloud.transforms.points import DIRECTED
 
 @DATASETS.register_module()
 class Paired(Dataset):
-    """Samples with `image` and `points`; with `only`, as if there were one of them."""
+    """A dataset of samples with `image` and `points`; `only` drops the other of the two."""
 
-    def __init__(self, *args: Any, only: Literal["image", "points"] | None = None, **rest: Any) -> None:
+    def __init__(self, *args: Any, only: Literal["image", "points"] | None = None, **kwargs: Any) -> None:
         self.only: Literal["image", "points"] | None = only
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self._lines("classes.txt")
@@ -40,19 +40,21 @@ class Paired(Dataset):
             kind = name.partition("/")[0]
             if kind not in self.classes or name not in eyes:
                 file = "views.csv" if kind in self.classes else "classes.txt"
-                raise DataError(f"{self.data_root / split}.txt names {name}, which {file} does not know")
+                raise DataError(
+                    f"{self.data_root / split}.txt has {name}, which is not in {file}: add it there, or remove it"
+                )
             records.append((foreign.inside(self.data_root, name), view_axes(*eyes[name]), self.classes.index(kind)))
             labels.append(self.classes.index(kind))
         return records, np.array(labels, np.int64)
 
     def _eyes(self) -> dict[str, tuple[float, float]]:
-        """Azimuth and elevation of each sample."""
+        """Return the azimuth and elevation of each sample's image."""
         try:
             rows = list(csv.DictReader(self._lines("views.csv")))
             eyes = {row["name"]: (float(row["azimuth"]), float(row["elevation"])) for row in rows}
         except (KeyError, ValueError, TypeError, csv.Error) as error:
             raise DataError(
-                f"{self.data_root / 'views.csv'} is no table of name, azimuth and elevation ({error}): get it again"
+                f"{self.data_root / 'views.csv'} must be a table of name, azimuth and elevation ({error}): get it again"
             ) from None
         lost = next((name for name, angles in eyes.items() if not np.isfinite(angles).all()), None)
         if lost is not None:

@@ -1,9 +1,9 @@
-"""Scenes with a label at every point: ScanNet as Pointcept lays it out, and your own.
+"""Semantic segmentation of scenes: ScanNet in Pointcept's layout, and your own.
 
-HOME/train/scene0000_00/coord.npy (N, 3) metres, and where there are some color.npy (N, 3) 0..255, normal.npy (N, 3) and
-the labels, segment20.npy (N,), negative where nobody knows; or HOME/train/street.ply, or another file of one cloud that
-has labels (.las, .pcd, .txt with a header); HOME/val and HOME/test alike. Instead of a folder, a split may be a list,
-HOME/train.json, of scenes below HOME.
+HOME/train/scene0000_00/ has coord.npy (N, 3) in metres, optionally color.npy (N, 3) 0..255 and normal.npy (N, 3), and
+the labels, segment20.npy (N,), negative where unlabelled. Or a scene is a file with labels, HOME/train/street.ply (also
+.las, .pcd, .txt with a header). HOME/val and HOME/test alike. A split may also be a list, HOME/train.json, of scenes
+below HOME.
 """
 
 import re
@@ -32,12 +32,15 @@ RESCAN = re.compile(r"(scene\d{4})_\d\d")  # several scans of one room
 
 @DATASETS.register_module()
 class Scenes(Dataset):
-    """`labels` is the file of the labels in each scene's folder; in a scene that is a file, the column of that name, or
-    one called label, class, classification, ... `columns` names those of text without a header. `classes` are their
-    names or a file of them in `data_root`, `ignore` is a label that means nobody knows, beside the negative ones.
+    """A dataset of scenes with a label at each point.
 
-    Test is read from the folder `test_on`: benchmarks keep the labels of theirs to themselves, so it is their
-    validation set, and validation is held out from train, whole rooms of it. Where there is none, it is read from test.
+    `labels` is the name of the label file in each scene's folder; for a scene in one file, the name of its label
+    column, besides label, class, classification, ... `columns` names the columns of text without a header. `classes`
+    are names, or a file of them in `data_root`. `ignore` is a label that means unlabelled, besides negative ones.
+
+    The test set is read from the folder `test_on`. Benchmarks do not publish their test labels, so it is their
+    validation set by default, and validation is held out from train, by whole rooms. If that folder does not exist,
+    test/ is read.
     """
 
     answer = "Points"
@@ -53,13 +56,13 @@ class Scenes(Dataset):
         ignore: Offset | None = None,
         test_on: str = "val",
         columns: str | None = None,
-        **rest: Any,
+        **kwargs: Any,
     ) -> None:
         self.columns = columns
         self.named = self.names if classes is None else classes
         self.label_file, self.ignore, self.test_on = labels or self.file, ignore, test_on
         self.test_is_val = test_on == "val"
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         named = self.data_root / self.named if isinstance(self.named, str) else None
@@ -68,19 +71,19 @@ class Scenes(Dataset):
         else:
             if named is not None and not named.is_file():
                 raise DataError(
-                    f"{named} is missing: write a class a line, that of label 0 in the first, or give "
+                    f"{named} is missing: write one class on each line, starting with label 0, or give "
                     "the dataset `classes`"
                 )
             self.classes = list(self.named) if named is None else listed(named)
         folder = self.data_root / (self.test_on if split == "test" else split)
-        if split == "test" and not _there(folder) and _there(self.data_root / "test"):
+        if split == "test" and not _has_split(folder) and _has_split(self.data_root / "test"):
             folder = self.data_root / "test"
             self.test_is_val = False
-        scenes = scenes_in(folder)
+        scenes = list_scenes(folder)
         return scenes, np.zeros(len(scenes), np.int64)
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
-        """Rooms, with all scans of each."""
+        """Hold out rooms, each with all of its scans."""
         match = [RESCAN.fullmatch(path.name) for path in records]
         _, room = np.unique([m[1] if m else path.name for m, path in zip(match, records)], return_inverse=True)
         rooms = stratified(np.zeros(room.max() + 1, np.int64), share)
@@ -104,43 +107,45 @@ class Scenes(Dataset):
         return sample
 
     def checked(self, labels: np.ndarray, path: Path) -> np.ndarray:
-        """-1 where nobody knows."""
+        """Return labels with -1 where unlabelled; raise for labels without a class."""
         unknown = (labels < 0) | (labels == self.ignore)
         remedy = "give the dataset other `classes`, another file of `labels`, or `ignore` if nobody knows these"
-        check_labels(labels[~unknown], len(self.classes), path, remedy)  # as they are: uint64 would wrap around
+        check_labels(labels[~unknown], len(self.classes), path, remedy)  # before the cast: uint64 would wrap around
         return np.where(unknown, -1, labels.astype(np.int64))
 
 
 @DATASETS.register_module()
 class ScanNet(Scenes):
+    """ScanNet (20 classes) in Pointcept's layout."""
+
     file = "segment20.npy"
     names = tuple(SCANNET)
 
 
-def _there(folder: Path) -> bool:
+def _has_split(folder: Path) -> bool:
     return folder.is_dir() or folder.with_suffix(".json").is_file()
 
 
-def scenes_in(folder: Path) -> list[Path]:
-    """The folders and files of a split's scenes, in their order."""
+def list_scenes(folder: Path) -> list[Path]:
+    """Return the folders and files of the scenes of a split, sorted."""
     split = folder.with_suffix(".json")
     if not folder.is_dir() and split.is_file():
         try:
             names = foreign.plain_json(split)
         except (ValueError, OSError) as error:
-            raise DataError(f"{split} is no list of scenes in JSON ({error})") from None
+            raise DataError(f"{split} must be a JSON list of scenes ({error})") from None
         if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{split}: expected a list of folders in JSON, for example ['train/scene0000_00']")
         return [foreign.inside(folder.parent, name) for name in names]
     inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    found = [
+    paths = [
         path
         for path in inside
         if is_scene(path) or (path.suffix.lower() in ENDINGS and not path.name.startswith(".") and not path.is_dir())
     ]
-    if not found:
+    if not paths:
         raise MissingError(
-            f"{folder} holds no scenes (SCENE/{PLACES}, or a file of each): tools/prepare_scannet.py makes them from "
+            f"{folder} has no scenes (SCENE/{PLACES}, or a file of each): tools/prepare_scannet.py makes them from "
             "ScanNet's release",
         )
-    return found
+    return paths

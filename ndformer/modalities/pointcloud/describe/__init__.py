@@ -1,1 +1,1 @@
-"""Point clouds: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of point cloud files in numbers (tools/peek.py)."""

@@ -1,4 +1,4 @@
-"""What a file of many clouds, or of an array of one scene, holds, in numbers: ModelNet's hdf5, ScanNet's npy, json."""
+"""Descriptions of files with many clouds or with one array of a scene: ModelNet's hdf5, ScanNet's npy and json."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ class CloudTables(Describer):
     names = r".*\.(segs|aggregation)\.json"
 
     def claim(self, path: Path, begin: bytes) -> int:
-        """Where others use its ending too, by what it holds."""
+        """Recognize files by their content where other modalities use the ending too."""
         ending = path.suffix.lower()
         if ending in (".h5", ".hdf5"):
             return CONTENT if "data" in _hdf5(path) else NO
@@ -34,16 +34,16 @@ class CloudTables(Describer):
 def _npy(path: Path) -> np.ndarray | None:
     try:
         return foreign.array(path, mapped=True)
-    except (OSError, EOFError, ValueError, DataError):  # the reader of clouds or events says what is wrong with it
+    except (OSError, EOFError, ValueError, DataError):  # the reader of clouds or events reports the error
         return None
 
 
 def _hdf5(path: Path) -> dict[str, foreign.Table]:
-    """Its tables; none where it cannot be read."""
+    """Return the tables of an hdf5 file, empty where it cannot be read."""
     try:
         return foreign.tables(path)
     except (OSError, ValueError, MemoryError, DataError):
-        return {}  # the reader of events says what is wrong with it
+        return {}  # the reader of events reports the error
 
 
 def _modelnet(path: Path) -> Description:
@@ -99,8 +99,8 @@ def _scene(path: Path) -> Description:
         labels = [str(group["label"]) for group in rows]
         first = [dict(id=g["id"], label=g["label"], segments=len(g["segments"])) for g in rows[:20]]
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        why = " ".join(str(error).split())[:80] or "it has neither segIndices nor segGroups"
-        raise DataError(f"{path} cannot be read as ScanNet's ({why}): get it again") from None
+        reason = " ".join(str(error).split())[:80] or "it has neither segIndices nor segGroups"
+        raise DataError(f"{path} cannot be read as ScanNet's ({reason}): get it again") from None
     classes = {label: labels.count(label) for label in sorted(set(labels))}
     odd = [] if labels else ["it names no objects"]
     return dict(format="ScanNet objects", objects=len(labels), classes=classes), odd, first

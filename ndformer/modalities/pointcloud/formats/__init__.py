@@ -1,1 +1,1 @@
-"""Point clouds: files on disk, read and written."""
+"""Readers of point cloud files."""

@@ -1,6 +1,6 @@
-"""One cloud from one file, or from the folder of a scene: what data sets, predict, peek and show_tokens all read.
+"""Reader of a point cloud from a file or a scene's folder, shared by datasets, predict, peek and show_tokens.
 
-Every way that a file can be wrong is one sentence.
+Every error of a file is reported in one sentence.
 """
 
 import warnings
@@ -16,12 +16,12 @@ from ndformer.modalities.pointcloud.formats.columns import (
     Cloud,
     Columns,
     UnnamedError,
-    cloud_of,
-    in_bytes,
+    build_cloud,
+    byte_colors,
+    compact_positions,
+    integer_labels,
     name_rows,
-    settled,
     split_names,
-    whole,
 )
 from ndformer.modalities.pointcloud.formats.las import parse_las
 from ndformer.modalities.pointcloud.formats.lidar_bin import read_lidar
@@ -33,110 +33,116 @@ from ndformer.modalities.pointcloud.formats.scene import PLACES, read_scene
 from ndformer.modalities.pointcloud.formats.text import read_text
 
 DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
-ROW = 128  # bytes of memory that a line of a mesh takes
-SPREAD = 10_000  # points on a mesh, as many as ModelNet's resampled clouds have
-REMEDY = "name them with the data set's `columns`, as 'x y z - r g b', where - is passed over"
+ROW = 128  # bytes of memory for a line of a mesh
+SPREAD = 10_000  # points sampled on a mesh, as many as ModelNet's resampled clouds have
+REMEDY = "name them with the dataset's `columns`, as 'x y z - r g b', where - skips a column"
 OPTION = "--cfg-options \"test_dataloader.dataset.columns='x y z - r g b'\""
 
 
 class ColumnsError(DataError):
-    """A table of which nobody says what stands in its columns."""
+    """A table whose columns cannot be recognized."""
 
 
-class Found(NamedTuple):
+class LoadedCloud(NamedTuple):
+    """A point cloud that was read, and what happened to it."""
+
     cloud: Cloud
-    left_out: int  # points with a number that is not finite
-    mesh: bool = False  # its points were spread over it
+    left_out: int  # number of points with a value that is not finite
+    mesh: bool = False  # the points were sampled on a mesh
 
-    def told(self, who: object) -> Cloud:
-        """The cloud, and a warning where points are left out of it."""
+    def checked(self, source: object) -> Cloud:
+        """Return the cloud, with a warning where points are left out of it."""
         if self.left_out:
-            warnings.warn(f"{who}: {self.words}", stacklevel=4)
+            warnings.warn(f"{source}: {self.warning}", stacklevel=4)
         return self.cloud
 
     @property
-    def words(self) -> str:
+    def warning(self) -> str:
         points = self.left_out + len(self.cloud["points"])
         return f"{self.left_out} of its {points} points have numbers that are not finite, and are left out"
 
 
 def read_cloud(path: Path, rng: np.random.Generator | None = None, columns: str | None = None) -> Cloud:
-    """Points, from meshes (with `rng`) spread evenly over their area; normals and colours 0..255 where there are some.
+    """Read the points of a file, and normals and colours 0..255 where it has some.
 
-    `columns` names those of text and arrays: "x y z r g b", and - for one to be passed over. Where it does not, nor a
-    header, six are taken for a place and a normal or a colour, whichever they can be."""
-    cloud = look(path, rng, columns).told(path)
+    Points of a mesh are sampled uniformly on its surface, with `rng`. `columns` names the columns of text and arrays
+    without a header: "x y z r g b", and - for a column to skip. Without both, columns 4 to 6 are recognized as normals
+    or colors.
+    """
+    cloud = load_cloud(path, rng, columns).checked(path)
     return {name: values for name, values in cloud.items() if name != "labels"}
 
 
 def read_labelled(path: Path, labels: str, columns: str | None = None) -> Cloud:
-    """The same with `labels` (n,) where there are some: in a folder, of the file of that name; in a file, of the column
-    that is called like it, or as usual."""
-    return look(path, None, columns, labels).told(path)
+    """Read a cloud with `labels` (n,) where it has some.
+
+    In a folder, `labels` names the label file; in a file, it names the label column, besides the usual names.
+    """
+    return load_cloud(path, None, columns, labels).checked(path)
 
 
-def look(
+def load_cloud(
     path: Path, rng: np.random.Generator | None = None, columns: str | None = None, labels: str | None = None
-) -> Found:
-    """What there is in a file or a scene's folder."""
+) -> LoadedCloud:
+    """Read a cloud from a file or a scene's folder."""
     if path.suffix.lower() not in READERS and not path.is_dir():
         raise DataError(
-            f"{path} is no point cloud by its name: known are {', '.join(ENDINGS)}, and folders with a {PLACES}"
+            f"{path} has no ending of a point cloud: known are {', '.join(ENDINGS)}, and folders with a {PLACES}"
         )
     try:
         if path.is_dir():
-            return usable(read_scene(path, labels))
+            return finite_points(read_scene(path, labels))
         if path.stat().st_size == 0:
             raise ValueError("it is empty")
-        with np.errstate(all="ignore"):  # what overflows is found below
+        with np.errstate(all="ignore"):  # overflows become infinite and are found below
             table, faces = READERS[path.suffix.lower()](path, None if columns is None else split_names(columns))
-            cloud = cloud_of(table, labels and Path(labels).stem)
+            cloud = build_cloud(table, labels and Path(labels).stem)
             if faces is None or not len(faces):
-                return usable(cloud)
-            return of_mesh(cloud, faces, rng or np.random.default_rng(0))
+                return finite_points(cloud)
+            return from_mesh(cloud, faces, rng or np.random.default_rng(0))
     except FileNotFoundError:
         raise DataError(f"{path} is missing: get the dataset again, or give another file") from None
     except UnnamedError as error:
         raise ColumnsError(f"{path} {error}: {REMEDY}", OPTION) from None
     except DAMAGE as error:
         reason = " ".join(str(error).split()).removesuffix(".")
-        raise DataError(f"{path} cannot be read as a point cloud ({reason}): replace it or take it away") from None
+        raise DataError(f"{path} cannot be read as a point cloud ({reason}): replace it or remove it") from None
 
 
-def of_mesh(cloud: Cloud, faces: np.ndarray, rng: np.random.Generator) -> Found:
-    """Points spread over it; but the vertices of a scan, which are labelled, or coloured and many."""
+def from_mesh(cloud: Cloud, faces: np.ndarray, rng: np.random.Generator) -> LoadedCloud:
+    """Sample points on a mesh; a scan keeps its vertices if they are labelled, or colored and many."""
     points = cloud["points"].astype(np.float64)
     if "labels" in cloud or ("colours" in cloud and len(points) >= SPREAD):
-        return usable(dict(normals=vertex_normals(points, faces)) | cloud)
-    colours = [in_bytes(cloud["colours"])] if "colours" in cloud else []
+        return finite_points(dict(normals=vertex_normals(points, faces)) | cloud)
+    colours = [byte_colors(cloud["colours"])] if "colours" in cloud else []
     (points, *colours), normals = spread(points, faces, SPREAD, rng, *colours)
-    found = usable(dict(points=points, normals=normals) | dict(zip(["colours"], colours)))
-    return found._replace(mesh=True)
+    loaded = finite_points(dict(points=points, normals=normals) | dict(zip(["colours"], colours)))
+    return loaded._replace(mesh=True)
 
 
-def usable(cloud: Cloud) -> Found:
-    """The points that can be worked with, if there are enough of them."""
+def finite_points(cloud: Cloud) -> LoadedCloud:
+    """Drop points that are not finite, and convert all parts to their final types. Raise for fewer than two points."""
     n = len(cloud["points"])
     places = [values for name, values in cloud.items() if name != "labels"]
     with np.errstate(over="ignore"):
-        kept = np.all([np.isfinite(values.astype(np.float32)).all(1) for values in places], 0)
-    if not kept.all():
-        cloud = {name: values[kept] for name, values in cloud.items()}
-    found = dict(points=settled(cloud["points"]))
+        mask = np.all([np.isfinite(values.astype(np.float32)).all(1) for values in places], 0)
+    if not mask.all():
+        cloud = {name: values[mask] for name, values in cloud.items()}
+    parts = dict(points=compact_positions(cloud["points"]))
     if "normals" in cloud:
-        found["normals"] = np.ascontiguousarray(cloud["normals"], np.float32)
+        parts["normals"] = np.ascontiguousarray(cloud["normals"], np.float32)
     if "colours" in cloud:
-        found["colours"] = in_bytes(cloud["colours"])
+        parts["colours"] = byte_colors(cloud["colours"])
     if "labels" in cloud:
-        found["labels"] = whole(cloud["labels"])
-    check_count(found["points"], n)
-    return Found(found, n - int(kept.sum()))
+        parts["labels"] = integer_labels(cloud["labels"])
+    check_count(parts["points"], n)
+    return LoadedCloud(parts, n - int(mask.sum()))
 
 
 def check_count(points: np.ndarray, before: int) -> None:
     if len(points) < 2:
         finite = f", of which {len(points)} are finite," if len(points) < before else ""
-        raise ValueError(f"it holds {before} points{finite} and a cloud takes two or more")
+        raise ValueError(f"it has {before} points{finite} and a cloud takes two or more")
 
 
 def read_npy(path: Path, columns: Sequence[str] | None) -> Columns:
@@ -154,10 +160,10 @@ def read_off(path: Path, columns: Sequence[str] | None) -> tuple[Columns, np.nda
 
 
 def mesh_rows(path: Path) -> Iterator[str]:
-    """As many as may be kept at once: a line of two bytes becomes an object of many."""
-    most = foreign.limit() // ROW
+    """Yield the lines of a text mesh; raise where they would take too much memory."""
+    max_rows = foreign.limit() // ROW
     for number, row in enumerate(foreign.text_rows(path), 1):
-        if number > most:
+        if number > max_rows:
             foreign.check_size(path, ROW * number)
         yield row
 

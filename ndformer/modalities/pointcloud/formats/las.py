@@ -1,4 +1,4 @@
-"""LAS files of airborne and mobile scanners (ASPRS, versions 1.0 to 1.4), and LAZ, which are the same, packed."""
+"""Reader of LAS files of airborne and mobile scanners (ASPRS, versions 1.0 to 1.4), and of compressed LAZ files."""
 
 import importlib
 import io
@@ -12,25 +12,25 @@ from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats.columns import Columns
 
-SIZES = (20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67)  # bytes of a point, format by format; there may be more
-COLOURS = {2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30}  # where red, green and blue stand in it
-PACKED = 0b1100_0000  # of a format's number
-LASZIP, FIXED = 22204, 0xFFFFFFFF  # the record that tells how points are packed; chunks not all of one size
+SIZES = (20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67)  # minimum bytes of a point in each format
+COLOURS = {2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30}  # offset of red, green and blue in a point, by format
+PACKED = 0b1100_0000  # bits of the format number that mark compressed points
+LASZIP, FIXED = 22204, 0xFFFFFFFF  # record id of the compression; chunk size where chunks differ in size
 
 
 class Header(NamedTuple):
     format: int
     packed: bool
-    size: int  # of a point
+    size: int  # bytes of a point
     points: int
     start: int
-    records: tuple[int, int]  # where they begin, and how many there are
+    records: tuple[int, int]  # offset of the records, and their number
     scale: np.ndarray  # (3,)
     offset: np.ndarray  # (3,)
 
 
 def parse_las(content: bytes, path: Path) -> Columns:
-    """x, y and z in float64, red, green and blue where there are some, and the classification."""
+    """Return x, y and z in float64, the classification, and red, green and blue where present."""
     head = _header(content)
     foreign.check_size(path, 4 * head.points * head.size)
     body = _unpacked(content, head, path) if head.packed else content[head.start :]
@@ -38,15 +38,17 @@ def parse_las(content: bytes, path: Path) -> Columns:
         raise ValueError(f"it announces {head.points} points of {head.size} bytes, but {len(body)} bytes follow")
     rows = np.frombuffer(body, np.uint8, head.points * head.size).reshape(head.points, head.size)
 
-    def column(at: int, kind: str) -> np.ndarray:
-        return np.ascontiguousarray(rows[:, at : at + np.dtype(kind).itemsize]).view(kind)[:, 0]
+    def column(offset: int, kind: str) -> np.ndarray:
+        return np.ascontiguousarray(rows[:, offset : offset + np.dtype(kind).itemsize]).view(kind)[:, 0]
 
-    found = {axis: column(4 * i, "<i4") * head.scale[i] + head.offset[i] for i, axis in enumerate("xyz")}
+    columns = {axis: column(4 * i, "<i4") * head.scale[i] + head.offset[i] for i, axis in enumerate("xyz")}
     if head.format in COLOURS:
-        found |= {name: column(COLOURS[head.format] + 2 * i, "<u2") for i, name in enumerate(("red", "green", "blue"))}
-        if not any(found[name].any() for name in ("red", "green", "blue")):  # a format's place for them, left empty
-            found = {axis: found[axis] for axis in "xyz"}
-    return found | dict(classification=column(16, "u1") if head.format > 5 else column(15, "u1") & 31)
+        columns |= {
+            name: column(COLOURS[head.format] + 2 * i, "<u2") for i, name in enumerate(("red", "green", "blue"))
+        }
+        if not any(columns[name].any() for name in ("red", "green", "blue")):  # the format has colors, but all are 0
+            columns = {axis: columns[axis] for axis in "xyz"}
+    return columns | dict(classification=column(16, "u1") if head.format > 5 else column(15, "u1") & 31)
 
 
 def _header(content: bytes) -> Header:
@@ -57,7 +59,7 @@ def _header(content: bytes) -> Header:
         points = struct.unpack_from("<Q", content, 247)[0] or points
     kind = number & ~PACKED
     if kind >= len(SIZES) or size < SIZES[kind]:
-        raise ValueError(f"its points are of format {kind} with {size} bytes, and formats 0 to 10 are known")
+        raise ValueError(f"its points must have a format from 0 to 10, got format {kind} with {size} bytes")
     if not 227 <= head_size <= start <= len(content):
         raise ValueError(f"its points begin at byte {start} of {len(content)}")
     place = np.frombuffer(content, "<f8", 6, 131)
@@ -68,42 +70,42 @@ def _unpacked(content: bytes, head: Header, path: Path) -> bytes:
     try:
         lazrs: Any = importlib.import_module("lazrs")
     except ImportError:
-        raise DataError(f"{path} takes lazrs to be read: pip install 'ndformer[clouds]', or save it as .las") from None
-    how = _how_packed(content, head)
-    _check_chunks(content, head, how)
+        raise DataError(f"{path} needs lazrs: pip install 'ndformer[clouds]', or save it as .las") from None
+    record = _laszip_record(content, head)
+    _check_chunks(content, head, record)
     out = np.zeros(head.points * head.size, np.uint8)
     source = io.BytesIO(content)
     source.seek(head.start)
     try:
-        lazrs.LasZipDecompressor(source, how).decompress_many(out)
+        lazrs.LasZipDecompressor(source, record).decompress_many(out)
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # lazrs panics, which is no Exception
+    except BaseException as error:  # a panic of lazrs is no Exception
         raise ValueError(f"its packed points are damaged: {error}") from None
     return out.tobytes()
 
 
-def _how_packed(content: bytes, head: Header) -> bytes:
-    """LASzip's record."""
-    at, records = head.records
+def _laszip_record(content: bytes, head: Header) -> bytes:
+    """Return LASzip's record, which describes the compression."""
+    start, records = head.records
     for _ in range(records):
-        if at + 54 > head.start:
+        if start + 54 > head.start:
             break
-        number, size = struct.unpack_from("<HH", content, at + 18)
-        if number == LASZIP and 34 <= size <= head.start - at - 54:
-            return content[at + 54 : at + 54 + size]
-        at += 54 + size
-    raise ValueError("it does not say how its points are packed")
+        number, size = struct.unpack_from("<HH", content, start + 18)
+        if number == LASZIP and 34 <= size <= head.start - start - 54:
+            return content[start + 54 : start + 54 + size]
+        start += 54 + size
+    raise ValueError("it does not say record its points are packed")
 
 
-def _check_chunks(content: bytes, head: Header, how: bytes) -> None:
-    """What lazrs would make place for, before anything else is looked at."""
-    chunk, items = struct.unpack_from("<I", how, 12)[0], struct.unpack_from("<H", how, 32)[0]
-    told = how[34 : 34 + 6 * items]
-    sizes = [size for _, size, _ in struct.iter_unpack("<HHH", told)] if len(told) == 6 * items else []
-    at = struct.unpack_from("<q", content, head.start)[0] if len(content) >= head.start + 8 else -1
-    at = struct.unpack_from("<q", content, len(content) - 8)[0] if at == -1 else at
-    chunks = struct.unpack_from("<I", content, at + 4)[0] if head.start + 8 <= at <= len(content) - 8 else -1
-    most = head.points if chunk == FIXED else -(-head.points // max(chunk, 1))
-    if sum(sizes) != head.size or chunk == 0 or not 0 <= chunks <= most:
+def _check_chunks(content: bytes, head: Header, record: bytes) -> None:
+    """Check the sizes that lazrs would allocate before it reads anything."""
+    chunk, items = struct.unpack_from("<I", record, 12)[0], struct.unpack_from("<H", record, 32)[0]
+    item_rows = record[34 : 34 + 6 * items]
+    sizes = [size for _, size, _ in struct.iter_unpack("<HHH", item_rows)] if len(item_rows) == 6 * items else []
+    table = struct.unpack_from("<q", content, head.start)[0] if len(content) >= head.start + 8 else -1
+    table = struct.unpack_from("<q", content, len(content) - 8)[0] if table == -1 else table
+    chunks = struct.unpack_from("<I", content, table + 4)[0] if head.start + 8 <= table <= len(content) - 8 else -1
+    max_chunks = head.points if chunk == FIXED else -(-head.points // max(chunk, 1))
+    if sum(sizes) != head.size or chunk == 0 or not 0 <= chunks <= max_chunks:
         raise ValueError("what it says of its packed points does not agree")

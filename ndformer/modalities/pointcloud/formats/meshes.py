@@ -1,4 +1,4 @@
-"""Triangle meshes: OFF files, and points spread over a surface."""
+"""Triangle meshes: a reader of OFF files, and sampling of points on a surface."""
 
 import re
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ HEADER = re.compile(r"(?:ST)?C?N?OFF\b\s*|(?:ST)?C?N?OFF(?=\d)", re.IGNORECASE)
 
 
 def parse_off(rows: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices (V, 3) and triangles (F, 3) of the lines of an OFF file. What is wrong with it is a ValueError.
+    """Parse the lines of an OFF file to vertices (V, 3) and triangles (F, 3). Raise ValueError for a damaged file.
 
-    Many files of ModelNet have their header glued to the counts: "OFF490 518 0".
+    Many files of ModelNet have the counts right after the header: "OFF490 518 0".
     """
     lines = [line for line in (line.partition("#")[0].strip() for line in rows) if line]
     header = HEADER.match(lines[0]) if lines else None
     if header is None:
         raise ValueError("it does not begin with OFF")
-    rest = lines[0][header.end() :]
-    body = ([rest] if rest else []) + lines[1:]
+    counts_line = lines[0][header.end() :]
+    body = ([counts_line] if counts_line else []) + lines[1:]
     counts = body[0].split() if body else []
     if len(counts) < 2 or not all(count.isdigit() for count in counts):
         raise ValueError("the numbers of vertices and faces do not follow OFF")
@@ -32,32 +32,32 @@ def parse_off(rows: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def polygons(lines: list[str]) -> list[np.ndarray]:
-    """Lines of "k v1 ... vk [colour]" as arrays (F, k), one for each k."""
+    """Parse lines of "k v1 ... vk [color]" to arrays (F, k), one for each k."""
     corners = [int(line.split(None, 1)[0]) for line in lines]
-    found = []
+    arrays = []
     for k in sorted(set(corners)):
-        if k >= 3:  # fewer corners have no area
-            chosen = [line for line, own in zip(lines, corners) if own == k]
-            if k > len(chosen[0].split()) - 1:  # before a list of so many columns is made
+        if k >= 3:  # faces with fewer corners have no area
+            chosen = [line for line, count in zip(lines, corners) if count == k]
+            if k > len(chosen[0].split()) - 1:  # before a list of k columns is allocated
                 raise ValueError(f"a face announces {k} corners in the line '{chosen[0][:40]}'")
-            found.append(np.loadtxt(chosen, usecols=range(1, k + 1), dtype=np.int64, ndmin=2))
-    return found
+            arrays.append(np.loadtxt(chosen, usecols=range(1, k + 1), dtype=np.int64, ndmin=2))
+    return arrays
 
 
 def triangles(faces: list[np.ndarray], vertices: int) -> np.ndarray:
-    """Polygons (F, k) of each k as (F', 3): those of a polygon share its first corner."""
+    """Split polygons (F, k) of each k into triangles (F', 3) that share the first corner of their polygon."""
     fans = [np.stack([np.broadcast_to(f[:, :1], f[:, 2:].shape), f[:, 1:-1], f[:, 2:]], 2) for f in faces]
-    found = np.concatenate([fan.reshape(-1, 3) for fan in fans]) if fans else np.zeros((0, 3), np.int64)
-    if found.size and (found.min() < 0 or found.max() >= vertices):
-        wrong = found[(found < 0) | (found >= vertices)][0]
+    corners = np.concatenate([fan.reshape(-1, 3) for fan in fans]) if fans else np.zeros((0, 3), np.int64)
+    if corners.size and (corners.min() < 0 or corners.max() >= vertices):
+        wrong = corners[(corners < 0) | (corners >= vertices)][0]
         raise ValueError(f"a face has vertex {wrong}, but vertices are numbered 0 to {vertices - 1}")
-    return found
+    return corners
 
 
 def surface(
     vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (count, 3) spread evenly over a mesh's area, and the normals of the triangles that they lie on."""
+    """Sample points (count, 3) uniformly on a mesh, and return them with the normals of their triangles."""
     (points,), normals = spread(vertices, faces, count, rng)
     return points, normals
 
@@ -65,24 +65,23 @@ def surface(
 def spread(
     vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator, *values: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The same, with what stands at the vertices (V, ...) mixed alike: points and values (count, ...), and normals."""
+    """Sample points on a mesh: [points, *values], with `values` (V, ...) of vertices interpolated, and normals."""
     a, b, c = (vertices[faces[:, i]] for i in range(3))  # (F, 3)
     cross = np.cross(b - a, c - a)
     size = np.linalg.norm(cross, axis=1)  # twice the area
-    reach = np.cumsum(size)
-    if not len(faces) or not 0 < reach[-1] < np.inf:
+    cumulative = np.cumsum(size)
+    if not len(faces) or not 0 < cumulative[-1] < np.inf:
         raise ValueError("its faces have no area")
-    face = np.searchsorted(reach, rng.random(count) * reach[-1], side="right")
+    face = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
     u, v = np.sqrt(rng.random(count))[:, None], rng.random(count)[:, None]
-    corners = [[of[faces[face, i]] for i in range(3)] for of in (vertices, *values)]
+    corners = [[source[faces[face, i]] for i in range(3)] for source in (vertices, *values)]
     mixed = [(1 - u) * first + u * (1 - v) * second + u * v * third for first, second, third in corners]
     return mixed, cross[face] / size[face, None]
 
 
 def vertex_normals(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """(V, 3) unit vectors: the mean of the normals of a vertex's triangles (F, 3), weighted by their areas; 0 for a
-    vertex of none."""
+    """Return unit normals (V, 3) of vertices: the area-weighted mean over their triangles, 0 without triangles."""
     a, b, c = (points[faces[:, i]] for i in range(3))
-    cross = np.cross(b - a, c - a)  # twice the area long
+    cross = np.cross(b - a, c - a)  # its length is twice the area
     total = np.stack([np.bincount(faces.ravel(), np.repeat(cross[:, p], 3), len(points)) for p in range(3)], 1)
     return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)

@@ -1,4 +1,4 @@
-"""Meshes of other programs, by trimesh: OBJ, STL and glTF's binary form GLB."""
+"""Reader of meshes through trimesh: OBJ, STL and GLB (binary glTF)."""
 
 import importlib
 import io
@@ -11,33 +11,35 @@ from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats.columns import Columns
 
-COST = {".obj": 20, ".stl": 8, ".glb": 4}  # bytes in memory for one of the file
+COST = {".obj": 20, ".stl": 8, ".glb": 4}  # bytes in memory for each byte of the file
 
 
 def read_model(path: Path) -> tuple[Columns, np.ndarray]:
-    """Vertices, with colours where they have some, and triangles (F, 3); none where it holds points alone.
+    """Read vertices, with colors where present, and triangles (F, 3), which are empty for a file of points.
 
-    Of several meshes, all of them, in the places that their scene gives them. Materials, textures and other files that
-    it names are not opened.
+    Several meshes are joined, at the positions that their scene gives them. Materials, textures and other files that it
+    refers to are not opened.
     """
     kind, content = path.suffix.lower(), foreign.content(path)
     foreign.check_size(path, COST[kind] * len(content))
     try:
         trimesh: Any = importlib.import_module("trimesh")
     except ImportError:
-        raise DataError(
-            f"{path} takes trimesh to be read: pip install 'ndformer[clouds]', or save it as .ply"
-        ) from None
+        raise DataError(f"{path} needs trimesh: pip install 'ndformer[clouds]', or save it as .ply") from None
     if kind == ".obj":
         content = content.decode(errors="replace").encode()
     try:
         scene = trimesh.load_scene(io.BytesIO(content), file_type=kind[1:], process=False, skip_materials=True)
-        whole = scene.to_geometry()
-        vertices = np.asarray(whole.vertices, np.float64)
-        faces = np.asarray(whole.faces if isinstance(whole, trimesh.Trimesh) else np.zeros((0, 3)), np.int64)
-        coloured = whole.visual.kind == "vertex"
-        colours = np.asarray(whole.visual.vertex_colors)[:, :3] if coloured else np.zeros((len(vertices), 0), np.uint8)
-    except ImportError:  # what guesses at the alphabet of a text that is none
+        geometry = scene.to_geometry()
+        vertices = np.asarray(geometry.vertices, np.float64)
+        faces = np.asarray(geometry.faces if isinstance(geometry, trimesh.Trimesh) else np.zeros((0, 3)), np.int64)
+        visual = geometry.visual
+        colours = (
+            np.asarray(visual.vertex_colors)[:, :3]
+            if visual.kind == "vertex"
+            else np.zeros((len(vertices), 0), np.uint8)
+        )
+    except ImportError:  # raised while guessing the encoding of a damaged text
         raise ValueError("it is damaged, or takes more than trimesh itself to be read") from None
     except Exception as error:  # of any kind, from files that trimesh does not expect
         raise ValueError(f"trimesh cannot read it: {type(error).__name__} {error}") from None

@@ -1,4 +1,4 @@
-"""PCD files of the Point Cloud Library: ascii, binary and binary_compressed, version 0.7 and those before."""
+"""Reader of PCD files of the Point Cloud Library: ascii, binary and binary_compressed, version 0.7 and before."""
 
 import io
 from itertools import islice
@@ -10,14 +10,14 @@ from ndformer.modalities.pointcloud.formats.columns import Columns
 
 KEYS = ("VERSION", "FIELDS", "COLUMNS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPOINT", "POINTS", "DATA")
 TYPES = {f"{kind}{size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)} | dict(F4="<f4", F8="<f8")
-MOST_OF_ONE = 132  # bytes that LZF makes of one, at most
-LINE = 4096  # bytes of a line of the header
-CHANNELS = (("red", 16), ("green", 8), ("blue", 0))  # and the bits that they begin at
-PACKED = ("rgb", "rgba")  # a colour in the four bytes of one number
+MAX_LZF_RATIO = 132  # bytes that LZF can make of one byte
+LINE = 4096  # bytes of a header line, at most
+CHANNELS = (("red", 16), ("green", 8), ("blue", 0))  # with their bit offsets
+PACKED = ("rgb", "rgba")  # fields with a color in the four bytes of one number
 
 
 def parse_pcd(content: bytes) -> Columns:
-    """The fields of one number each, by name; rgb as red, green and blue. What is wrong is a ValueError."""
+    """Return the scalar fields by name, with rgb split into red, green and blue; ValueError for damaged files."""
     head, how, start = _header(content)
     fields, rows = _fields(head), int(head["POINTS"][0])
     row = np.dtype([(name, kind, (count,)) for name, kind, count in fields])
@@ -30,18 +30,18 @@ def parse_pcd(content: bytes) -> Columns:
         table = _rows(body, row, rows) if how == "binary" else _columns(body, row, rows)
     else:
         raise ValueError(f"its DATA is '{how[:40]}', and not ascii, binary or binary_compressed")
-    found: Columns = {}
+    columns: Columns = {}
     for name, values in table.items():
         if name.lower() in PACKED and values.dtype.itemsize == 4:
             bits = np.ascontiguousarray(values).view("<u4")
-            found |= {colour: (bits >> at & 255).astype("u1") for colour, at in CHANNELS}
+            columns |= {colour: (bits >> shift & 255).astype("u1") for colour, shift in CHANNELS}
         else:
-            found[name] = values
-    return found
+            columns[name] = values
+    return columns
 
 
 def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
-    """Its lines by their first word, the kind of its data, and where that begins."""
+    """Return the header lines by their first word, the kind of data, and the offset of the data."""
     head: dict[str, list[str]] = {}
     at = 0
     while "DATA" not in head:
@@ -63,15 +63,15 @@ def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
 
 
 def _fields(head: dict[str, list[str]]) -> list[tuple[str, str, int]]:
-    """Name, numpy's type and count of each; those of padding, all called _, get names of their own."""
-    found, names = [], head["FIELDS"]
+    """Return name, numpy type and count of each field; padding fields, all named _, get unique names."""
+    fields, names = [], head["FIELDS"]
     if not len(names) == len(head["SIZE"]) == len(head["TYPE"]) == len(head["COUNT"]):
         raise ValueError("its header has not as many SIZE, TYPE and COUNT as FIELDS")
     for i, (name, size, kind, count) in enumerate(zip(names, head["SIZE"], head["TYPE"], head["COUNT"])):
         if kind + size not in TYPES or not count.isdigit() or not 0 < int(count) < 2**16:
             raise ValueError(f"its field {name[:40]} is of type {kind[:8]}, size {size[:8]} and count {count[:8]}")
-        found.append((f"_{i}" if name == "_" or name in names[:i] else name, TYPES[kind + size], int(count)))
-    return found
+        fields.append((f"_{i}" if name == "_" or name in names[:i] else name, TYPES[kind + size], int(count)))
+    return fields
 
 
 def _ascii(body: bytes, row: np.dtype, rows: int) -> Columns:
@@ -80,13 +80,13 @@ def _ascii(body: bytes, row: np.dtype, rows: int) -> Columns:
     table = np.loadtxt(islice(lines, rows), ndmin=2, comments=None) if rows and body.strip() else np.zeros((0, numbers))
     if table.shape != (rows, numbers):
         raise ValueError(f"it announces {rows} points of {numbers} numbers and holds {len(table)} of {table.shape[1]}")
-    found, at = {}, 0
+    columns, at = {}, 0
     for name in row.names or ():
         base, (count, *_) = row[name].subdtype or (row[name], (1,))
         if count == 1:
-            found[name] = table[:, at].astype(base)
+            columns[name] = table[:, at].astype(base)
         at += count
-    return found
+    return columns
 
 
 def _rows(body: bytes, row: np.dtype, rows: int) -> Columns:
@@ -95,21 +95,21 @@ def _rows(body: bytes, row: np.dtype, rows: int) -> Columns:
 
 
 def _columns(body: bytes, row: np.dtype, rows: int) -> Columns:
-    """Packed files have a field after the other."""
-    found, at = {}, 0
+    """Read the fields one after the other, as compressed files store them."""
+    columns, at = {}, 0
     for name in row.names or ():
         base, count = row[name].subdtype or (row[name], (1,))
         if count == (1,):
-            found[name] = np.frombuffer(body, base, rows, at)
+            columns[name] = np.frombuffer(body, base, rows, at)
         at += rows * row[name].itemsize
-    return found
+    return columns
 
 
 def _unpacked(body: bytes, size: int) -> bytes:
     if len(body) < 8:
         raise ValueError("it ends before its packed points")
     packed, unpacked = np.frombuffer(body, "<u4", 2).tolist()
-    if packed > len(body) - 8 or unpacked != size or unpacked > MOST_OF_ONE * packed:
+    if packed > len(body) - 8 or unpacked != size or unpacked > MAX_LZF_RATIO * packed:
         raise ValueError(
             f"it says to have {packed} bytes that become {unpacked}, where {len(body) - 8} follow for {size} of points"
         )
@@ -117,7 +117,7 @@ def _unpacked(body: bytes, size: int) -> bytes:
 
 
 def lzf(packed: bytes, size: int) -> bytes:
-    """Lehmann's compression undone: runs as they are, and bytes that came before once more."""
+    """Decompress LZF (Lehmann): literal runs and copies of earlier bytes."""
     out, at = bytearray(), 0
     try:
         while at < len(packed):

@@ -1,4 +1,4 @@
-"""PLY files, ascii and binary: a table for each of their elements (Turk 1994)."""
+"""Reader of PLY files, ascii and binary: a table for each element (Turk 1994)."""
 
 import io
 from itertools import islice
@@ -10,15 +10,15 @@ from ndformer.framework import foreign
 
 TYPES = dict(char="i1", uchar="u1", short="i2", ushort="u2", int="i4", uint="u4", float="f4", double="f8")
 TYPES |= dict(int8="i1", uint8="u1", int16="i2", uint16="u2", int32="i4", uint32="u4", float32="f4", float64="f8")
-LIST = 200  # bytes that a list takes in memory, however short
-WORDS = 2**12  # rows that are words at one time
+LIST = 200  # bytes of memory for a list, however short
+WORDS = 2**12  # rows split into words at once
 ORDER = dict(ascii="=", binary_little_endian="<", binary_big_endian=">")
 
 
 class Property(NamedTuple):
     name: str
-    type: str  # numpy's
-    length: str | None  # a list's length is of this type; None: one value
+    type: str  # of numpy
+    length: str | None  # type of a list's length; None for a scalar
 
 
 class Element(NamedTuple):
@@ -28,9 +28,9 @@ class Element(NamedTuple):
 
 
 def parse_ply(content: bytes) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-    """The vertices' properties by name, (V,) each, and the faces, (F, k) for each number of corners k.
+    """Return the vertex properties (V,) by name, and the faces (F, k), one array for each number of corners k.
 
-    What is wrong with the file is a ValueError.
+    Raise ValueError for a damaged file.
     """
     order, elements, start = header(content)
     body = io.BytesIO(content[start:])
@@ -50,7 +50,7 @@ def parse_ply(content: bytes) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
 
 
 def header(content: bytes) -> tuple[str, list[Element], int]:
-    """Byte order, elements, and where the data begins."""
+    """Return the byte order, the elements, and the offset of the data."""
     mark = content.find(b"end_header")
     if not content.startswith(b"ply") or mark < 0:
         raise ValueError("it does not begin with a PLY header")
@@ -75,11 +75,11 @@ def header(content: bytes) -> tuple[str, list[Element], int]:
 
 
 def _check_claim(element: Element, order: str, left: int) -> None:
-    """Its rows have place in the bytes that are left, and in memory."""
+    """Raise unless the announced rows fit into the remaining bytes and into memory."""
     if element.rows and not element.properties:
         raise ValueError(f"its '{element.name}' have no properties")
-    least = 2 if order == "=" else sum(np.dtype(p.length or p.type).itemsize for p in element.properties)
-    if element.rows * least > left + 1:  # a last line may lack its end
+    min_row = 2 if order == "=" else sum(np.dtype(p.length or p.type).itemsize for p in element.properties)
+    if element.rows * min_row > left + 1:  # the last line may lack its end
         raise ValueError(f"it announces {element.rows} rows of '{element.name}', but {left} bytes follow")
     lists = sum(p.length is not None for p in element.properties)
     if element.rows * lists * LIST > foreign.limit():
@@ -90,10 +90,10 @@ Column = np.ndarray | list[np.ndarray]  # a list property: one array for each ro
 
 
 def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
-    given = (words for line in foreign.short_lines(body) if (words := line.split()))
+    lines = (words for line in foreign.short_lines(body) if (words := line.split()))
     if all(p.length is None for p in element.properties):
         parts, count = [np.zeros((0, len(element.properties)))], 0
-        while count < element.rows and (rows := list(islice(given, min(WORDS, element.rows - count)))):
+        while count < element.rows and (rows := list(islice(lines, min(WORDS, element.rows - count)))):
             values = np.array([words[: len(element.properties)] for words in rows], np.float64).reshape(len(rows), -1)
             if values.shape[1] < len(element.properties):
                 raise ValueError(
@@ -108,7 +108,7 @@ def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
         return {p.name: column.astype(p.type) if p.type[0] in "iu" else column for p, column in columns}
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
     count = 0
-    for words in islice(given, element.rows):
+    for words in islice(lines, element.rows):
         at, count = 0, count + 1
         for p in element.properties:
             first = at + (p.length is not None)
@@ -126,15 +126,15 @@ def _binary(body: io.BytesIO, element: Element, order: str) -> dict[str, Column]
         kind = np.dtype([(p.name, order + p.type) for p in element.properties])
         rows = np.frombuffer(_read(body, element.rows * kind.itemsize, element), kind)
         return {name: rows[name] for name in kind.names or ()}
-    return _alike(body, element, order) or _one_by_one(body, element, order)
+    return _equal_lengths(body, element, order) or _row_by_row(body, element, order)
 
 
-def _alike(body: io.BytesIO, element: Element, order: str) -> dict[str, Column] | None:
-    """Rows whose lists have the lengths of the first row's, read at once. None, and nothing read, for others."""
+def _equal_lengths(body: io.BytesIO, element: Element, order: str) -> dict[str, Column] | None:
+    """Read rows at once whose lists have the lengths of the first row's. Return None, and read nothing, for others."""
     start = body.tell()
     if element.rows == 0:
         return {p.name: [] for p in element.properties}
-    first = _one_by_one(body, element._replace(rows=1), order)
+    first = _row_by_row(body, element._replace(rows=1), order)
     body.seek(start)
     fields: list[tuple[str, str] | tuple[str, str, tuple[int]]] = []
     for p in element.properties:
@@ -151,7 +151,7 @@ def _alike(body: io.BytesIO, element: Element, order: str) -> dict[str, Column] 
     return None
 
 
-def _one_by_one(body: io.BytesIO, element: Element, order: str) -> dict[str, Column]:
+def _row_by_row(body: io.BytesIO, element: Element, order: str) -> dict[str, Column]:
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
     for _ in range(element.rows):
         for p in element.properties:
@@ -172,7 +172,7 @@ def _read(body: io.BytesIO, size: int, element: Element) -> bytes:
 
 
 def _by_length(rows: Column) -> list[np.ndarray]:
-    """Faces (F, k), one array for each number k of corners from three on."""
+    """Group faces of three and more corners into arrays (F, k), one for each number of corners k."""
     lengths = np.array([len(row) for row in rows], np.int64)
     return [
         np.stack([rows[i] for i in np.flatnonzero(lengths == k)]).astype(np.int64)

@@ -1,6 +1,6 @@
-"""A scene as Pointcept lays it out: a folder of arrays.
+"""Reader of scenes in Pointcept's layout: a folder of arrays.
 
-coord.npy (N, 3) metres, and where there are some color.npy (N, 3) 0..255, normal.npy (N, 3) and a file of labels (N,).
+coord.npy (N, 3) in metres, and optionally color.npy (N, 3) 0..255, normal.npy (N, 3) and a file of labels (N,).
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ def is_scene(folder: Path) -> bool:
 
 
 def read_scene(folder: Path, labels: str | None) -> Cloud:
-    """As it is on disk; `labels` is the name of their file, which may be missing."""
+    """Read the arrays of a scene; `labels` is the name of the label file, which may be missing."""
     points = array(folder / PLACES, 3)
     cloud = dict(points=points)
     for name, file in FILES.items():
@@ -32,19 +32,21 @@ def read_scene(folder: Path, labels: str | None) -> Cloud:
 
 
 def array(path: Path, width: int, rows: int | None = None) -> np.ndarray:
-    """A table (N, width) of an npy file, or (N,) where `width` is 0, with as many rows as there are points."""
+    """Read an npy file (N, width), or (N,) where `width` is 0; `rows` is the expected number of rows."""
     try:
         values = foreign.array(path)
     except FileNotFoundError:
-        raise DataError(f"{path} is missing: prepare the scene again, or take it away") from None
+        raise DataError(f"{path} is missing: prepare the scene again, or remove it") from None
     except (ValueError, OSError, EOFError, MemoryError) as error:
         reason = " ".join(str(error).split()).removesuffix(".")
-        raise DataError(f"{path} cannot be read ({reason}): it may be half of a file, get it again") from None
+        raise DataError(f"{path} cannot be read ({reason}): it may be incomplete, get it again") from None
     if width == 0 and values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     expected = (rows if rows is not None else values.shape[0] if values.ndim else 0, *([width] if width else []))
     if values.shape != expected or values.dtype.kind not in ("iu" if width == 0 else "iuf"):
         shape = ", ".join(map(str, [rows or "points"] + [width] * (width > 0)))
-        want = f"{'whole numbers' if width == 0 else 'numbers'} of shape ({shape})"
-        raise DataError(f"{path} holds {values.dtype} of shape {values.shape} and not {want}: prepare the scene again")
+        expected_text = f"{'integers' if width == 0 else 'numbers'} of shape ({shape})"
+        raise DataError(
+            f"{path} must have {expected_text}, got {values.dtype} of shape {values.shape}: prepare the scene again"
+        )
     return values

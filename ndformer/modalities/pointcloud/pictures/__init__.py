@@ -1,1 +1,1 @@
-"""Point clouds: what samples and tokens look like."""
+"""Pictures of point clouds and their tokens."""

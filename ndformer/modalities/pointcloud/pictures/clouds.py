@@ -1,4 +1,4 @@
-"""Pictures of point clouds: shaded discs seen from a few sides. numpy and PIL."""
+"""Pictures of point clouds: shaded discs seen from several sides, in numpy and Pillow."""
 
 import math
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from PIL import Image
 from ndformer.modalities.pointcloud.pictures.render import LIGHT, view_axes
 
 VIEWS = ((35.0, 25.0), (125.0, 25.0), (35.0, 70.0))  # azimuth and elevation in degrees: two corners, and from above
-SMOOTH = 2  # drawn this many times larger, then shrunk
+SMOOTH = 2  # supersampling factor
 INK, PAPER = np.array([70, 112, 168]), np.array([250, 250, 250])
-PALETTE = np.array(  # Okabe and Ito's, told apart by most eyes
+PALETTE = np.array(  # Okabe and Ito's palette, safe for color-blind readers
     [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (150, 150, 150)]
 )
 
 
 def class_colours(labels: np.ndarray) -> np.ndarray:
-    """(N, 3) uint8 for (N,) labels: the palette, a shade darker on each further round; grey where negative."""
+    """Return colors (N, 3) uint8 for labels (N,): a palette that darkens with each repetition; gray where negative."""
     rounds = np.maximum(labels, 0) // len(PALETTE)
     colours = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]
     return np.where(labels[:, None] < 0, 200, colours).astype(np.uint8)
@@ -31,8 +31,10 @@ def draw(
     up: str = "y",
     shade: float = 0.35,
 ) -> Image.Image:
-    """Points (N, 3), or (N, 6) with normals, side by side from each view; `colours` (N, 3) uint8 one for each point.
-    What is farthest away keeps the `shade` of its colour."""
+    """Draw points (N, 3), or (N, 6) with normals, from each view, side by side.
+
+    `colours` (N, 3) uint8 has one for each point. The farthest points keep the share `shade` of their color.
+    """
     flat = points[:, [1, 2, 0, *([4, 5, 3] if points.shape[1] == 6 else [])]] if up == "z" else points
     return Image.fromarray(np.concatenate([_view(flat, colours, size, shade, *view) for view in views], 1))
 
@@ -40,24 +42,26 @@ def draw(
 def _view(
     points: np.ndarray, colours: np.ndarray | None, size: int, shade: float, azimuth: float, elevation: float
 ) -> np.ndarray:
-    """(size, size, 3) uint8: the nearest disc wins, far ones fade into the paper, ones seen edge-on are darker."""
+    """Draw one view (size, size, 3) uint8: near discs cover far ones, far discs fade, discs at an angle are darker."""
     place, normals = points[:, :3], points[:, 3:6] if points.shape[1] == 6 else None
     middle = (place.min(0) + place.max(0)) / 2
-    reach = max(float(np.linalg.norm(place - middle, axis=1).max()), 1e-9)
-    axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the eye
-    seen = (place - middle) / reach @ axes.T  # (N, 3) in -1..1
+    radius_all = max(float(np.linalg.norm(place - middle, axis=1).max()), 1e-9)
+    axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the viewer
+    seen = (place - middle) / radius_all @ axes.T  # (N, 3) in -1..1
     colour = np.broadcast_to(INK, place.shape) if colours is None else colours
     near = (0.5 + 0.5 * seen[:, 2:]).clip(0, 1)
     strength, light, hidden = shade + (1 - shade) * near, np.ones(1), np.zeros(len(place), bool)
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
-        hidden = facing[:, 2] < -0.05  # on a far side: a hint of it, behind the rest
-        faint = 0.15 if colours is None else 0.6 * strength  # of scans, whose normals may be estimates, all is seen
+        hidden = facing[:, 2] < -0.05  # on the far side: drawn faintly, behind the others
+        faint = (
+            0.15 if colours is None else 0.6 * strength
+        )  # scans have estimated normals, so hidden points stay visible
         strength = np.where(hidden[:, None], faint, strength)
         light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
     shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size
-    radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs that about close a surface
+    radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs large enough to close the surface
     steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
     dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
     dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
@@ -65,7 +69,7 @@ def _view(
     x = ((seen[order, 0] * 0.94 + 1) * wide / 2).astype(int)[:, None] + dx  # (N, D)
     y = ((1 - seen[order, 1] * 0.94) * wide / 2).astype(int)[:, None] + dy
     inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)
-    # the last of equal places is what numpy keeps, and the nearest points come last
+    # numpy keeps the last of equal indices, so the nearest points come last
     canvas = np.full((wide, wide, 3), PAPER, np.uint8)
     canvas[y[inside], x[inside]] = np.broadcast_to(shaded[order, None], (*x.shape, 3))[inside].astype(np.uint8)
     return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Labelled clouds to look at: what was predicted, what is true, where they differ, as .ply files and one picture."""
+"""Pictures and .ply files of labelled clouds: prediction, truth and error."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +17,16 @@ VIEWS = ((35.0, 35.0), (215.0, 35.0))
 
 
 def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
-    """STEM_prediction.ply, STEM_truth.ply and STEM_error.ply where labels are known, and STEM.png of all three."""
+    """Write STEM_prediction.ply, with labels also STEM_truth.ply and STEM_error.ply, and STEM.png of all."""
     points, labels = sample["points"], sample.get("labels")
     panels, values = dict(prediction=class_colours(prediction)), dict(prediction=prediction)
     title = Path(str(sample.get("path", stem.name))).name
     if labels is not None:
-        known = labels >= 0
+        labelled = labels >= 0
         panels["truth"], values["truth"] = class_colours(labels), labels
         error = np.where((prediction == labels)[:, None], RIGHT, WRONG)
-        panels["error"] = np.where(known[:, None], error, GREY).astype(np.uint8)
-        title += f"   {(prediction == labels)[known].mean():.1%} of points right" if known.any() else ""
+        panels["error"] = np.where(labelled[:, None], error, GREY).astype(np.uint8)
+        title += f"   {(prediction == labels)[labelled].mean():.1%} of points right" if labelled.any() else ""
     for name, colours in panels.items():
         write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours, values.get(name))
     cloud = np.concatenate([points, sample["normals"]], 1) if "normals" in sample else points
@@ -51,7 +51,7 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
 
 
 def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.ndarray | None = None) -> None:
-    """Points (N, 3) with colours (N, 3) uint8 and the number of a class (N,), binary, as every viewer reads them."""
+    """Write points (N, 3) with colors (N, 3) uint8 and class numbers (N,) as binary PLY."""
     kind, called = ("<f8", "double") if points.dtype == np.float64 else ("<f4", "float")
     row = np.dtype([*((axis, kind) for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
     fields = "".join(f"property {called} {axis}\n" for axis in "xyz")

@@ -1,19 +1,19 @@
-"""Shaded pictures of triangle meshes, seen from afar along parallel lines: a z-buffer in numpy."""
+"""Renderer of triangle meshes with shading and parallel projection: a z-buffer in numpy."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-Paint = Callable[[np.ndarray], np.ndarray]  # places (K, 3) on the mesh -> colours (K, 3) in 0..1
-SMOOTH = 2  # rendered this many times larger, then shrunk
-LIGHT = np.array([-0.4, 0.6, 0.7]) / math.sqrt(0.4**2 + 0.6**2 + 0.7**2)  # right, up, towards the eye
+Paint = Callable[[np.ndarray], np.ndarray]  # positions (K, 3) on the mesh -> colors (K, 3) in 0..1
+SMOOTH = 2  # supersampling factor
+LIGHT = np.array([-0.4, 0.6, 0.7]) / math.sqrt(0.4**2 + 0.6**2 + 0.7**2)  # right, up, towards the viewer
 
 
 def view_axes(azimuth: float, elevation: float) -> np.ndarray:
-    """(3, 3): the picture's right and up and the way towards the eye, as rows. y is up.
+    """Return rows (3, 3): the image's right, its up, and the direction towards the viewer; y is up.
 
-    At 0, 0 degrees the eye is on the z axis; a growing azimuth takes it towards x, a growing elevation up.
+    At 0, 0 degrees the viewer is on the z axis; azimuth turns it towards x, elevation turns it up.
     """
     a, e = math.radians(azimuth), math.radians(elevation)
     right = (math.cos(a), 0, -math.sin(a))
@@ -35,17 +35,17 @@ def render(
     paint: Paint = white,
     background: tuple[float, float, float] = (0.1, 0.1, 0.1),
 ) -> np.ndarray:
-    """(size, size, 3) uint8. The picture shows the square from -1 to 1 about the origin, across the way of looking."""
+    """Render a mesh as (size, size, 3) uint8: the square from -1 to 1 around the origin, facing the viewer."""
     wide = SMOOTH * size
     axes = view_axes(azimuth, elevation)
     seen = vertices @ axes.T  # (V, 3)
     corners = seen[faces]  # (F, 3, 3)
     at = np.stack([(corners[..., 0] + 1) * wide / 2 - 0.5, (1 - corners[..., 1]) * wide / 2 - 0.5], -1)  # (F, 3, 2)
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    front = normal[:, 2] > 1e-12  # the others look away
+    front = normal[:, 2] > 1e-12  # other faces point away
     at, corners, normal, faces = at[front], corners[front], normal[front], faces[front]
 
-    # every pixel of every triangle's bounding box, in one long list
+    # list every pixel of every triangle's bounding box
     low = np.ceil(at.min(1)).clip(0, wide).astype(int)  # (F, 2) x, y
     spans = (np.floor(at.max(1)).clip(-1, wide - 1).astype(int) - low + 1).clip(0)
     counts = spans.prod(1)
@@ -54,7 +54,7 @@ def render(
     x = low[face, 0] + offset % np.maximum(spans[face, 0], 1)
     y = low[face, 1] + offset // np.maximum(spans[face, 0], 1)
 
-    # where in its triangle a pixel lies
+    # barycentric coordinates of each pixel
     a, b, c = at[face].transpose(1, 0, 2)
     across = lambda p, q: (q[:, 0] - p[:, 0]) * (y - p[:, 1]) - (q[:, 1] - p[:, 1]) * (x - p[:, 0])
     shares = np.stack([across(b, c), across(c, a), across(a, b)], 1)
@@ -64,7 +64,7 @@ def render(
     face, x, y, shares = face[inside], x[inside], y[inside], shares[inside]
     depth = (shares * corners[face, :, 2]).sum(1)
 
-    # the last of equal places is what numpy keeps, so the nearest come last
+    # numpy keeps the last of equal indices, so the nearest come last
     order = np.argsort(depth, kind="stable")
     nearest = np.full((wide, wide), -1)
     nearest[y[order], x[order]] = order

@@ -1,4 +1,4 @@
-"""What a model gets of a cloud: each point in the colour of the centre nearest to it, grey where it goes to none."""
+"""Picture of a cloud's tokens: each point in the color of its nearest center, gray where it is in no token."""
 
 import colorsys
 
@@ -7,20 +7,23 @@ import numpy as np
 from ndformer.modalities.pointcloud.pictures.clouds import draw
 
 SIZE = 420
-TURN = 0.381966  # of the circle of hues, from one centre to the next: the golden angle, which never comes back
+TURN = 0.381966  # hue step between centers: the golden angle, which never repeats
 TONES = ((0.75, 0.85), (0.45, 0.95), (0.9, 0.6))  # saturation and brightness, in turn
 NONE, CENTRE = 200, 0
 
 
 def groups(cloud: np.ndarray, index: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """Of points (N, 3 + features), the (M, K) points of each centre, nearest first, and which of them count. A point of
-    several centres has the colour of the one that it is nearest to among its neighbours; centres are black."""
+    """Draw points (N, 3 + features) in the colors of their centers, and centers in black.
+
+    `index` (M, K) has the neighbors of each center, nearest first, and `inside` masks the valid ones. A point of
+    several centers has the color of the one in whose list it comes first.
+    """
     colours = np.full((len(cloud), 3), NONE, np.uint8)
-    own = np.array([_colour(i) for i in range(len(index))])
+    center_colors = np.array([_colour(i) for i in range(len(index))])
     for place in range(index.shape[1] - 1, -1, -1):
         counts = inside[:, place]
-        colours[index[counts, place]] = own[counts]
-    colours[index[:, 0]] = CENTRE  # a centre is its own nearest point
+        colours[index[counts, place]] = center_colors[counts]
+    colours[index[:, 0]] = CENTRE  # a center is its own nearest neighbor
     return np.asarray(draw(cloud[:, :3], colours, SIZE, shade=0.75))
 
 

@@ -1,1 +1,1 @@
-"""Point clouds: generated toy worlds in the data sets' own formats, and simple baselines on them."""
+"""Generated stand-ins of point cloud datasets, in the datasets' own formats, and simple baselines on them."""

@@ -1,6 +1,6 @@
-"""What can be told from a cloud without looking at its shape: linear and nearest-mean classifiers, in numpy.
+"""Simple baselines on point clouds, without shape: linear and nearest-mean classifiers, in numpy.
 
-A set of clouds is worth a transformer where these stay low.
+A dataset is useful for testing a transformer where these score low.
 """
 
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ CELLS = 5  # along each side of the bounding box
 
 
 def clouds(dataset: Dataset) -> tuple[list[np.ndarray], np.ndarray]:
-    """(n, 3) points each, and the labels."""
+    """Return the points (n, 3) of each cloud, and the labels."""
     return [np.asarray(dataset.read(record)["points"], np.float64)[:, :3] for record in dataset.records], dataset.labels
 
 
 def extents(points: np.ndarray) -> np.ndarray:
-    """(6,): the sides of the bounding box in order and by length, as logarithms."""
+    """Return the log side lengths of the bounding box (6,), by axis and sorted."""
     sides = np.log(np.ptp(points, 0) + 1e-9)
     return np.concatenate([sides, np.sort(sides)])
 
 
 def moments(points: np.ndarray) -> np.ndarray:
-    """(24,): where the box lies about the centroid, spreads, products, third and fourth moments of each axis."""
+    """Return statistics (24,): box center relative to the centroid, spreads, products, third and fourth moments."""
     centred = points - points.mean(0)
     spread = centred.std(0) + 1e-9
     x, y, z = (centred / spread).T
@@ -36,12 +36,12 @@ def moments(points: np.ndarray) -> np.ndarray:
     third, fourth = ((np.stack([x, y, z]) ** k).mean(1) for k in (3, 4))
     radius = np.linalg.norm(centred, axis=1)
     middle = (points.min(0) + points.max(0)) / 2 - points.mean(0)
-    round_about = [radius.mean(), radius.std(), radius.max()]
-    return np.concatenate([middle, spread, np.sort(spread), crossed, np.abs(crossed), third, fourth, round_about])
+    radius_statistics = [radius.mean(), radius.std(), radius.max()]
+    return np.concatenate([middle, spread, np.sort(spread), crossed, np.abs(crossed), third, fourth, radius_statistics])
 
 
 def occupancy(points: np.ndarray) -> np.ndarray:
-    """(125,): the share of points in each cell of the bounding box."""
+    """Return the share of points in each cell of the bounding box (125,)."""
     low = points.min(0)
     cell = ((points - low) / (np.ptp(points, 0) + 1e-9) * CELLS).astype(int).clip(0, CELLS - 1)
     return np.bincount(cell @ np.array([CELLS**2, CELLS, 1]), minlength=CELLS**3) / len(points)
@@ -55,7 +55,7 @@ FEATURES = {
 
 
 def nearest_mean(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Labels for `test`: the class whose mean is nearest, in standardised features."""
+    """Return for each row of `test` the class with the nearest mean, in standardized features."""
     middle, scale = train.mean(0), train.std(0) + 1e-6
     train, test = (train - middle) / scale, (test - middle) / scale
     kinds = np.unique(labels)
@@ -64,14 +64,13 @@ def nearest_mean(train: np.ndarray, labels: np.ndarray, test: np.ndarray) -> np.
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
-    """(features, test accuracy of logistic regression at the penalty that is best for it, or of the nearest mean); for
-    scenes, (features, mIoU of each point's likeliest label by them)."""
+    """Yield the name and test score of each baseline: accuracy for objects, mIoU for scenes."""
     if isinstance(train, Scenes) and isinstance(test, Scenes):
-        yield from of_scenes(train, test)
+        yield from scene_baselines(train, test)
         return
-    (given, labels), (asked, truth) = clouds(train), clouds(test)
+    (train_clouds, labels), (test_clouds, truth) = clouds(train), clouds(test)
     for name, describe in FEATURES.items():
-        x, x_test = (np.stack([describe(points) for points in some]) for some in (given, asked))
+        x, x_test = (np.stack([describe(points) for points in some]) for some in (train_clouds, test_clouds))
         yield name, max(float((logistic_regression(x, labels, x_test, p) == truth).mean()) for p in PENALTIES)
         yield f"{name}, nearest mean", float((nearest_mean(x, labels, x_test) == truth).mean())
     yield "most frequent class", float((truth == np.bincount(labels).argmax()).mean())
@@ -79,38 +78,38 @@ def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
 
 # -------------------------------------------------------------------------------------------------------------- scenes
 
-HEIGHT, STEPS, SHADES = 0.05, 100, 16  # a step of height in metres, as many of them; steps of each colour channel
+HEIGHT, STEPS, SHADES = 0.05, 100, 16  # metres per height step, number of steps; steps of each color channel
 
 
 def heights(sample: Sample) -> np.ndarray:
-    """(N,) whole steps above the lowest point."""
+    """Return the height of each point (N,) in steps above the lowest."""
     z = sample["points"][:, 2]
     return ((z - z.min()) / HEIGHT).astype(int).clip(0, STEPS - 1)
 
 
 def shades(sample: Sample) -> np.ndarray:
-    """(N,) one number for each box of colours."""
+    """Return one number (N,) for each box of colors."""
     return (sample["colours"] * SHADES / 256).astype(int) @ np.array([SHADES**2, SHADES, 1])
 
 
-OF_POINTS = {
+POINT_FEATURES = {
     "height alone": heights,
     "colour alone": shades,
     "height and colour": lambda sample: heights(sample) // 4 * SHADES**3 + shades(sample),
 }
 
 
-def of_scenes(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
-    """For each number that a point has, the label that it most often had in train."""
-    given, asked = ([data.read(record) for record in data.records] for data in (train, test))
+def scene_baselines(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
+    """Predict for each value of a point feature the label that it most often has in train."""
+    train_samples, test_samples = ([data.read(record) for record in data.records] for data in (train, test))
     classes = len(train.classes)
-    for name, describe in OF_POINTS.items():
+    for name, describe in POINT_FEATURES.items():
         votes = np.zeros((STEPS * SHADES**3, classes), np.int64)
-        for sample in given:
-            known = sample["labels"] >= 0
-            np.add.at(votes, (describe(sample)[known], sample["labels"][known]), 1)
+        for sample in train_samples:
+            labelled = sample["labels"] >= 0
+            np.add.at(votes, (describe(sample)[labelled], sample["labels"][labelled]), 1)
         likeliest, metric = votes.argmax(1), MeanIoU(absent="zero")
-        for sample in asked:
+        for sample in test_samples:
             truth = dict(truth=sample["labels"])
             metric.process({}, [Points(sample=truth, predicted=likeliest[describe(sample)], classes=classes)])
         yield f"{name}, mIoU", metric.compute_metrics(metric.results)["mIoU"]

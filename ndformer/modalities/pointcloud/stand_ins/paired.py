@@ -1,7 +1,7 @@
-"""The generated set of `paired`: objects, each as a view and as a cloud, of which neither says all.
+"""Stand-in of `paired`: objects with an image and a point cloud, which are classified only by both together.
 
-A class is a shape and a finish: tumbler_banded. Shapes come in twos that differ only where the eye does not reach:
-behind, or below. The finish is in the view alone. So a view leaves two classes to choose from, a cloud leaves two
+A class is a shape and a finish, such as tumbler_banded. Shapes come in pairs that differ only where the image does not
+show it: behind or below. The finish is in the image alone. So an image leaves two candidate classes, a cloud leaves two
 others, and both together leave one.
 """
 
@@ -24,16 +24,16 @@ TRAIN, TEST, POINTS, SIZE = 60, 20, 512, 48  # a class, a class, a cloud, pixels
 
 
 def beaker(dice: Dice) -> tuple[Mesh, Mesh]:
-    """A tumbler, and the ear behind it that makes it a mug."""
+    """Return a tumbler, and the handle behind it that makes it a mug."""
     low, high, tall = dice(0.3, 0.42), dice(0.36, 0.48), dice(0.75, 1.2)
-    size, reach = dice(0.2, 0.28) * tall, dice(0.22, 0.34)
-    loop = arc(1, -0.25, 0.25) * np.array([reach, size]) + np.array([(low + high) / 2 * 0.95, tall * 0.45])
+    size, depth = dice(0.2, 0.28) * tall, dice(0.22, 0.34)
+    loop = arc(1, -0.25, 0.25) * np.array([depth, size]) + np.array([(low + high) / 2 * 0.95, tall * 0.45])
     ear = tube(np.insert(loop, 2, 0, axis=1), dice(0.06, 0.08)).turned("y", 0.25)  # from x to -z
     return vessel([(low, 0), (high, tall)], 0.04, sides=24), ear
 
 
 def case(dice: Dice) -> tuple[Mesh, Mesh]:
-    """A bookcase that stands with its open side away from the eye, and the board that makes it a cabinet."""
+    """Return a bookcase with its open side away from the viewer, and the back panel that makes it a cabinet."""
     x, y, z, wall, shelves = dice(0.6, 1.0), dice(0.8, 1.3), dice(0.4, 0.6), 0.04, dice.count(2, 3)
     sides = [box(wall, y, z).moved(at * (x - wall) / 2) for at in (-1, 1)]
     boards = [box(x, wall, z).moved(y=(y - wall) * i / shelves) for i in range(shelves + 1)]
@@ -42,7 +42,7 @@ def case(dice: Dice) -> tuple[Mesh, Mesh]:
 
 
 def hood(dice: Dice) -> tuple[Mesh, Mesh]:
-    """A bell, hollow from below, and the floor that makes it a dome."""
+    """Return a bell that is hollow from below, and the floor that makes it a dome."""
     wide, tall, knob = dice(0.45, 0.65), dice(0.5, 0.9), dice(0.06, 0.12)
     turn = np.linspace(0, 0.22, 7) * 2 * math.pi
     outline = np.column_stack([wide * np.cos(turn), tall * np.sin(turn)])
@@ -61,7 +61,7 @@ CLASSES = [f"{shape}_{finish}" for both in SHAPES for shape in both for finish i
 
 
 def finish(kind: str, dice: Dice) -> Paint:
-    """Stripes around an object, or up and down it, in two colours that say nothing."""
+    """Return a paint of horizontal or vertical stripes in two random colors."""
     hue = dice(0, 1)
     dark, bright = (
         np.array(colorsys.hsv_to_rgb(hue + dice(-0.1, 0.1), dice(0.2, 0.8), value))
@@ -71,22 +71,22 @@ def finish(kind: str, dice: Dice) -> Paint:
 
     def paint(places: np.ndarray) -> np.ndarray:
         x, y, z = places.T
-        at = y * across if kind == "banded" else np.arctan2(x, z) / (2 * math.pi) * 2 * around
-        return np.where(((at + phase) % 1 < 0.5)[:, None], dark, bright)
+        stripe = y * across if kind == "banded" else np.arctan2(x, z) / (2 * math.pi) * 2 * around
+        return np.where(((stripe + phase) % 1 < 0.5)[:, None], dark, bright)
 
     return paint
 
 
 def pair(kind: str, rng: np.random.Generator) -> tuple[Mesh, Paint, float, float]:
-    """A mesh that faces the z axis, its finish, and from where it is seen."""
+    """Generate an object facing the z axis, its finish, and the azimuth and elevation of its image."""
     shape, _, coat = kind.rpartition("_")
     dice = Dice(rng)
     both = next(both for both in SHAPES if shape in both)
     plain, hidden = SHAPES[both](dice)
-    # placed and scaled with what is hidden, whether it is there or not: the view must not tell
-    whole = join([plain, hidden]).vertices
-    middle = (whole.min(0) + whole.max(0)) / 2
-    scale = dice(0.8, 0.95) / np.linalg.norm(whole - middle, axis=1).max()
+    # place and scale it with the hidden part, present or not, so that the image does not reveal it
+    vertices = join([plain, hidden]).vertices
+    middle = (vertices.min(0) + vertices.max(0)) / 2
+    scale = dice(0.8, 0.95) / np.linalg.norm(vertices - middle, axis=1).max()
     mesh = join([plain, hidden]) if shape == both[1] else plain
     mesh = Mesh((mesh.vertices - middle) * scale, mesh.faces)
     return mesh, finish(coat, dice), dice(-15, 15), dice(8, 20)
@@ -94,7 +94,7 @@ def pair(kind: str, rng: np.random.Generator) -> tuple[Mesh, Paint, float, float
 
 @stand_in(dict(type="Paired"), baselines)
 def paired(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-    """720 + 240 objects of twelve classes, a view of 48 x 48 pixels and a cloud of each."""
+    """Write 720 + 240 objects of twelve classes, an image of 48 x 48 pixels and a cloud of each."""
     names: dict[str, list[str]] = dict(train=[], test=[])
     views = ["name,azimuth,elevation"]
     for label, kind in enumerate(CLASSES):
@@ -102,7 +102,9 @@ def paired(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, po
             rng = np.random.default_rng((seed, label, i))
             name = f"{kind}/{i + 1:04d}"
             mesh, paint, azimuth, elevation = pair(kind, rng)
-            turn = float(rng.uniform(0, 1))  # the object and the eye with it: where it looks says nothing
+            turn = float(
+                rng.uniform(0, 1)
+            )  # turns object and viewer together, so the orientation carries no information
             write_cloud(folder / f"{name}.txt", scatter(mesh.turned("y", turn), points, rng))
             view = render(mesh.vertices, mesh.faces, SIZE, azimuth, elevation, paint)
             Image.fromarray(view).save(folder / f"{name}.png")

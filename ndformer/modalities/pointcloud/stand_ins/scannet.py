@@ -1,7 +1,6 @@
-"""The stand-in of ScanNet: furnished rooms as Pointcept lays scenes out, all 20 classes, z up, in metres.
+"""Stand-in of ScanNet: furnished rooms in Pointcept's layout, with all 20 classes, z up, in metres.
 
-Rooms lack some of their walls, as scans do. Colours say little: most things come in any of the same woods, cloths and
-paints.
+Rooms lack some of their walls, as scans do. Colors carry little information: most objects share the same materials.
 """
 
 from collections.abc import Callable
@@ -13,22 +12,30 @@ import numpy as np
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import home, rooms, things
+from ndformer.modalities.pointcloud.stand_ins.shapes import home, objects, rooms
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
 
 TRAIN, VAL = 60, 18  # rooms
-DENSITY = 110  # points on a square metre; walls and floors have WALLS of it
+DENSITY = 110  # points per square metre; walls and floors have WALLS times as many
 WALLS = 0.6
-TRIES = 20  # places for a thing, before it is left out
+TRIES = 20  # random places for an object before it is left out
 CLASSES = list(SCANNET)
 
-MADE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.bookshelf, rooms.cabinet, rooms.counter]
-MADE += [rooms.curtain, rooms.desk, rooms.door, rooms.picture, rooms.refrigerator, rooms.shower_curtain, rooms.sink]
-MADE += [rooms.toilet, rooms.window]
-MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in MADE}
-MAKERS["otherfurniture"] = things.lamp
-FREE = ("table", "chair", "otherfurniture", "shower curtain")  # stand anywhere; all else at a wall
+FURNITURE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.bookshelf, rooms.cabinet, rooms.counter]
+FURNITURE += [
+    rooms.curtain,
+    rooms.desk,
+    rooms.door,
+    rooms.picture,
+    rooms.refrigerator,
+    rooms.shower_curtain,
+    rooms.sink,
+]
+FURNITURE += [rooms.toilet, rooms.window]
+MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in FURNITURE}
+MAKERS["otherfurniture"] = objects.lamp
+FREE = ("table", "chair", "otherfurniture", "shower curtain")  # may stand anywhere; all others at a wall
 
 ALWAYS = ("door", "window", "picture")
 ROOMS: dict[str, tuple[str, ...]] = dict(
@@ -45,20 +52,20 @@ STUFFS = np.array(
     [(120, 82, 48), (166, 124, 82), (84, 60, 44), (200, 176, 140), (230, 230, 226), (150, 150, 154), (70, 72, 78),
      (96, 112, 140), (140, 70, 64), (90, 116, 84), (206, 196, 178), (178, 140, 60)], float
 )  # fmt: skip
-WHITE = ("toilet", "sink", "bathtub", "refrigerator", "door", "window")  # more often than not
+WHITE = ("toilet", "sink", "bathtub", "refrigerator", "door", "window")  # mostly white
 
 
 @dataclass
 class Room:
-    """Things that have found a place: y is up, walls along x and z."""
+    """A room with the objects placed in it: y is up, walls along x and z."""
 
     x: float
     z: float
     boxes: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    things: list[tuple[str, Mesh]] = field(default_factory=list)
+    objects: list[tuple[str, Mesh]] = field(default_factory=list)
 
     def place(self, kind: str, mesh: Mesh, dice: Dice) -> tuple[np.ndarray, np.ndarray] | None:
-        """Somewhere where nothing is yet."""
+        """Place an object at a random free position and return its bounds, or None where none was found."""
         for _ in range(TRIES):
             side = dice.count(0, 3)
             free = kind in FREE
@@ -68,36 +75,37 @@ class Room:
             if size[0] > self.x or size[2] > self.z:
                 continue
             x, z = dice(0, self.x - size[0]), dice(0, self.z - size[2])
-            if not free:  # its back at the wall
+            if not free:  # with its back to the wall
                 x = {1: 0.02, 3: self.x - size[0] - 0.02}.get(side, x)
                 z = {0: 0.02, 2: self.z - size[2] - 0.02}.get(side, z)
-            found = turned.moved(x - low[0], 0, z - low[2])
-            bounds = found.vertices.min(0) - 0.03, found.vertices.max(0) + 0.03
+            placed = turned.moved(x - low[0], 0, z - low[2])
+            bounds = placed.vertices.min(0) - 0.03, placed.vertices.max(0) + 0.03
             if all((bounds[0] > b).any() or (bounds[1] < a).any() for a, b in self.boxes):
                 self.boxes.append(bounds)
-                self.things.append((kind, found))
+                self.objects.append((kind, placed))
                 return bounds
         return None
 
 
 def furnished(dice: Dice, kind: str) -> Room:
+    """Generate a room of a kind with random furniture."""
     scale = 0.75 if kind == "bath" else 1.0
     room = Room(dice(3.0, 4.8) * scale, dice(3.0, 4.8) * scale)
-    wanted = [*ALWAYS, *(name for name in ROOMS[kind] if dice.coin(0.9))]
-    for name in wanted:
+    names = [*ALWAYS, *(name for name in ROOMS[kind] if dice.coin(0.9))]
+    for name in names:
         bounds = room.place(name, MAKERS[name](dice), dice)
-        if name == "counter" and bounds is not None and dice.coin(0.8):  # a basin let into it
+        if name == "counter" and bounds is not None and dice.coin(0.8):  # with a basin
             low, high = bounds
-            at = dice(0.3, 0.7), dice(0.4, 0.6)
-            spot = low + (high - low) * np.array([at[0], 0, at[1]])
-            let_in = rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
-            room.boxes.append((let_in.vertices.min(0), let_in.vertices.max(0)))
-            room.things.append(("sink", let_in))
+            shares = dice(0.3, 0.7), dice(0.4, 0.6)
+            spot = low + (high - low) * np.array([shares[0], 0, shares[1]])
+            basin = rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
+            room.boxes.append((basin.vertices.min(0), basin.vertices.max(0)))
+            room.objects.append(("sink", basin))
     return room
 
 
-def shell_of(room: Room, dice: Dice) -> list[tuple[str, Mesh]]:
-    """The floor, and two or three of the walls; what the others carry hangs in the air, as in scans cut off there."""
+def floor_and_walls(room: Room, dice: Dice) -> list[tuple[str, Mesh]]:
+    """Return the floor and two or three walls; objects at the missing walls stay, as in incomplete scans."""
     tall, thick = dice(2.2, 2.7), 0.02
     walls = [
         box(room.x, tall, thick).moved(room.x / 2, 0, -thick),
@@ -105,12 +113,12 @@ def shell_of(room: Room, dice: Dice) -> list[tuple[str, Mesh]]:
         box(room.x, tall, thick).moved(room.x / 2, 0, room.z + thick),
         box(thick, tall, room.z).moved(room.x + thick, 0, room.z / 2),
     ]
-    kept = dice.rng.permutation(4)[: dice.count(2, 3)]
+    present = dice.rng.permutation(4)[: dice.count(2, 3)]
     floor = box(room.x, thick, room.z).moved(room.x / 2, -thick, room.z / 2)
-    return [("floor", floor), *(("wall", walls[i]) for i in kept)]
+    return [("floor", floor), *(("wall", walls[i]) for i in present)]
 
 
-def colour_of(kind: str, dice: Dice) -> np.ndarray:
+def pick_color(kind: str, dice: Dice) -> np.ndarray:
     if kind == "wall":
         base = PAINTS[dice.count(0, len(PAINTS) - 1)]
     elif kind in WHITE and dice.coin(0.6):
@@ -121,31 +129,31 @@ def colour_of(kind: str, dice: Dice) -> np.ndarray:
 
 
 def scan(seed: int, number: int) -> dict[str, np.ndarray]:
-    """A room's points as the arrays of its folder. Of six rooms in a row, one is of each kind."""
+    """Return the points of a room as the arrays of its folder. Six rooms in a row have one of each kind."""
     dice = Dice(np.random.default_rng((seed, number)))
     turn, place = divmod(number, len(ROOMS))
     kinds = np.random.default_rng((seed, turn)).permutation(len(ROOMS))
     room = furnished(dice, list(ROOMS)[kinds[place]])
     openings = [
-        room.boxes[i] for i, (kind, _) in enumerate(room.things[: len(room.boxes)]) if kind in ("door", "window")
+        room.boxes[i] for i, (kind, _) in enumerate(room.objects[: len(room.boxes)]) if kind in ("door", "window")
     ]
     rows, light = [], np.array([0.3, 0.9, 0.3])
-    for instance, (kind, mesh) in enumerate([*shell_of(room, dice), *room.things]):
+    for instance, (kind, mesh) in enumerate([*floor_and_walls(room, dice), *room.objects]):
         corners = mesh.vertices[mesh.faces]
         area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1).sum() / 2
-        share = WALLS / 2 if kind in ("wall", "floor") else 1.0  # both sides of a thin box are its area
+        share = WALLS / 2 if kind in ("wall", "floor") else 1.0  # the area counts both sides of a thin box
         cloud = scatter(mesh, max(12, int(area * DENSITY * share)), dice.rng)  # (n, 6)
-        if kind == "wall":  # there is none behind doors and windows
+        if kind == "wall":  # which has holes behind doors and windows
             inside = [((cloud[:, :3] > a - 0.1) & (cloud[:, :3] < b + 0.1)).all(1) for a, b in openings]
             cloud = cloud[~np.any(inside, axis=0)] if inside else cloud
         shade = 0.75 + 0.25 * (cloud[:, 3:] @ light).clip(0, 1)[:, None]
-        colours = colour_of(kind, dice) * shade + dice.rng.normal(0, 8, (len(cloud), 3))
+        colours = pick_color(kind, dice) * shade + dice.rng.normal(0, 8, (len(cloud), 3))
         label = np.full((len(cloud), 1), CLASSES.index(kind))
         rows.append(np.concatenate([cloud, colours, label, np.full_like(label, instance)], 1))
     table = np.concatenate(rows)
     table = table[dice.rng.permutation(len(table))]
     table[:, :3] += dice.rng.normal(0, 0.004, (len(table), 3))
-    table[dice.rng.random(len(table)) < 0.03, 9] = -1  # as in ScanNet, nobody said what some of it is
+    table[dice.rng.random(len(table)) < 0.03, 9] = -1  # unlabelled, as some points of ScanNet are
     to_up = [2, 0, 1]  # y up -> z up
     return dict(
         coord=table[:, to_up].astype(np.float32),
@@ -158,7 +166,7 @@ def scan(seed: int, number: int) -> dict[str, np.ndarray]:
 
 @stand_in(dict(type="ScanNet"), baselines)
 def scannet(folder: Path, seed: int = 0, train: int = TRAIN, val: int = VAL) -> None:
-    """60 + 18 rooms of about 8,000 points."""
+    """Write 60 + 18 rooms of about 8,000 points."""
     for i in range(train + val):
         place = folder / ("train" if i < train else "val") / f"scene{i:04d}_00"
         place.mkdir(parents=True)

@@ -1,1 +1,1 @@
-"""Point clouds: what happens between disk and model."""
+"""Transforms of point cloud samples."""

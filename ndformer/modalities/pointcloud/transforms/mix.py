@@ -1,4 +1,4 @@
-"""Mix3D (Nekrasov 2021): two scenes in one place, so that objects are known without the rooms they stand in."""
+"""Mix3D (Nekrasov 2021): two scenes overlaid, so that objects are recognized outside of their usual context."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ from ndformer.framework.registry.ranges import Share
 
 @MIXERS.register_module()
 class Mix3D(Mixer):
-    """With probability `p`, the scenes of a batch are put together two by two: 1 with 2, 3 with 4 ...
+    """With probability `p`, join the scenes of a batch in pairs: 1 with 2, 3 with 4 ...
 
-    The voxels of what comes out are numbered anew by the backbone, from the positions of both.
+    The backbone computes the voxels of the joined scene from the positions of both.
     """
 
     def __init__(self, p: Share = 0.8) -> None:
         self.p = p
 
     def __call__(self, inputs: dict[str, Any], targets: list[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
-        """`inputs['points']`: B clouds (n, C); `targets`: the labels (n,) of each."""
+        """Mix `inputs['points']`, B clouds (n, C), and `targets`, the labels (n,) of each."""
         if torch.rand(()) >= self.p:
             return inputs, targets
         pairs = [slice(i, i + 2) for i in range(0, len(targets), 2)]

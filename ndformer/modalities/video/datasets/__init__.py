@@ -1,1 +1,1 @@
-"""Video: data sets, sample by sample."""
+"""Video datasets."""

@@ -1,8 +1,8 @@
-"""Any videos in class folders or in lists.
+"""Videos in one folder for each class, or in annotation lists.
 
-data_root/train/CLASS/*.mp4           and val/ and test/ like it
+data_root/train/CLASS/*.mp4           and val/ and test/ alike
 data_root/train/CLASS/VIDEO/*.jpg     a folder of frames is a video
-data_root/train.txt                   with a path and the number of a class in each line (lists.py), instead of train/
+data_root/train.txt                   with a path and a class number on each line (lists.py), instead of train/
 """
 
 from pathlib import Path
@@ -14,26 +14,29 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Few, Seconds
-from ndformer.modalities.video.datasets.lists import classes_of, lists_in, read_list
+from ndformer.modalities.video.datasets.lists import lists_in, read_classes, read_list
 from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend
 from ndformer.modalities.video.formats.frames import FrameFolder, film, is_frames
 
 
 @DATASETS.register_module()
 class VideoFolder(ClassFolders):
-    """`clips` of each video, spread evenly, for tests of several; then Accuracy(average_by='path') averages their
-    scores."""
+    """A dataset of videos in class folders or lists.
+
+    `clips` takes several clips of each video, evenly spread, for testing; Accuracy(average_by='path') averages their
+    scores.
+    """
 
     endings, kind = ENDINGS, "video"
 
     def __init__(
-        self, *args: Any, clips: Few = 1, backend: Backend = "auto", timeout: Seconds = PATIENCE, **rest: Any
+        self, *args: Any, clips: Few = 1, backend: Backend = "auto", timeout: Seconds = PATIENCE, **kwargs: Any
     ) -> None:
         if clips < 1:
-            raise ValueError(f"clips are at least 1, got {clips}")
+            raise ValueError(f"clips must be at least 1, got {clips}")
         self.clips, self.timeout = clips, timeout
         self.backend: Backend = backend
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
 
     def on_disk(self) -> dict[str, Path]:
         self.lists = lists_in(self.data_root)
@@ -43,17 +46,17 @@ class VideoFolder(ClassFolders):
         file = self.disk_splits.get(split)
         if file is None or file.is_dir():
             return super().index(split)
-        self.classes = classes_of(self.data_root, self.lists)
-        records = read_list(self.data_root, file, next(name for name, one in self.lists.items() if one == file))
+        self.classes = read_classes(self.data_root, self.lists)
+        records = read_list(self.data_root, file, next(name for name, path in self.lists.items() if path == file))
         return records, np.array([label for _, label in records], np.int64)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         records, labels = self._index(split)
-        # clips of one video side by side
+        # clips of one video are adjacent
         return [(*record, k) for record in records for k in range(self.clips)], labels.repeat(self.clips)
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
-        """Whole videos."""
+        """Hold out whole videos."""
         videos = super().held_out(records[:: self.clips], labels[:: self.clips], share)
         return (videos[:, None] * self.clips + np.arange(self.clips)).ravel()
 

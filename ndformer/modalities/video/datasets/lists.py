@@ -1,11 +1,11 @@
-"""Annotation lists as mmaction writes them: a video and the number of its class in each line.
+"""Annotation lists in mmaction's format: a video and its class number on each line.
 
 data_root/train.txt      clips/abc.mp4 3           or any list of that split, kinetics400_train_list_videos.txt,
-data_root/val.txt        rawframes/abc 120 3       in data_root or annotations/; frames with how many there are
-data_root/classes.txt    or label_map.txt, a name per line; without it classes are called by their numbers
+data_root/val.txt        rawframes/abc 120 3       in data_root or annotations/; with the number of frames for folders
+data_root/classes.txt    or label_map.txt, a name per line; without it classes are named by their numbers
 
-Where there are lists, folders are not looked into. Paths count from data_root or from a folder in it that is of no
-other split; of those that another machine wrote, the longest end that is there.
+Where there are lists, folders are not searched. Paths are relative to data_root or to a folder in it that is of no
+other split; for paths written on another machine, the longest tail that exists is taken.
 """
 
 import re
@@ -23,55 +23,55 @@ LINE = re.compile(r"(\S.*?)((?:[ ,\t]\s*\d{1,9}){1,2})\s*")  # a path, which may
 
 
 def lists_in(root: Path) -> dict[str, Path]:
-    """The list of each split that has one."""
-    found: dict[str, Path] = {}
+    """Return the list file of each split that has one."""
+    lists: dict[str, Path] = {}
     for split in SPLITS:
         files = [file for home in (root, root / "annotations") for file in sorted(home.glob("*.txt"))]
-        own = [file for file in files if split in _splits(file.stem) and _is_one(file)]
-        if len(own) > 1:
-            names = ", ".join(file.name for file in own)
+        candidates = [file for file in files if split in _splits(file.stem) and _is_list(file)]
+        if len(candidates) > 1:
+            names = ", ".join(file.name for file in candidates)
             raise DataError(f"{root} has several lists for {split}, {names}: leave one of them there")
-        found |= {split: own[0]} if own else {}
-    return found
+        lists |= {split: candidates[0]} if candidates else {}
+    return lists
 
 
 def _splits(name: str) -> set[str]:
-    """Those that a name says it is of: my_train_list, videos_val."""
+    """Return the splits in a name, such as my_train_list or videos_val."""
     words = set(re.split(r"[^a-z]+", name.lower()))
     return {split for split, names in NAMES.items() if words & set(names)}
 
 
-def _is_one(file: Path) -> bool:
+def _is_list(file: Path) -> bool:
     with foreign.opened(file) as stream:
         return LINE.fullmatch(stream.readline(foreign.LINE).decode(errors="replace").strip()) is not None
 
 
 def read_list(root: Path, file: Path, split: str) -> list[tuple[Path, int]]:
-    """Paths and labels."""
-    folders = sorted(one for one in root.iterdir() if one.is_dir() and not one.name.startswith("."))
-    homes = [root, *(one for one in folders if not _splits(one.name) or split in _splits(one.name))]
-    found = []
+    """Read the paths and labels of a list."""
+    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    homes = [root, *(path for path in folders if not _splits(path.name) or split in _splits(path.name))]
+    records = []
     for line in foreign.lines(file):
         if not line.strip():
             continue
         match = LINE.fullmatch(line.strip())
         if match is None:
             raise DataError(
-                f"{file} has the line '{line:.80}', which is none of such a list: it takes a path and the number of a "
+                f"{file} has the line '{line:.80}': a line must be a path and the number of a "
                 "class, with the number of frames between them for a folder of frames"
             )
         name, label = match[1].rstrip(","), int(re.findall(r"\d+", match[2])[-1])
         home, path = next(
-            ((home, there) for home in homes if (there := foreign.below(home, name)) is not None),
+            ((home, path) for home in homes if (path := foreign.below(home, name)) is not None),
             (root, foreign.inside(root, name.lstrip("./"))),
         )
-        homes = [home, *(one for one in homes if one != home)]  # the next one lies there too
-        found.append((path, label))
-    return found
+        homes = [home, *(other for other in homes if other != home)]  # the next one is probably there too
+        records.append((path, label))
+    return records
 
 
-def classes_of(root: Path, lists: dict[str, Path]) -> list[str]:
-    """The names of all classes, or their numbers, of the lists of splits."""
+def read_classes(root: Path, lists: dict[str, Path]) -> list[str]:
+    """Read the names of all classes; without a file of names, return the numbers up to the largest label."""
     homes = (root, root / "annotations")
     named = next((file for home in homes for pattern in CLASSES for file in sorted(home.glob(pattern))), None)
     largest = max((label for split, file in lists.items() for _, label in read_list(root, file, split)), default=-1)

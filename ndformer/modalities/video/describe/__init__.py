@@ -1,1 +1,1 @@
-"""Video: what files hold, in numbers (tools/peek.py)."""
+"""Descriptions of video files in numbers (tools/peek.py)."""

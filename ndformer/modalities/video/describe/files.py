@@ -1,4 +1,4 @@
-"""What a file of video holds, in numbers, and whether it holds what it says."""
+"""Description of a video file in numbers, with a check of its claims."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.video.formats.files import ENDINGS, Backend, VideoFile, installed
 from ndformer.modalities.video.formats.frames import FrameFolder, is_frames
 
-LOOKED_AT = 2000  # frames, at most
+MAX_FRAMES = 2000  # frames that are checked
 
 
 @DESCRIBERS.register_module()
@@ -33,7 +33,7 @@ def _frames(path: Path, rows: int) -> Description:
     folder = FrameFolder(path)
     names = folder.names()
     found = dict(format="folder of frames", bytes=sum((path / name).stat().st_size for name in names)) | folder.facts()
-    sizes = {foreign.image_size(path / name) for name in names[:LOOKED_AT]}
+    sizes = {foreign.image_size(path / name) for name in names[:MAX_FRAMES]}
     odd = [f"its frames have {len(sizes)} sizes, and those of a video have one"] if len(sizes) > 1 else []
     numbers = [re.findall(r"\d+", name)[-1:] for name in names]
     steps = {int(b[0]) - int(a[0]) for a, b in zip(numbers, numbers[1:]) if a and b}
@@ -42,7 +42,7 @@ def _frames(path: Path, rows: int) -> Description:
 
 
 def _video(path: Path, rows: int) -> Description:
-    backend: Backend = "pyav" if "pyav" in installed() else "auto"  # which says more
+    backend: Backend = "pyav" if "pyav" in installed() else "auto"  # PyAV gives more facts
     video = VideoFile(path, backend)
     facts = video.facts()
     found: dict[str, Any] = dict(format="video") | facts
@@ -51,11 +51,11 @@ def _video(path: Path, rows: int) -> Description:
     odd = []
     frames, _ = video.frames(range(min(rows, max(1, claimed))))
     if claimed > 1:
-        last = min(claimed, LOOKED_AT) - 1
+        last = min(claimed, MAX_FRAMES) - 1
         try:
             video.frames([last])
         except DataError as error:
-            reason = str(error).removeprefix(f"{path} ").removesuffix(": replace it or take it away")
+            reason = str(error).removeprefix(f"{path} ").removesuffix(": replace it or remove it")
             odd.append(f"it says to have {claimed} frames, but at frame {last} it {reason}")
     if facts.get("streams", 1) > 1:
         odd.append(f"it has {facts['streams']} streams, of which the one that players choose is read")

@@ -1,1 +1,1 @@
-"""Video: files on disk, read and written."""
+"""Readers and writers of videos."""

@@ -1,10 +1,9 @@
-"""What decodes videos: a function for each library, path and wanted frames -> those frames, exactly.
+"""Video decoders: a function for each library that returns exactly the requested frames.
 
-They run in a process of their own (process.py) and import nothing but numpy, their library and the gate for foreign
-files. Frames are numbered from 0 as a player shows them. All decode forward from the start: after a seek decord gives
-wrong frames for B-frames in AVI and for open groups of pictures (HEVC, MPEG-2), the latter with timestamps in perfect
-order. PyAV alone may seek to far frames, because it says the timestamp of what it decoded, so that a wrong frame
-cannot pass.
+They run in their own process (process.py) and import only numpy, their library and framework.foreign. Frames are
+numbered from 0 in display order. All decode forward from the start: after a seek, decord returns wrong frames for
+B-frames in AVI and for open groups of pictures (HEVC, MPEG-2), the latter with correct timestamps. Only PyAV may seek
+to far frames, because it reports the timestamp of each decoded frame, so that wrong frames are detected.
 """
 
 from collections.abc import Callable
@@ -16,16 +15,20 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.modalities.video.formats.containers import SAFE, demuxer
 
-FAR = 1000  # frames before the first wanted one, from which on seeking is worth its while
-SEEKABLE = ("mov", "matroska")  # they keep timestamps; MPEG's are guessed after a seek
-CHECKED = 16  # leading frames whose timestamps must be those of the index
-MISNUMBERED = ("mpegts", "mpegvideo", "ogg")  # decord begins the first with its second key frame, and opens no others
-MOST_PIXELS = 2**26  # of a frame: 8192 x 8192
-Found = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers; those after the end are left out
+FAR = 1000  # first requested frame from which seeking is worth it
+SEEKABLE = ("mov", "matroska")  # containers with exact timestamps; MPEG's are estimated after a seek
+CHECKED = 16  # leading frames whose timestamps must match the index
+MISNUMBERED = (
+    "mpegts",
+    "mpegvideo",
+    "ogg",
+)  # decord starts at the second key frame of the first, and cannot open others
+MAX_PIXELS = 2**26  # of a frame: 8192 x 8192
+Decoded = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers, without those after the end
 
 
 def room(path: str, frame: np.ndarray, count: int) -> np.ndarray:
-    """The same frame, where so many like it are no more than one file may take."""
+    """Return the frame; raise where `count` such frames are more than one file may take."""
     foreign.check_size(Path(path), count * frame.nbytes)
     return frame
 
@@ -38,35 +41,35 @@ def _decord_reader(path: str) -> Any:
     return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
 
 
-def decord_frames(path: str, wanted: list[int]) -> Found:
+def decord_frames(path: str, indices: list[int]) -> Decoded:
     reader = _decord_reader(path)
     frames, numbers = [], []
-    asked = set(wanted)
-    for number in range(min(len(reader), wanted[-1] + 1)):
-        frame = reader.next()  # skip_frames() seeks
-        if number in asked:
+    requested = set(indices)
+    for number in range(min(len(reader), indices[-1] + 1)):
+        frame = reader.next()  # skip_frames() would seek
+        if number in requested:
             frames.append(room(path, frame.asnumpy(), len(frames) + 1))
-            if frames[-1].shape[2] != 3:  # narrow pictures of a camera held sideways
+            if frames[-1].shape[2] != 3:  # happens for narrow videos with a rotation
                 raise ValueError("it mixes up the rows of this video")
             numbers.append(number)
     return frames, numbers
 
 
-def pyav_frames(path: str, wanted: list[int]) -> Found:
+def pyav_frames(path: str, indices: list[int]) -> Decoded:
     import av
 
     with _opened(av, path) as container:
-        if wanted[0] >= FAR:
-            found = _sought(av, path, wanted)
-            if found is not None:
-                return found
+        if indices[0] >= FAR:
+            decoded = _seek_frames(av, path, indices)
+            if decoded is not None:
+                return decoded
         frames, numbers = [], []
-        asked = set(wanted)
+        requested = set(indices)
         for number, frame in enumerate(container.decode(_stream(container))):
-            if number in asked:
+            if number in requested:
                 frames.append(room(path, _pixels(frame), len(frames) + 1))
                 numbers.append(number)
-            if number == wanted[-1]:
+            if number == indices[-1]:
                 break
     return frames, numbers
 
@@ -76,23 +79,23 @@ def _opened(av: Any, path: str) -> Any:
 
 
 def _stream(container: Any) -> Any:
-    """The one that players and decord choose, where a file has several."""
+    """Return the stream that players and decord choose where a file has several."""
     stream = container.streams.best("video")
     if stream is None:
         raise ValueError("it has no pictures")
     stream.codec_context.thread_count = 1
-    stream.codec_context.options = dict(max_pixels=str(MOST_PIXELS))
+    stream.codec_context.options = dict(max_pixels=str(MAX_PIXELS))
     return stream
 
 
 def _pixels(frame: Any) -> np.ndarray:
-    """(H, W, 3) uint8, upright: some cameras write how they were held."""
+    """Return pixels (H, W, 3) uint8, with the file's rotation applied."""
     turns = round(frame.rotation / 90) % 4  # counter-clockwise
     return np.ascontiguousarray(np.rot90(frame.to_ndarray(format="rgb24"), turns))
 
 
-def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
-    """From the key frame before the first wanted one; None where timestamps do not number the frames."""
+def _seek_frames(av: Any, path: str, indices: list[int]) -> Decoded | None:
+    """Decode from the key frame before the first index; return None where timestamps do not number the frames."""
     with _opened(av, path) as container:
         if container.format.name not in SEEKABLE:
             return None
@@ -100,26 +103,25 @@ def _sought(av: Any, path: str, wanted: list[int]) -> Found | None:
     if None in packets or len(set(packets)) < len(packets):
         return None
     index = {pts: number for number, pts in enumerate(sorted(packets))}
-    with av.open(
-        path, format=demuxer(path), options=SAFE
-    ) as container:  # the index must be right where it can be checked
+    with av.open(path, format=demuxer(path), options=SAFE) as container:
+        # the index must be correct where it can be checked
         for number, frame in zip(range(CHECKED), container.decode(_stream(container))):
             if index.get(frame.pts) != number:
                 return None
-    inside = [number for number in wanted if number < len(packets)]
+    inside = [number for number in indices if number < len(packets)]
     if not inside:
         return [], []
     with _opened(av, path) as container:
         stream, times = _stream(container), sorted(packets)
         container.seek(times[inside[0]], stream=stream, backward=True)
-        found = {}
+        frames = {}
         for frame in container.decode(stream):
             number = index.get(frame.pts)
             if number in inside:
-                found[number] = room(path, _pixels(frame), len(found) + 1)
+                frames[number] = room(path, _pixels(frame), len(frames) + 1)
             if number is None or number >= inside[-1]:
                 break
-    return ([found[number] for number in inside], inside) if len(found) == len(inside) else None
+    return ([frames[number] for number in inside], inside) if len(frames) == len(inside) else None
 
 
 def decord_facts(path: str) -> dict[str, Any]:
@@ -144,5 +146,5 @@ def pyav_facts(path: str) -> dict[str, Any]:
     return facts
 
 
-FRAMES: dict[str, Callable[[str, list[int]], Found]] = dict(decord=decord_frames, pyav=pyav_frames)
+FRAMES: dict[str, Callable[[str, list[int]], Decoded]] = dict(decord=decord_frames, pyav=pyav_frames)
 FACTS: dict[str, Callable[[str], dict[str, Any]]] = dict(decord=decord_facts, pyav=pyav_facts)

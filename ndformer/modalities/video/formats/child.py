@@ -1,7 +1,7 @@
-"""The process that decodes: a line of JSON in, a line of JSON and pixels out, until its input ends.
+"""The decoding process: it reads requests as lines of JSON and writes lines of JSON and pixels, until its input ends.
 
-It is one of its own because libraries for video can hang with Python's lock held, or end the whole process, on damaged
-files; this one can be done without.
+Decoding is done in another process because video libraries can hang while they hold Python's lock, or kill the process,
+on damaged files.
 """
 
 import json
@@ -13,35 +13,35 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.modalities.video.formats.backends import FACTS, FRAMES
 
-LIBRARIES = 2**29  # bytes that they reserve, most of which they never touch
+LIBRARIES = 2**29  # bytes that the libraries reserve, most of them never used
 
 
 def bound_memory() -> None:
-    """A decoder that asks for more than a file may take is refused it, where the system can: on Linux."""
+    """Limit the memory of this process to what a file may take, on Linux."""
     if sys.platform == "linux":
         import resource
 
-        most = foreign.limit() + LIBRARIES
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        max_bytes = foreign.limit() + LIBRARIES
+        resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever libraries print is no answer
+    os.dup2(2, 1)  # output of the libraries goes to standard error
     bound_memory()
     for line in sys.stdin:
         request = json.loads(line)
         pixels: list[np.ndarray] = []
         try:
-            if request["what"] == "facts":
+            if request["kind"] == "facts":
                 answer = dict(facts=FACTS[request["backend"]](request["path"]))
             else:
-                frames, numbers = FRAMES[request["backend"]](request["path"], request["wanted"])
+                frames, numbers = FRAMES[request["backend"]](request["path"], request["indices"])
                 sizes = {frame.shape for frame in frames} or {(1, 1, 3)}
                 if len(sizes) > 1:
                     raise ValueError(f"its frames have sizes {' and '.join(map(str, sizes))}")
                 answer, pixels = dict(shape=(len(frames), *sizes.pop()), numbers=numbers), frames
-        except Exception as error:  # libraries have errors of all kinds
+        except Exception as error:  # libraries raise errors of any kind
             answer = dict(error=" ".join(str(error).split()) or type(error).__name__)
         answers.write(json.dumps(answer).encode() + b"\n")
         for frame in pixels:

@@ -1,8 +1,8 @@
-"""Which container a file of video is, by its first bytes: FFmpeg would also take lists of other files for one.
+"""Detection of video containers by their first bytes, because FFmpeg would also open lists of other files.
 
-A text that begins with ffconcat, a playlist or a session description has it open the files and addresses that they
-name. So it is told which demuxer to use, and decord, which cannot be told, is given only what no other one takes: texts
-have no zero bytes, after which those that look for words stop.
+A text that begins with ffconcat, a playlist or a session description makes FFmpeg open the files and addresses in it.
+So FFmpeg is given the demuxer explicitly. decord takes no demuxer and is given only files with zero bytes, which no
+text demuxer accepts.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from ndformer.framework import foreign
 
 BEGINNING = 2**10
-CONTAINERS = {  # FFmpeg's demuxer by what files begin with
+CONTAINERS = {  # FFmpeg demuxers with patterns of the first bytes
     "avi": rb"RIFF.{4}AVI[ X]",
     "mov": rb".{4}(ftyp|moov|mdat|wide|free|skip|pnot)",
     "matroska": rb"\x1a\x45\xdf\xa3",
@@ -26,7 +26,7 @@ SAFE = dict(protocol_whitelist="file")
 
 
 def demuxer(path: str) -> str:
-    """FFmpeg's name of the one that reads it, or a ValueError."""
+    """Return the name of FFmpeg's demuxer for a file, or raise a ValueError."""
     with foreign.opened(Path(path)) as file:
         begin = file.read(BEGINNING)
     for name, pattern in CONTAINERS.items():

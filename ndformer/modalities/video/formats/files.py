@@ -1,4 +1,4 @@
-"""Frames from a file of video, exactly those that were asked for. Every way that it can be wrong is one sentence."""
+"""Exact frames from a video file. Every error of a file is reported in one sentence."""
 
 import functools
 import importlib.util
@@ -18,50 +18,48 @@ ENDINGS = (".avi", ".divx", ".mp4", ".m4v", ".mov", ".qt", ".3gp", ".3g2", ".f4v
 ENDINGS += (".mpe", ".m2v", ".vob", ".ts", ".mts", ".m2ts", ".ogv", ".wmv", ".asf", ".flv")
 Backend = Literal["auto", "decord", "pyav"]
 MODULES = dict(decord="decord", pyav="av")
-PATIENCE = 9.0  # seconds for a backend's answer: with both, a hostile file is done with within 20
-_slow: set[tuple[Path, str]] = set()  # no second wait for what hung once
+PATIENCE = 9.0  # default timeout in seconds of one backend: with both, a hostile file takes less than 20
+_slow: set[tuple[Path, str]] = set()  # files and backends that hung once are not tried again
 
 
 @functools.cache
 def installed() -> tuple[str, ...]:
-    """The backends that are, the default one first."""
+    """Return the installed backends, the default first."""
     return tuple(name for name in FRAMES if importlib.util.find_spec(MODULES[name]) is not None)
 
 
 @dataclass(frozen=True)
 class VideoFile:
-    """A file, not opened: each call decodes what it needs and keeps nothing.
+    """A video file that is opened for each call; nothing is kept in memory.
 
-    With backend 'auto' one that fails, or does not answer within `timeout` seconds, is followed by the other.
+    With backend 'auto', a backend that fails or does not answer within `timeout` seconds is followed by the other.
     """
 
     path: Path
     backend: Backend = "auto"
     timeout: float = PATIENCE
 
-    def frames(self, wanted: Sequence[int]) -> tuple[np.ndarray, list[int]]:
-        """(n, H, W, 3) uint8 and the numbers of those frames, ascending; wanted ones after the video's end are left
-        out, whatever its header says of its length."""
-        wanted = sorted(set(map(int, wanted)))
-        if not wanted or wanted[0] < 0:
-            raise ValueError(f"frames are numbered from 0, got {wanted}")
-        answer, pixels = self._ask(what="frames", wanted=wanted)
+    def frames(self, indices: Sequence[int]) -> tuple[np.ndarray, list[int]]:
+        """Return frames (n, H, W, 3) uint8 and their indices, ascending, without those after the actual end."""
+        indices = sorted(set(map(int, indices)))
+        if not indices or indices[0] < 0:
+            raise ValueError(f"frames are numbered from 0, got {indices}")
+        answer, pixels = self._request(kind="frames", indices=indices)
         if not answer["numbers"]:
-            raise DataError(f"{self.path} ends before frame {wanted[0]}: replace it or take it away")
+            raise DataError(f"{self.path} ends before frame {indices[0]}: replace it or remove it")
         return np.frombuffer(pixels, np.uint8).reshape(answer["shape"]), answer["numbers"]
 
     def facts(self) -> dict[str, Any]:
-        """frames (as many as the file says, seldom more than it has), height, width, frames_per_second, and what the
-        backend knows besides."""
-        answer, _ = self._ask(what="facts")
+        """Return frames (the claimed number, rarely wrong), height, width, frames_per_second, and more by backend."""
+        answer, _ = self._request(kind="facts")
         return answer["facts"]
 
-    def _ask(self, **request: Any) -> tuple[dict[str, Any], bytearray]:
+    def _request(self, **request: Any) -> tuple[dict[str, Any], bytearray]:
         if self.path.exists():
             foreign.regular(self.path)
         else:
             raise DataError(f"{self.path} is missing: get the dataset again, or give another file")
-        path = str(self.path.absolute())  # the decoder is where this process was when it started
+        path = str(self.path.absolute())  # the working directory of the decoder may be another
         reasons = []
         for backend in self._backends():
             if (self.path, backend) in _slow:
@@ -75,13 +73,13 @@ class VideoFile:
                 reasons.append(f"{backend}: {error}")
         reason = "; ".join(reasons).removesuffix(".")
         more = ", or raise the dataset's timeout" if "no answer" in reason else ""
-        raise DataError(f"{self.path} cannot be read as video ({reason}): replace it or take it away{more}")
+        raise DataError(f"{self.path} cannot be read as video ({reason}): replace it or remove it{more}")
 
     def _backends(self) -> Sequence[str]:
-        found = installed() if self.backend == "auto" else [b for b in installed() if b == self.backend]
-        if not found:
-            asked = "decord or PyAV" if self.backend == "auto" else self.backend
+        backends = installed() if self.backend == "auto" else [b for b in installed() if b == self.backend]
+        if not backends:
+            library = "decord or PyAV" if self.backend == "auto" else self.backend
             raise DataError(
-                f"videos need {asked}: pip install decord, where it has wheels (Linux x86-64), or pip install av"
+                f"videos need {library}: pip install decord, where it has wheels (Linux x86-64), or pip install av"
             )
-        return found
+        return backends

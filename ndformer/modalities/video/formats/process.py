@@ -1,4 +1,4 @@
-"""The parent's side of child.py: questions with a time-out, and a new process after one that hung or died."""
+"""Client of the decoding process (child.py): requests with a timeout, and a new process after one hung or died."""
 
 import json
 import os
@@ -18,15 +18,15 @@ CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ndformer.modalities.video.formats.child import main; main()"
 )
-MOST = 300  # characters of a library's message that are passed on
+MAX_MESSAGE = 300  # characters of a library's message that are reported
 
 
 class DecodingError(RuntimeError):
-    """A backend could not do what was asked, and why."""
+    """A backend failed; the message says why."""
 
 
 class Decoder:
-    """One process that decodes, for one process that asks."""
+    """A decoding process, for use by the process that created it."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -34,7 +34,7 @@ class Decoder:
         self.child: subprocess.Popen[bytes] | None = None
 
     def ask(self, timeout: float, **request: Any) -> tuple[dict[str, Any], bytearray]:
-        """What the child answers, and the bytes of pixels."""
+        """Return the answer to a request, and the bytes of pixels."""
         with self.lock:
             child = self._running()
             assert child.stdin is not None
@@ -58,17 +58,19 @@ class Decoder:
                 self.end()
                 raise DecodingError(f"ended the process that decodes, with code {code}") from None
         if "error" in answer:
-            raise DecodingError(re.sub(r"\[[\d:]+\] \S+: ", "", answer["error"])[:MOST])  # no C++ files and lines
+            raise DecodingError(
+                re.sub(r"\[[\d:]+\] \S+: ", "", answer["error"])[:MAX_MESSAGE]
+            )  # without C++ files and lines
         return answer, received
 
     def _more(self, child: subprocess.Popen[bytes], until: float) -> bytes:
         assert child.stdout is not None
         if not select.select([child.stdout], [], [], max(0, until - time.monotonic()))[0]:
             raise TimeoutError
-        found = os.read(child.stdout.fileno(), 1 << 20)
-        if not found:
+        data = os.read(child.stdout.fileno(), 1 << 20)
+        if not data:
             raise BrokenPipeError
-        return found
+        return data
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self.child is None:
@@ -79,7 +81,7 @@ class Decoder:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
-                start_new_session=True,  # Ctrl-C is for the program, which may want to save first
+                start_new_session=True,  # Ctrl-C goes to the main program, which may want to save first
             )
         return self.child
 
@@ -98,7 +100,7 @@ _decoder: Decoder | None = None
 
 
 def decoder() -> Decoder:
-    """This process's own: one that was forked, as a loader's worker is, must not use its parent's."""
+    """Return this process's decoder; a forked process, such as a loader's worker, must not use its parent's."""
     global _decoder
     if _decoder is None or _decoder.owner != os.getpid():
         _decoder = Decoder()

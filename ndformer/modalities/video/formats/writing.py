@@ -1,4 +1,4 @@
-"""Writing videos, for generated sets."""
+"""Writer of videos, for generated datasets."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def write_avi(path: Path, frames: np.ndarray, rate: int = 25) -> None:
-    """(T, H, W, 3) uint8 as MPEG-4 in AVI with B-frames, as XviD makes it."""
+    """Write (T, H, W, 3) uint8 as MPEG-4 in AVI with B-frames, as XviD makes it."""
     import av
 
     with av.open(str(path), "w") as container:

@@ -1,1 +1,1 @@
-"""Video: what samples and tokens look like."""
+"""Pictures of video samples and their tokens."""

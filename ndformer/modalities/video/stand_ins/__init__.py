@@ -1,1 +1,1 @@
-"""Video: generated toy worlds in the data sets' own formats, and simple baselines on them."""
+"""Generated stand-ins of video datasets, in the datasets' own formats, and simple baselines on them."""

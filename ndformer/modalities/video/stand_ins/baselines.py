@@ -1,6 +1,6 @@
-"""What can be told from videos without looking at the order of their frames: logistic regression, in numpy.
+"""Simple baselines on videos, without the order of frames: logistic regression, in numpy.
 
-A set of videos is worth a model of motion where these stay low.
+A dataset is useful for testing a model of motion where these score low.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ SIZE = (16, 12)  # of small frames, columns and rows
 
 
 def frames(dataset: Dataset) -> np.ndarray:
-    """(N, T, 12, 16, 3) in 0..1: the frames that the PaPE paper takes, small, the last one repeated in short videos."""
+    """Return the PaPE paper's frames of each video, small, (N, T, 12, 16, 3) in 0..1; short videos are padded."""
     sample, clips = SampleFrames(), []
     for record in dataset.records:
         video = sample(dataset.read(record), np.random.default_rng(0))["video"]
@@ -27,7 +27,7 @@ def frames(dataset: Dataset) -> np.ndarray:
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
-    clips, asked = frames(train), frames(test)
+    clips, test_clips = frames(train), frames(test)
     rng = np.random.default_rng(0)
     any_frame = lambda x: x[np.arange(len(x)), rng.integers(x.shape[1], size=len(x))].reshape(len(x), -1)
     features = {
@@ -37,5 +37,5 @@ def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
         "mean frame": lambda x: x.mean(1).reshape(len(x), -1),
         "mean and deviation over the frames": lambda x: np.stack([x.mean(1), x.std(1)], 1).reshape(len(x), -1),
     }
-    described = ((name, describe(clips), describe(asked)) for name, describe in features.items())
+    described = ((name, describe(clips), describe(test_clips)) for name, describe in features.items())
     return accuracies(described, train.labels, test.labels)

@@ -1,22 +1,21 @@
-"""What the stand-in of UCF101 shows: a thing that moves in ten ways.
+"""Animation for the stand-in of UCF101: an object that moves in ten ways.
 
-Eight of them come in twos that are each other played backwards: they have the same frames, and all that tells them
-apart is the order in time.
+Eight of them are four pairs of each other's reverse: they have the same frames, and differ only in their order.
 """
 
 import numpy as np
 
-HEIGHT, WIDTH, RATE = 120, 160, 25  # pixels; frames a second
-WAYS = (
+HEIGHT, WIDTH, RATE = 120, 160, 25  # pixels; frames per second
+MOTIONS = (
     "SlideLeft", "SlideRight", "Rise", "Fall", "CircleClockwise", "CircleCounterclockwise", "Grow", "Shrink",
     "SwingSideways", "Bounce",
 )  # fmt: skip
-MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # what each looks like in a mirror
-BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is another one, played backwards
+MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # the class of each mirrored motion
+BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is the reverse of another one
 
 
-def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """What the clips of a group share: a background (H, W, 3) float32 0 to 255, and the thing's two colours (2, 3)."""
+def appearance(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the background (H, W, 3) float32 0 to 255 and the object's two colors (2, 3) for a group of clips."""
     coarse = rng.uniform(50, 90, (5, 6, 3))
     rows, columns = (np.linspace(0, n - 1.001, side) for n, side in zip(coarse.shape, (HEIGHT, WIDTH)))
     y, x = rows.astype(int), columns.astype(int)
@@ -28,12 +27,12 @@ def scene(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return (upper * (1 - down) + lower * down).astype(np.float32), colours.astype(np.float32)
 
 
-def path(way: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(T,) each: x, y and radius. `times` are seconds from the middle of the film."""
+def path(motion: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return x, y and radius (T,) each; `times` are seconds from the middle of the film."""
     x, y = (side / 2 + rng.uniform(-12, 12) + 0 * times for side in (WIDTH, HEIGHT))
     radius = rng.uniform(12, 22) + 0 * times
-    speed, reach = rng.uniform(0.8, 1.1), rng.uniform(0.8, 1.1)
-    name = WAYS[way]
+    speed, extent = rng.uniform(0.8, 1.1), rng.uniform(0.8, 1.1)
+    name = MOTIONS[motion]
     along = -times if name in BACKWARDS else times
     angle = 2 * np.pi * (rng.uniform(0.5, 0.9) * along + rng.random())
     if name.startswith("Slide"):
@@ -41,25 +40,25 @@ def path(way: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndar
     elif name in ("Rise", "Fall"):
         y += 50 * speed * along
     elif name.startswith("Circle"):
-        x, y = x + 32 * reach * np.cos(angle), y + 32 * reach * np.sin(angle)
+        x, y = x + 32 * extent * np.cos(angle), y + 32 * extent * np.sin(angle)
     elif name in ("Grow", "Shrink"):
         radius = 19 + 12 * speed * along
     elif name == "SwingSideways":
-        x += 42 * reach * np.sin(angle)
+        x += 42 * extent * np.sin(angle)
     else:
-        y += 32 * reach * np.sin(angle)
+        y += 32 * extent * np.sin(angle)
     return x, y, radius
 
 
-def film(way: int, frames: int, rng: np.random.Generator, of: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(T, H, W, 3) uint8."""
-    background, colours = of
+def film(motion: int, frames: int, rng: np.random.Generator, colors: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Render a clip (T, H, W, 3) uint8."""
+    background, colours = colors
     background = background + rng.normal(0, 6, background.shape).astype(np.float32)
-    shaking = rng.normal(0, 3, (2 * HEIGHT, 2 * WIDTH, 1)).astype(np.float32)  # a piece of it for each frame
+    shaking = rng.normal(0, 3, (2 * HEIGHT, 2 * WIDTH, 1)).astype(np.float32)  # each frame has a piece of this noise
     stripes = rng.uniform(0.15, 0.35) * np.array([np.cos(a := np.pi * rng.random()), np.sin(a)])
     out = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
     times = (np.arange(frames) - (frames - 1) / 2) / RATE
-    for frame, x, y, radius in zip(out, *path(way, times, rng)):
+    for frame, x, y, radius in zip(out, *path(motion, times, rng)):
         low_x, high_x = max(0, int(x - radius - 1)), max(0, int(x + radius + 2))
         low_y, high_y = max(0, int(y - radius - 1)), max(0, int(y + radius + 2))
         place = slice(low_y, high_y), slice(low_x, high_x)

@@ -1,1 +1,1 @@
-"""Video: what happens between disk and model."""
+"""Transforms of video samples."""

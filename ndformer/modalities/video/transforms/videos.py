@@ -1,6 +1,6 @@
-"""What happens to a video between disk and model: which frames, how they are changed, and packing them.
+"""Transforms of videos: selection of frames, changes of frames, and packing.
 
-A sample's `video` is a file, or a folder of frames, until SampleFrames makes it frames (T, H, W, 3) uint8.
+A sample's `video` is a file or a folder of frames, until SampleFrames decodes it to frames (T, H, W, 3) uint8.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,17 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Few, Natural, Share, Width
 from ndformer.modalities.video.formats.frames import Film
 
-SHOWN = 5  # frames of a picture
+PICTURED = 5  # frames of a picture
 
 
 @TRANSFORMS.register_module()
 class SampleFrames(Decoding):
-    """`count` groups of `together` frames that follow each other, a group every `every` frames.
+    """Decode `count` groups of `together` consecutive frames, one group every `every` frames.
 
-    The defaults are the PaPE paper's: 0, 1, 10, 11, 20, 21, 30, 31, 40, 41. They begin with the video, or with
-    start='random' anywhere; clip k of a dataset with several clips a video begins in the k-th of as many places,
-    spread evenly. What the video is too short for is left out, group by group; of one shorter than a group the last
-    frame is repeated.
+    The defaults are the PaPE paper's: 0, 1, 10, 11, 20, 21, 30, 31, 40, 41. They start at the beginning of the video,
+    or with start='random' anywhere; clip k of a dataset with several clips for each video starts at the k-th of evenly
+    spread places. Groups beyond the end of the video are left out; a video shorter than one group repeats its last
+    frame.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class SampleFrames(Decoding):
     ) -> None:
         if together < 1 or every < together or count < 1:
             raise ValueError(
-                f"SampleFrames takes groups of 1 frame or more, which do not overlap, got together={together}, "
+                f"SampleFrames needs groups of 1 frame or more, which do not overlap, got together={together}, "
                 f"every={every}, count={count}"
             )
         self.together, self.start = together, start
@@ -51,17 +51,17 @@ class SampleFrames(Decoding):
             room = max(0, video.facts()["frames"] - int(self.pattern[-1]) - 1)
             begin = int(rng.integers(room + 1)) if self.start == "random" else round(room * clip / max(1, clips - 1))
         frames, numbers = video.frames((self.pattern + begin).tolist())
-        whole = len(numbers) // self.together * self.together
-        if whole == 0:
+        complete = len(numbers) // self.together * self.together
+        if complete == 0:
             last = np.repeat(frames[-1:], self.together - len(frames), axis=0)
             frames = np.concatenate([frames, last])
-            whole = self.together
-        return sample | dict(video=frames[:whole], frames=numbers[:whole])
+            complete = self.together
+        return sample | dict(video=frames[:complete], frames=numbers[:complete])
 
 
 @TRANSFORMS.register_module()
 class EachFrame:
-    """Transforms of images, alike on all frames of a clip: chance plays the same for each."""
+    """Apply image transforms to all frames of a clip, with the same random numbers for each."""
 
     def __init__(self, transforms: Sequence[dict[str, Any] | Transform]) -> None:
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
@@ -71,17 +71,17 @@ class EachFrame:
         changed = []
         for frame in sample["video"]:
             rng.bit_generator.state = state
-            one: Sample = dict(image=Image.fromarray(frame), path=sample.get("path"))
+            frame_sample: Sample = dict(image=Image.fromarray(frame), path=sample.get("path"))
             for transform in self.transforms:
-                one = transform(one, rng)
-            changed.append(np.asarray(one["image"]))
+                frame_sample = transform(frame_sample, rng)
+            changed.append(np.asarray(frame_sample["image"]))
             foreign.check_size(sample.get("path", "a video"), 2 * changed[0].nbytes * len(sample["video"]))
         return sample | dict(video=np.stack(changed))
 
 
 @TRANSFORMS.register_module()
 class FlipVideo:
-    """Left and right change places, with probability `p`. `labels` gives each class the one that it looks like then."""
+    """Flip left and right with probability `p`; `labels` has the class of each mirrored class."""
 
     def __init__(self, p: Share = 0.5, labels: Sequence[Natural] | None = None) -> None:
         self.p, self.labels = p, labels
@@ -95,7 +95,7 @@ class FlipVideo:
 
 @TRANSFORMS.register_module()
 class ShuffleFrames:
-    """Frames in an order of chance: what a model still knows of them has nothing to do with motion. A control."""
+    """Control experiment: put frames in random order, so that nothing can be learned from motion."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         return sample | dict(video=rng.permutation(sample["video"]))
@@ -103,7 +103,7 @@ class ShuffleFrames:
 
 @TRANSFORMS.register_module()
 class StillFrame:
-    """One frame of a clip, drawn by chance, in the place of all: nothing moves. A control."""
+    """Control experiment: repeat a random frame of the clip, so that nothing moves."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video = sample["video"]
@@ -112,23 +112,23 @@ class StillFrame:
 
 @TRANSFORMS.register_module()
 class PackVideo(Pack):
-    """The last one: uint8 (T, 3, H, W) for the model, which normalises it, and all that is not video beside it."""
+    """Pack frames as a uint8 tensor (T, 3, H, W), which the model normalizes (last transform)."""
 
     input_name = "video"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video = sample["video"]
         if isinstance(video, Film):
-            raise DataError("PackVideo wants frames: put a SampleFrames before it")
+            raise DataError("PackVideo needs frames: put a SampleFrames before it")
         packed = torch.from_numpy(np.ascontiguousarray(video.transpose(0, 3, 1, 2)))
         return dict(inputs=dict(video=packed), data_sample={k: v for k, v in sample.items() if k != "video"})
 
     def picture(self, sample: Sample, size: int) -> np.ndarray:
-        """(H, W, 3) uint8: some frames side by side."""
+        """Draw some frames side by side, (H, W, 3) uint8."""
         video = sample.get("inputs", sample)["video"]
         if isinstance(video, Film):
-            video, _ = video.frames(np.linspace(0, max(0, video.facts()["frames"] - 2), SHOWN).astype(int).tolist())
+            video, _ = video.frames(np.linspace(0, max(0, video.facts()["frames"] - 2), PICTURED).astype(int).tolist())
         elif isinstance(video, torch.Tensor):
             video = video.numpy().transpose(0, 2, 3, 1)
-        shown = np.linspace(0, len(video) - 1, min(SHOWN, len(video))).round().astype(int)
-        return np.concatenate(list(video[shown]), axis=1)
+        index = np.linspace(0, len(video) - 1, min(PICTURED, len(video))).round().astype(int)
+        return np.concatenate(list(video[index]), axis=1)

@@ -1,1 +1,1 @@
-"""nuScenes: its index, its samples and its metric."""
+"""nuScenes: dataset, metric and submission files."""

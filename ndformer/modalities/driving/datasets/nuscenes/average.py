@@ -1,4 +1,4 @@
-"""nuScenes' numbers: average precision over four distances, the five errors of what was found, NDS."""
+"""nuScenes' scores: average precision over four distances, five errors of true positives, and NDS."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,114 +10,117 @@ from ndformer.modalities.driving.datasets.nuscenes.matching import match, surest
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes
 from ndformer.modalities.driving.formats.classes import CLASSES
 
-DISTANCES = (0.5, 1.0, 2.0, 4.0)  # metres between centres, below which a prediction is right
-OF_ERRORS = DISTANCES.index(2.0)  # errors are of what is right at this one
+DISTANCES = (0.5, 1.0, 2.0, 4.0)  # metres between centers, below which a prediction is correct
+ERROR_DISTANCE = DISTANCES.index(2.0)  # errors are computed for predictions that are correct at this distance
 RECALLS = np.linspace(0, 1, 101)
-FIRST = 11  # of the recalls that count, beyond 0.1
-LEAST_PRECISION, WEIGHT = 0.1, 5  # what is below is 0; of mAP in NDS, where each error has 1
+FIRST = 11  # recalls up to 0.1 are ignored
+MIN_PRECISION, WEIGHT = 0.1, 5  # lower precision counts as 0; weight of mAP in NDS, where each error has 1
 ERRORS = ("ATE", "ASE", "AOE", "AVE", "AAE")  # translation, scale, orientation, velocity, attribute
 
 
 class Kind(NamedTuple):
-    """A class, and what is asked of it."""
+    """A class, and which of its errors are evaluated."""
 
     name: str
-    without: tuple[str, ...] = ()  # errors that it does not have
+    without: tuple[str, ...] = ()  # errors that are not evaluated
     period: float = 2 * np.pi  # of its yaw
 
 
-OTHERS = dict(
+SPECIAL_KINDS = dict(
     traffic_cone=Kind("traffic_cone", ("AOE", "AVE", "AAE")),
-    barrier=Kind("barrier", ("AVE", "AAE"), np.pi),  # both sides of one look alike
+    barrier=Kind("barrier", ("AVE", "AAE"), np.pi),  # front and back are the same
 )
-KINDS = [OTHERS.get(name, Kind(name)) for name in CLASSES]
+KINDS = [SPECIAL_KINDS.get(name, Kind(name)) for name in CLASSES]
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Of one class: (4, 101) precisions at recalls, and the errors, NaN of those that it does not have."""
+    """Precisions (4, 101) at recalls for one class, and its errors, NaN where not evaluated."""
 
     precision: np.ndarray
     errors: dict[str, float]
 
     @property
     def average(self) -> np.ndarray:
-        """(4,) AP at each distance."""
-        return np.maximum(self.precision[:, FIRST:] - LEAST_PRECISION, 0).mean(1) / (1 - LEAST_PRECISION)
+        """AP at each distance (4,)."""
+        return np.maximum(self.precision[:, FIRST:] - MIN_PRECISION, 0).mean(1) / (1 - MIN_PRECISION)
 
 
-def evaluate(truth: Boxes, found: Boxes, kinds: Sequence[Kind] = KINDS) -> list[Curves]:
-    """For each class, of boxes that count."""
-    return [_of_class(kind, truth[truth.label == i], found[found.label == i]) for i, kind in enumerate(kinds)]
+def evaluate(truth: Boxes, predictions: Boxes, kinds: Sequence[Kind] = KINDS) -> list[Curves]:
+    """Return the curves of each class; all boxes given are evaluated."""
+    return [
+        _class_curves(kind, truth[truth.label == i], predictions[predictions.label == i])
+        for i, kind in enumerate(kinds)
+    ]
 
 
 def summary(classes: list[Curves]) -> dict[str, float]:
-    """mAP, NDS and the mean errors, under their names."""
-    average = float(np.mean([one.average for one in classes]))
-    errors = {f"m{name}": float(np.nanmean([one.errors[name] for one in classes])) for name in ERRORS}
+    """Return mAP, NDS and the mean errors by name."""
+    average = float(np.mean([curves.average for curves in classes]))
+    errors = {f"m{name}": float(np.nanmean([curves.errors[name] for curves in classes])) for name in ERRORS}
     score = WEIGHT * average + sum(max(0.0, 1 - error) for error in errors.values())
     return dict(mAP=average, NDS=score / (WEIGHT + len(ERRORS))) | errors
 
 
 def class_numbers(classes: list[Curves], names: Sequence[str] = CLASSES) -> dict[str, dict[str, float | None]]:
-    """By class: AP, AP at each distance, and the errors; None for those that it does not have."""
+    """Return AP, AP at each distance and the errors by class, None where not evaluated."""
     rows = {}
-    for name, one in zip(names, classes):
-        row: dict[str, float | None] = dict(AP=float(one.average.mean()))
-        row |= {f"AP{distance:g}": float(value) for distance, value in zip(DISTANCES, one.average)}
-        rows[name] = row | {error: None if np.isnan(value) else value for error, value in one.errors.items()}
+    for name, curves in zip(names, classes):
+        row: dict[str, float | None] = dict(AP=float(curves.average.mean()))
+        row |= {f"AP{distance:g}": float(value) for distance, value in zip(DISTANCES, curves.average)}
+        rows[name] = row | {error: None if np.isnan(value) else value for error, value in curves.errors.items()}
     return rows
 
 
-def _of_class(kind: Kind, truth: Boxes, found: Boxes) -> Curves:
-    found = found[surest_first(found.score)]
-    taken = match(truth, found, DISTANCES)
-    precision = np.stack([_precision(row >= 0, len(truth)) for row in taken])
-    right = taken[OF_ERRORS] >= 0
-    confidence = _at_recalls(np.cumsum(right) / max(1, len(truth)), found.score) if right.any() else np.zeros(101)
-    own = _errors(kind.period, truth[taken[OF_ERRORS][right]], found[right])
-    errors = {error: _mean_error(values, found.score[right], confidence) for error, values in own.items()}
+def _class_curves(kind: Kind, truth: Boxes, predictions: Boxes) -> Curves:
+    predictions = predictions[surest_first(predictions.score)]
+    matched = match(truth, predictions, DISTANCES)
+    precision = np.stack([_precision(row >= 0, len(truth)) for row in matched])
+    correct = matched[ERROR_DISTANCE] >= 0
+    recall = np.cumsum(correct) / max(1, len(truth))
+    confidence = _interpolate(recall, predictions.score) if correct.any() else np.zeros(101)
+    values = _errors(kind.period, truth[matched[ERROR_DISTANCE][correct]], predictions[correct])
+    errors = {error: _mean_error(v, predictions.score[correct], confidence) for error, v in values.items()}
     return Curves(precision, errors | dict.fromkeys(kind.without, np.nan))
 
 
-def _precision(right: np.ndarray, objects: int) -> np.ndarray:
-    """(101,)"""
-    if not right.any():
+def _precision(correct: np.ndarray, objects: int) -> np.ndarray:
+    if not correct.any():
         return np.zeros(len(RECALLS))
-    hits = np.cumsum(right)
-    return _at_recalls(hits / objects, hits / np.arange(1, len(right) + 1))
+    hits = np.cumsum(correct)
+    return _interpolate(hits / objects, hits / np.arange(1, len(correct) + 1))
 
 
-def _at_recalls(recall: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _interpolate(recall: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.interp(RECALLS, recall, values, right=0)
 
 
-def _errors(period: float, truth: Boxes, found: Boxes) -> dict[str, np.ndarray]:
-    """(M,) of pairs that belong together, the surest first."""
-    least = np.minimum(truth.size, found.size).prod(1)
-    either = truth.size.prod(1) + found.size.prod(1) - least
-    turn = (truth.yaw - found.yaw + period / 2) % period - period / 2
-    wrong = (truth.attribute != found.attribute).astype(np.float64)
+def _errors(period: float, truth: Boxes, predictions: Boxes) -> dict[str, np.ndarray]:
+    """Return the errors (M,) of matched pairs, sorted by score."""
+    common = np.minimum(truth.size, predictions.size).prod(1)
+    union = truth.size.prod(1) + predictions.size.prod(1) - common
+    turn = (truth.yaw - predictions.yaw + period / 2) % period - period / 2
+    wrong = (truth.attribute != predictions.attribute).astype(np.float64)
     return dict(
-        ATE=np.sqrt(((found.centre - truth.centre)[:, :2] ** 2).sum(1)),
-        ASE=1 - least / either,
+        ATE=np.sqrt(((predictions.centre - truth.centre)[:, :2] ** 2).sum(1)),
+        ASE=1 - common / union,
         AOE=np.abs(turn),
-        AVE=np.sqrt(((found.velocity - truth.velocity) ** 2).sum(1)),
+        AVE=np.sqrt(((predictions.velocity - truth.velocity) ** 2).sum(1)),
         AAE=np.where(truth.attribute == NONE, np.nan, wrong),
     )
 
 
 def _mean_error(errors: np.ndarray, scores: np.ndarray, confidence: np.ndarray) -> float:
-    """Over the recalls from the first that counts to the last that is reached, of running means; 1 where none is."""
+    """Average running means of an error over the recalls that are reached, from FIRST on; 1 where none is reached."""
     last = int(np.flatnonzero(confidence).max(initial=0))
     if last < FIRST:
         return 1.0
-    at = np.interp(confidence[::-1], scores[::-1], _running_mean(errors)[::-1])[::-1]
-    return float(at[FIRST : last + 1].mean())
+    means = np.interp(confidence[::-1], scores[::-1], _running_mean(errors)[::-1])[::-1]
+    return float(means[FIRST : last + 1].mean())
 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
-    """Of what is known so far: 0 before anything is, as the devkit has it, and 1 where nothing ever is."""
+    """Return the running mean of values that are not NaN: 0 before the first (as in the devkit), 1 without any."""
     known = ~np.isnan(values)
     if not known.any():
         return np.ones(len(values))

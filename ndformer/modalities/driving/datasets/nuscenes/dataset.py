@@ -1,11 +1,11 @@
-"""nuScenes v1.0 (Motional), from its own files.
+"""nuScenes v1.0 (Motional), read from its own files.
 
     data_root/v1.0-mini/*.json           13 tables; or v1.0-trainval, v1.0-test
     data_root/samples/CAM_FRONT/*.jpg    key frames of six cameras
-    data_root/samples/LIDAR_TOP/*.bin    and of the LiDAR; sweeps/LIDAR_TOP/ has those between
+    data_root/samples/LIDAR_TOP/*.bin    and of the LiDAR; sweeps/LIDAR_TOP/ has the scans between key frames
 
-Splits are the official ones, of scenes. The test set comes without boxes, so test is val, and whole scenes of train are
-held out for validation. Read docs/get-started/driving.md for what a sample is.
+Splits are the official ones, by scenes. The test set is published without boxes, so test is val, and whole scenes of
+train are held out for validation. docs/get-started/driving.md describes a sample.
 """
 
 from pathlib import Path
@@ -19,41 +19,43 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Count
 from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
-from ndformer.modalities.driving.datasets.nuscenes.truth import asked, opened, samples_of
-from ndformer.modalities.driving.datasets.sensors import OfSensors
+from ndformer.modalities.driving.datasets.nuscenes.truth import evaluation_boxes, opened, split_samples
+from ndformer.modalities.driving.datasets.sensors import SensorDataset
 from ndformer.modalities.driving.formats.annotations import RACKS
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.formats.frames import NO
 from ndformer.modalities.driving.formats.poses import headings, inverse, moved, poses, rotations
 from ndformer.modalities.driving.formats.scans import TIMES, read_scan, together
-from ndformer.modalities.driving.formats.splits import VERSIONS, scenes_of
+from ndformer.modalities.driving.formats.splits import VERSIONS, split_scenes
 
 Version = Literal["v1.0-mini", "v1.0-trainval", "v1.0-test"]
 
 
 class Moment(NamedTuple):
+    """A sample, by its index in the tables."""
+
     path: Path  # of the key frame of the LiDAR
     number: int  # in the index
 
 
 @DATASETS.register_module()
-class NuScenes(OfSensors):
-    """`sweeps` scans of the LiDAR make a cloud, the key frame and those before it; there are fewer where a scene
-    begins. With `balance`, training samples with rare classes are there several times (CBGS).
+class NuScenes(SensorDataset):
+    """nuScenes, with up to `sweeps` LiDAR scans in each cloud: the key frame and those before it in the scene.
 
-    Boxes in which no sensor has a point are neither learnt from nor asked for.
+    `balance` repeats training samples with rare classes (CBGS). Boxes without a point of any sensor are left out of
+    training and evaluation.
     """
 
     splits = ("train", "val")
     opened_with = ("sweeps", "version")
 
     def __init__(
-        self, *args: Any, version: Version = "v1.0-trainval", sweeps: Count = 10, balance: bool = False, **rest: Any
+        self, *args: Any, version: Version = "v1.0-trainval", sweeps: Count = 10, balance: bool = False, **kwargs: Any
     ) -> None:
         if version not in VERSIONS:
-            raise ValueError(f"version is one of {', '.join(VERSIONS)}, got '{version}'")
+            raise ValueError(f"version must be one of {', '.join(VERSIONS)}, got '{version}'")
         self.version, self.sweeps = version, sweeps
-        super().__init__(*args, **rest)
+        super().__init__(*args, **kwargs)
         if balance and self.split == "train":
             chosen = balanced([self.present(i) for i in range(len(self))], len(CLASSES), self.seed)
             self.records, self.labels = [self.records[i] for i in chosen], self.labels[chosen]
@@ -68,11 +70,11 @@ class NuScenes(OfSensors):
                 f"{self.version} has no {split} split: give v1.0-trainval or v1.0-mini as the dataset's version"
             )
         self.table = opened(self.data_root, self.version)
-        frames, numbers = self.table.frames, samples_of(self.table, self.disk_splits[split])
+        frames, numbers = self.table.frames, split_samples(self.table, self.disk_splits[split])
         if not len(numbers):
             raise DataError(
                 f"{self.data_root / self.version} has no sample of the scenes of {self.disk_splits[split]}, which "
-                f"begin with {min(scenes_of(self.disk_splits[split]))}: get nuScenes' {self.version} again"
+                f"begin with {min(split_scenes(self.disk_splits[split]))}: get nuScenes' {self.version} again"
             )
         records = [Moment(self.file(frames.sensors[i, 0]), i) for i in numbers.tolist()]
         return records, np.zeros(len(records), np.int64)
@@ -81,26 +83,26 @@ class NuScenes(OfSensors):
         return foreign.inside(self.data_root, self.table.frames.file[frame].decode(errors="surrogateescape"))
 
     def identity(self, i: int) -> Any:
-        """Its cloud, and what stands around it."""
+        """Return the cloud's path and the annotated boxes."""
         moment: Moment = self.records[i]
         rows, boxes = self.table.rows(moment.number), self.table.boxes
         return moment.path, boxes.label[rows], boxes.centre[rows], boxes.points[rows]
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
-        """Whole scenes."""
+        """Hold out whole scenes."""
         scenes = self.table.frames.scene_of[[record.number for record in records]]
         names = np.unique(scenes)
         return np.flatnonzero(np.isin(scenes, names[stratified(np.zeros(len(names)), share)]))
 
     def present(self, i: int) -> np.ndarray:
-        """The classes of the boxes of a sample, without reading it."""
+        """Return the classes of the boxes of a sample, without reading it."""
         rows = self.table.rows(self.records[i].number)
         label, points = self.table.boxes.label[rows], self.table.boxes.points[rows]
         return np.unique(label[(points > 0) & (label != RACKS)])
 
     def absent(self) -> list[str]:
-        there = {label for i in range(len(self)) for label in self.present(i).tolist()}
-        return [name for label, name in enumerate(CLASSES) if label not in there]
+        present = {label for i in range(len(self)) for label in self.present(i).tolist()}
+        return [name for label, name in enumerate(CLASSES) if label not in present]
 
     def read(self, record: Any) -> Sample:
         moment: Moment = record
@@ -110,50 +112,50 @@ class NuScenes(OfSensors):
         about = dict(path=str(moment.path), token=str(frames.token[moment.number]), to_global=to_global)
         about["ego"] = frames.car[key, :3].copy()
         return (
-            about | self.cloud(key, to_global) | self.seen_by_cameras(moment, to_global) | self.boxes(moment, to_global)
+            about | self.cloud(key, to_global) | self.camera_inputs(moment, to_global) | self.boxes(moment, to_global)
         )
 
     def pose(self, frame: int) -> np.ndarray:
-        """(4, 4) from a sensor to the map, at the time of a frame."""
+        """Return the pose (4, 4) from a sensor to the map, at the time of a frame."""
         frames = self.table.frames
         car, mount = frames.car[frame], frames.mounts[frames.mount[frame]]
         return poses(car[:3], car[3:]) @ poses(mount[:3], mount[3:])
 
     def cloud(self, key: int, to_global: np.ndarray) -> Sample:
-        frames, frame, scans, taken = self.table.frames, key, [], 0
+        frames, frame, scans, size = self.table.frames, key, [], 0
         while frame != NO and len(scans) < self.sweeps:
             lag = 1e-6 * float(frames.taken[key] - frames.taken[frame])
             path = self.file(frame)
             scan = read_scan(path)
-            taken += TIMES * scan.nbytes
-            foreign.check_size(path, taken)
+            size += TIMES * scan.nbytes
+            foreign.check_size(path, size)
             scans.append((scan, inverse(to_global) @ self.pose(frame), lag))
             frame = int(frames.before[frame])
         return dict(points=together(scans), cloud_transform=np.eye(4))
 
-    def seen_by_cameras(self, moment: Moment, to_global: np.ndarray) -> Sample:
-        """A camera that a sample lacks in the tables sees nothing."""
+    def camera_inputs(self, moment: Moment, to_global: np.ndarray) -> Sample:
+        """Read the images and calibrations; a camera without a frame has no image and is not `seen`."""
         frames, numbers = self.table.frames, self.table.frames.sensors[moment.number, 1:]
         images: list[Any] = []
         for frame in numbers:
             images.append(None if frame == NO else foreign.picture(self.file(frame)))
-            foreign.check_pixels(self.file(frame), sum(one.width * one.height for one in images if one is not None), 1)
-        there = np.array([image is not None for image in images])
+            foreign.check_pixels(self.file(frame), sum(i.width * i.height for i in images if i is not None), 1)
+        present = np.array([image is not None for image in images])
         posed = [np.eye(4) if frame == NO else inverse(to_global) @ self.pose(frame) for frame in numbers]
         lenses = [np.eye(3) if frame == NO else frames.lens[frames.mount[frame]] for frame in numbers]
         lens = dict(intrinsics=np.stack(lenses), image_transform=np.stack([np.eye(3)] * len(images)))
-        return dict(images=images, seen=there, camera_to_lidar=np.stack(posed)) | lens
+        return dict(images=images, seen=present, camera_to_lidar=np.stack(posed)) | lens
 
     def boxes(self, moment: Moment, to_global: np.ndarray) -> Sample:
-        """`boxes`, `classes` and `attributes` in the LiDAR's frame, to learn from; `truth` and `racks`, to ask for."""
+        """Return boxes, classes and attributes in the LiDAR's frame for training; `truth` and `racks` to evaluate."""
         if self.version == "v1.0-test":
             return dict(truth=None, racks=None)
-        truth, racks = asked(self.table, [moment.number])
+        truth, racks = evaluation_boxes(self.table, [moment.number])
         rows, boxes = self.table.rows(moment.number), self.table.boxes
         seen, back = truth.points > 0, inverse(to_global)
         turns = back[:3, :3] @ rotations(boxes.rotation[rows][boxes.label[rows] != RACKS][seen])
-        own = truth[seen]
-        level = np.column_stack([own.velocity, np.zeros(len(own))]) @ back[:3, :3].T
-        placed = np.column_stack([moved(own.centre, back), own.size, headings(turns), level[:, :2]])
-        known = dict(boxes=placed.astype(np.float32), classes=own.label, attributes=own.attribute)
-        return known | dict(truth=truth, racks=racks)
+        visible = truth[seen]
+        level = np.column_stack([visible.velocity, np.zeros(len(visible))]) @ back[:3, :3].T
+        placed = np.column_stack([moved(visible.centre, back), visible.size, headings(turns), level[:, :2]])
+        training = dict(boxes=placed.astype(np.float32), classes=visible.label, attributes=visible.attribute)
+        return training | dict(truth=truth, racks=racks)

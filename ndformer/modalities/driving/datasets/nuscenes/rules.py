@@ -1,4 +1,4 @@
-"""What nuScenes counts (detection_cvpr_2019): boxes of many samples as arrays, and which of them are asked for."""
+"""nuScenes' evaluation rules (detection_cvpr_2019): boxes of many samples as arrays, and which of them count."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import numpy as np
 
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CLASSES, FAST, MOVING, RESTING
 
-REACH = dict(pedestrian=40, motorcycle=40, bicycle=40, traffic_cone=30, barrier=30)  # metres from the car; others 50
-RANGES = np.array([REACH.get(name, 50) for name in CLASSES], np.float64)
-CYCLES = [CLASSES.index("bicycle"), CLASSES.index("motorcycle")]  # not counted in a rack for them
-MOST = 500  # boxes of a sample
-NONE = -1  # the attribute of what has none
+MAX_DISTANCE = dict(pedestrian=40, motorcycle=40, bicycle=40, traffic_cone=30, barrier=30)  # metres; 50 for others
+RANGES = np.array([MAX_DISTANCE.get(name, 50) for name in CLASSES], np.float64)
+CYCLES = [CLASSES.index("bicycle"), CLASSES.index("motorcycle")]  # not counted in a bicycle rack
+MAX_BOXES = 500  # predictions of a sample
+NONE = -1  # a missing attribute
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """Of all samples, in the frame of the map. `score` is of predictions alone, `points` of the truth alone."""
+    """Boxes of all samples, in the map's frame. Only predictions have a `score`, and only truth has `points`."""
 
-    sample: np.ndarray  # (N,) number of the sample
+    sample: np.ndarray  # (N,) index of the sample
     label: np.ndarray  # (N,)
     centre: np.ndarray  # (N, 3)
     size: np.ndarray  # (N, 3) width, length, height
     yaw: np.ndarray  # (N,)
-    velocity: np.ndarray  # (N, 2) NaN where nobody knows
-    attribute: np.ndarray  # (N,) -1 where there is none
+    velocity: np.ndarray  # (N, 2) NaN where unknown
+    attribute: np.ndarray  # (N,) -1 where missing
     score: np.ndarray  # (N,) or (0,)
-    points: np.ndarray  # (N,) or (0,) of LiDAR and radar
+    points: np.ndarray  # (N,) or (0,) number of LiDAR and radar points
 
     def __len__(self) -> int:
         return len(self.label)
@@ -38,23 +38,25 @@ class Boxes:
 
     @property
     def parts(self) -> dict[str, np.ndarray]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @classmethod
     def none(cls) -> Boxes:
-        whole, real = np.zeros(0, np.int64), np.zeros(0)
-        return cls(whole, whole, np.zeros((0, 3)), np.zeros((0, 3)), real, np.zeros((0, 2)), whole, real, whole)
+        integers, floats = np.zeros(0, np.int64), np.zeros(0)
+        return cls(
+            integers, integers, np.zeros((0, 3)), np.zeros((0, 3)), floats, np.zeros((0, 2)), integers, floats, integers
+        )
 
     @classmethod
     def together(cls, several: Sequence[Boxes]) -> Boxes:
-        """One after the other."""
+        """Concatenate boxes."""
         several = [cls.none(), *several]
-        return cls(**{one.name: np.concatenate([s.parts[one.name] for s in several]) for one in fields(cls)})
+        return cls(**{item.name: np.concatenate([s.parts[item.name] for s in several]) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
 class Racks:
-    """Where bicycles are not counted."""
+    """Bicycle racks, in which bicycles are not counted."""
 
     sample: np.ndarray  # (R,)
     centre: np.ndarray  # (R, 3)
@@ -67,25 +69,25 @@ class Racks:
 
 
 def counted(boxes: Boxes, ego: np.ndarray, racks: Racks) -> np.ndarray:
-    """(N,) bool: near enough to the car (S, 3), seen by a sensor, and no bicycle in a rack."""
+    """Return which boxes count (N,): near enough to the car (S, 3), with sensor points, and no bicycle in a rack."""
     away = boxes.centre[:, :2] - ego[boxes.sample, :2]
     keep = np.sqrt((away**2).sum(1)) < RANGES[boxes.label]
     if len(boxes.points):
         keep &= boxes.points > 0
     for i in np.flatnonzero(keep & np.isin(boxes.label, CYCLES)):
-        there = racks.sample == boxes.sample[i]
-        keep[i] = not _within(boxes.centre[i], racks.centre[there], racks.size[there], racks.rotation[there]).any()
+        own = racks.sample == boxes.sample[i]
+        keep[i] = not _within(boxes.centre[i], racks.centre[own], racks.size[own], racks.rotation[own]).any()
     return keep
 
 
 def _within(point: np.ndarray, centre: np.ndarray, size: np.ndarray, rotation: np.ndarray) -> np.ndarray:
-    """(R,) bool: in which of the boxes a point lies, edges included."""
-    own = np.einsum("rij,ri->rj", rotation, point - centre)  # along length, width, height
-    return (np.abs(own) <= size[:, [1, 0, 2]] / 2).all(1)
+    """Return in which boxes (R,) a point lies, edges included."""
+    local = np.einsum("rij,ri->rj", rotation, point - centre)  # along length, width, height
+    return (np.abs(local) <= size[:, [1, 0, 2]] / 2).all(1)
 
 
 def likely_attributes(label: np.ndarray, velocity: np.ndarray) -> np.ndarray:
-    """(N,) of what does not say it: moving from FAST on, and else at rest, as its class mostly is."""
+    """Guess missing attributes (N,) from speed: moving above FAST, else the most common attribute of the class."""
     fast = np.nan_to_num(np.linalg.norm(velocity, axis=1)) > FAST
     moving, resting = (
         np.array([ATTRIBUTES.index(names[name]) if name in names else NONE for name in CLASSES], np.int64)

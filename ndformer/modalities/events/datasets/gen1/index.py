@@ -1,7 +1,7 @@
-"""What tools/prepare_gen1.py keeps: GEN1's moments with boxes, and how many events of a recording come before each.
+"""Index of GEN1's moments with boxes and the number of events before each, written by tools/prepare_gen1.py.
 
-Without it, opening a split reads the boxes of all its recordings, and each sample looks for its moment by bisection,
-two dozen places far apart in a file of hundreds of megabytes: slow where the disk is far away.
+Without the index, opening a split reads the box files of all recordings, and each sample finds its moment by bisection,
+which reads two dozen distant places of a large file: slow on network storage.
 """
 
 import warnings
@@ -13,38 +13,40 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
-from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, LEAST_DIAGONAL, LEAST_SIDE, WARM_UP, Moment
+from ndformer.modalities.events.datasets.gen1.boxes import FAULTY_WIDTH, MIN_DIAGONAL, MIN_SIDE, WARM_UP, Moment
 from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 from ndformer.modalities.events.formats.evt_dat import Dat
 from ndformer.modalities.events.formats.files import checked
 
-RULES = [LEAST_SIDE, LEAST_DIAGONAL, FAULTY_WIDTH, WARM_UP, *SENSOR]
+RULES = [MIN_SIDE, MIN_DIAGONAL, FAULTY_WIDTH, WARM_UP, *SENSOR]
 
 
 def located(moments: list[Moment]) -> list[Moment]:
-    """Those of one recording, looked for in it."""
+    """Return the moments of one recording with their number of events."""
     if not moments:
         return []
     dat = checked(moments[0].recording, Dat)
     return [moment._replace(stop=dat.until(moment.time)) for moment in moments]
 
 
-def place(home: Path) -> Path:
+def index_path(home: Path) -> Path:
     return home.parent / ".ndformer_cache" / f"gen1_{home.name}.npz"
 
 
 def stamps(pairs: list[tuple[Path, Path]]) -> np.ndarray:
-    """(R, 4) sizes and times of change of recordings and boxes: as long as they are the same, so are the moments."""
+    """Return sizes and modification times (R, 4) of recordings and boxes, which tell whether the index is current."""
     both = [(recording.stat(), boxes.stat()) for recording, boxes in pairs]
     return np.array([[a.st_size, a.st_mtime_ns, b.st_size, b.st_mtime_ns] for a, b in both], np.int64)
 
 
-def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], stamp: np.ndarray) -> Path:
-    """`found` has the moments of each recording."""
-    moments = [moment for some in found for moment in some]
-    path = place(home)
+def write_index(
+    home: Path, pairs: list[tuple[Path, Path]], by_recording: list[list[Moment]], stamp: np.ndarray
+) -> Path:
+    """Write the index of a split; `by_recording` has the moments of each recording."""
+    moments = [moment for some in by_recording for moment in some]
+    path = index_path(home)
     if path.parent.is_symlink():
-        raise DataError(f"{path.parent} is a link, and what is kept of a dataset stays in it: take the link away")
+        raise DataError(f"{path.parent} is a link, but the index must stay in the dataset: remove the link")
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(path) as half, half.open("wb") as file:
         np.savez_compressed(
@@ -52,7 +54,7 @@ def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], 
             rules=RULES,
             names=[recording.name for recording, _ in pairs],
             stamps=stamp,
-            recording=np.repeat(np.arange(len(pairs)), [len(some) for some in found]),
+            recording=np.repeat(np.arange(len(pairs)), [len(some) for some in by_recording]),
             time=np.array([moment.time for moment in moments], np.int64),
             stop=np.array([moment.stop for moment in moments], np.int64),
             count=np.array([len(moment.labels) for moment in moments], np.int64),
@@ -62,9 +64,9 @@ def keep(home: Path, pairs: list[tuple[Path, Path]], found: list[list[Moment]], 
     return path
 
 
-def kept(home: Path, pairs: list[tuple[Path, Path]]) -> list[Moment] | None:
-    """None where nothing is kept, or not of these files as they are."""
-    path = place(home)
+def read_index(home: Path, pairs: list[tuple[Path, Path]]) -> list[Moment] | None:
+    """Read the index of a split, or return None where there is none or it does not match the files."""
+    path = index_path(home)
     if not path.is_file():
         return None
     try:

@@ -1,1 +1,1 @@
-"""Closed triangle meshes of things, put together at random."""
+"""Randomly generated closed triangle meshes of objects."""

@@ -1,4 +1,4 @@
-"""Furniture put together at random from simple solids. y is up, the front looks along z."""
+"""Furniture, randomly generated from simple solids. y is up, the front faces z."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, arc, ba
 
 
 class Dice:
-    """A random generator with short names for what is rolled most."""
+    """A random generator with short names for the draws that shapes need."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
@@ -18,7 +18,7 @@ class Dice:
         return bool(self.rng.random() < share)
 
     def count(self, low: int, high: int) -> int:
-        """Both ends included."""
+        """Return a random integer from `low` to `high`, both included."""
         return int(self.rng.integers(low, high + 1))
 
     def pick(self, *options: str) -> str:
@@ -26,7 +26,7 @@ class Dice:
 
 
 def corners(part: Mesh, x: float, z: float) -> Mesh:
-    """Four of a part, at (+-x, +-z), mirrored so that what leans out leans out everywhere."""
+    """Return four copies of a part at (+-x, +-z), mirrored so that they lean outwards alike."""
     return both(both(part.moved(x, 0, z), "x"), "z")
 
 
@@ -35,12 +35,12 @@ def row(part: Mesh, places: np.ndarray, axis: str = "x") -> Mesh:
 
 
 def spread(count: int, width: float) -> np.ndarray:
-    """Middles of `count` equal parts of a width about 0."""
+    """Return the middles of `count` equal parts of a width around 0."""
     return ((np.arange(count) + 0.5) / count - 0.5) * width
 
 
 def four_legs(dice: Dice, x: float, height: float, z: float) -> Mesh:
-    """Straight, tapered or splayed ones, round or square, below a board of size x, z."""
+    """Return straight, tapered or splayed legs, round or square, for a board of size x, z."""
     thick, splay = dice(0.03, 0.08), dice(0, 0.15) * dice.coin()
     taper = dice(0.6, 1.3)
     if dice.coin():
@@ -55,7 +55,7 @@ def four_legs(dice: Dice, x: float, height: float, z: float) -> Mesh:
 
 
 def foot(dice: Dice, radius: float, height: float) -> Mesh:
-    """A column on a disc or on a star of bars, reaching up to a height."""
+    """Return a column of a given height on a disc or on a star of bars."""
     column = cylinder(dice(0.04, 0.1), height, dice(0.5, 1))
     if dice.coin():
         return join([column, cylinder(radius, dice(0.03, 0.06), dice(0.6, 1))])
@@ -90,7 +90,7 @@ def table(dice: Dice) -> Mesh:
 
 
 def back(dice: Dice, x: float, height: float) -> Mesh:
-    """A chair's: solid, of upright slats, of cross bars, or a frame; stands on y = 0."""
+    """Return the back of a chair: solid, slats, cross bars or a frame; it stands on y = 0."""
     thick = dice(0.03, 0.07)
     style = dice.pick("solid", "slats", "bars", "frame", "round")
     if style == "solid":
@@ -105,7 +105,7 @@ def back(dice: Dice, x: float, height: float) -> Mesh:
         n = dice.count(3, 6)
         parts.append(row(box(0.5 * x / n, height * 0.9, thick * 0.5), spread(n, x - thick)))
     elif style == "bars":
-        parts += [rail.moved(y=height * at) for at in (0.2, 0.5)[: dice.count(1, 2)]]
+        parts += [rail.moved(y=height * share) for share in (0.2, 0.5)[: dice.count(1, 2)]]
     else:
         parts += [rail.moved(y=height * 0.15), box(x * 0.8, height * 0.7, thick * 0.3).moved(y=height * 0.2)]
     return join(parts)
@@ -137,13 +137,13 @@ def chair(dice: Dice) -> Mesh:
 
 
 def sofa(dice: Dice) -> Mesh:
-    """A long seat between two arms, before a back of its whole width."""
+    """Return a long seat between two arms, in front of a back of the full width."""
     seats = dice.count(1, 4)
     x, y, z = seats * dice(0.42, 0.6) + 0.2, dice(0.2, 0.35), dice(0.6, 0.95)
-    arm, rest = dice(0.08, 0.24), dice(0.12, 0.25)
+    arm, thick = dice(0.08, 0.24), dice(0.12, 0.25)
     tall, high = y + dice(0.2, 0.5), y + dice(0.08, 0.28)
     wide = x + 2 * arm
-    parts = [box(x, y, z), box(wide, tall, rest, (1, dice(0.5, 1))).moved(z=-z / 2 + rest / 2)]
+    parts = [box(x, y, z), box(wide, tall, thick, (1, dice(0.5, 1))).moved(z=-z / 2 + thick / 2)]
     style = dice.pick("box", "round", "sloped")
     if style == "round":
         roll = cylinder(arm * 0.6, z, sides=12).turned("x", 0.25).moved(0, high, -z / 2)
@@ -152,11 +152,11 @@ def sofa(dice: Dice) -> Mesh:
         side = box(arm, high, z, (1, dice(0.6, 1) if style == "sloped" else 1))
     parts.append(both(side.moved(x / 2 + arm / 2)))
     if dice.coin(0.8):  # cushions
-        plump, deep = dice(0.06, 0.14), z - rest
-        pad = box(x / seats * 0.94, plump, deep * 0.96, (0.92, 0.94)).moved(0, y, rest / 2)
+        plump, deep = dice(0.06, 0.14), z - thick
+        pad = box(x / seats * 0.94, plump, deep * 0.96, (0.92, 0.94)).moved(0, y, thick / 2)
         parts.append(row(pad, spread(seats, x)))
         if dice.coin():
-            upright = box(x / seats * 0.9, tall - y, 0.12, (0.9, 0.6), (0, -0.04)).moved(0, y, -z / 2 + rest + 0.08)
+            upright = box(x / seats * 0.9, tall - y, 0.12, (0.9, 0.6), (0, -0.04)).moved(0, y, -z / 2 + thick + 0.08)
             parts.append(row(upright, spread(seats, x)))
     if seats > 1 and dice.coin(0.25):  # an L
         chaise = box(x / seats, y, dice(0.3, 0.7)).moved(x / 2 - x / seats / 2, 0, z / 2 + 0.15)
@@ -169,7 +169,7 @@ def sofa(dice: Dice) -> Mesh:
 
 
 def bed(dice: Dice) -> Mesh:
-    """A mattress with pillows at its head, on a frame; sometimes two of them one above the other, or a canopy."""
+    """Return a mattress with pillows on a frame; sometimes a bunk bed, or with a canopy."""
     x, z, y = dice(0.6, 1.3), dice(1.3, 1.8), dice(0.12, 0.4)
     soft, post = dice(0.1, 0.25), dice(0.05, 0.09)
     pillows = dice.count(1, 2)
@@ -214,7 +214,7 @@ def bed(dice: Dice) -> Mesh:
 
 
 def night_stand(dice: Dice) -> Mesh:
-    """A small cabinet: drawers with knobs or bars, open shelves, a top that juts out."""
+    """Return a small cabinet: drawers with knobs or bars, open shelves, a projecting top."""
     x, y, z = dice(0.45, 0.8), dice(0.45, 1.0), dice(0.4, 0.6)
     wall, levels = dice(0.025, 0.05), dice.count(1, 4)
     open_levels = dice.count(0, 1) if levels > 1 else 0

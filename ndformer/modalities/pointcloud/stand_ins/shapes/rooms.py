@@ -1,5 +1,7 @@
-"""What stands in rooms and on their walls beside furniture, put together at random. In metres, y is up, the front looks
-along z, and what is on a wall stands at the height where it hangs."""
+"""Fixtures of rooms, randomly generated. In metres, y is up, the front faces z.
+
+Objects on a wall are at the height at which they hang.
+"""
 
 import math
 
@@ -10,7 +12,7 @@ from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, both, b
 
 
 def cabinet(dice: Dice) -> Mesh:
-    """Closed: doors with handles, on a plinth."""
+    """Return a closed cabinet: doors with handles, on a plinth."""
     x, y, z = dice(0.6, 1.5), dice(0.7, 1.3), dice(0.35, 0.6)
     doors = dice.count(1, 4)
     wide = x / doors
@@ -20,25 +22,25 @@ def cabinet(dice: Dice) -> Mesh:
 
 
 def bookshelf(dice: Dice) -> Mesh:
-    """Boards between two sides, with books of many sizes on them."""
+    """Return boards between two sides, with books of different sizes on them."""
     x, y, z = dice(0.6, 1.4), dice(1.2, 2.1), dice(0.25, 0.35)
     boards, wall = dice.count(3, 6), 0.03
     parts = [both(box(wall, y, z).moved(x / 2)), box(x, y, wall).moved(z=-z / 2)]
     parts += [box(x, wall, z).moved(y=y * i / boards) for i in range(boards + 1)]
     room = y / boards - wall
     for i in range(boards):
-        at = -x / 2 + 0.05
-        while at < x / 2 - 0.1:
+        left = -x / 2 + 0.05
+        while left < x / 2 - 0.1:
             thick = dice(0.04, 0.12)
             if dice.coin(0.85):
                 book = box(thick * 0.9, room * dice(0.55, 0.9), z * dice(0.6, 0.85))
-                parts.append(book.moved(at + thick / 2, y * i / boards + wall, 0))
-            at += thick
+                parts.append(book.moved(left + thick / 2, y * i / boards + wall, 0))
+            left += thick
     return join(parts)
 
 
 def desk(dice: Dice) -> Mesh:
-    """A board with drawers at one side, often with a screen on it."""
+    """Return a desk with drawers at one side, often with a screen on it."""
     x, y, z = dice(1.1, 1.7), dice(0.68, 0.78), dice(0.55, 0.8)
     parts = [box(x, 0.04, z).moved(y=y)]
     drawer = join([box(0.38, y / 3 * 0.85, z * 0.9), box(0.15, 0.03, 0.04).moved(0, y / 6, z * 0.47)])
@@ -52,7 +54,7 @@ def desk(dice: Dice) -> Mesh:
 
 
 def counter(dice: Dice) -> Mesh:
-    """A long worktop that juts out over its front, with a strip at the wall."""
+    """Return a long worktop that projects over its front, with a strip at the wall."""
     x, y, z = dice(1.2, 2.6), dice(0.86, 0.95), dice(0.58, 0.66)
     fronts = max(2, round(x / 0.5))
     front = box(x / fronts * 0.94, y * 0.8, 0.03)
@@ -82,14 +84,14 @@ def toilet(dice: Dice) -> Mesh:
 
 
 def basin(dice: Dice) -> Mesh:
-    """A bowl with a tap."""
+    """Return a bowl with a tap."""
     wide = dice(0.42, 0.6)
     bowl = vessel([(0.25, 0), (0.5, 0.8), (0.5, 1)], 0.06).scaled(wide, dice(0.14, 0.2), dice(0.38, 0.46))
     return join([bowl, box(0.04, 0.3, 0.04).moved(z=-0.2), box(0.03, 0.03, 0.16).moved(0, 0.28, -0.13)])
 
 
 def sink(dice: Dice) -> Mesh:
-    """A basin on a pedestal."""
+    """Return a basin on a pedestal."""
     high = dice(0.66, 0.74)
     return join([cylinder(dice(0.08, 0.12), high, dice(0.8, 1.3)), basin(dice).moved(y=high)])
 
@@ -101,16 +103,16 @@ def bathtub(dice: Dice) -> Mesh:
 
 
 def door(dice: Dice) -> Mesh:
-    """A leaf in a frame, with a handle."""
+    """Return a door leaf in a frame, with a handle."""
     x, y = dice(0.8, 1.0), dice(1.95, 2.1)
     frame = join([both(box(0.08, y, 0.1).moved(x / 2)), box(x, 0.08, 0.1).moved(y=y)])
-    panels = [box(x * 0.7, y * 0.35, 0.03).moved(y=y * at) for at in (0.1, 0.55)[: dice.count(0, 2)]]
+    panels = [box(x * 0.7, y * 0.35, 0.03).moved(y=y * share) for share in (0.1, 0.55)[: dice.count(0, 2)]]
     knob = box(0.12, 0.03, 0.07).moved(x * 0.36, y * 0.48, 0.05)
     return join([frame, box(x, y, 0.04), knob, *(panel.moved(z=0.03) for panel in panels)])
 
 
 def window(dice: Dice) -> Mesh:
-    """Panes between bars, above a sill."""
+    """Return panes between bars, above a sill."""
     x, y, low = dice(0.8, 1.8), dice(0.9, 1.3), dice(0.8, 1.1)
     bars = join([both(box(0.07, y, 0.08).moved(x / 2)), box(x, 0.07, 0.08), box(x, 0.07, 0.08).moved(y=y)])
     cross = [box(0.05, y, 0.06).moved(x * (i / n - 0.5)) for n in [dice.count(2, 3)] for i in range(1, n)]
@@ -125,7 +127,7 @@ def picture(dice: Dice) -> Mesh:
 
 
 def drape(dice: Dice, x: float, y: float, folds: float, deep: float) -> Mesh:
-    """A sheet in folds, standing on y = 0."""
+    """Return a folded sheet that stands on y = 0."""
     along = np.linspace(-0.5, 0.5, 8 * max(2, round(folds)) + 1)
     wave = deep * np.sin(2 * math.pi * folds * along + dice(0, 6))
     strips = []
@@ -136,14 +138,14 @@ def drape(dice: Dice, x: float, y: float, folds: float, deep: float) -> Mesh:
 
 
 def curtain(dice: Dice) -> Mesh:
-    """From a rod down to near the floor, in deep folds."""
+    """Return a curtain on a rod, down to near the floor, in deep folds."""
     x, y = dice(0.5, 1.1), dice(1.7, 2.2)
     cloth = drape(dice, x, y, dice(4, 8) * x, dice(0.04, 0.07))
     return join([cloth, box(x * 1.1, 0.04, 0.04).moved(y=y)]).moved(y=dice(0.02, 0.3))
 
 
 def shower_curtain(dice: Dice) -> Mesh:
-    """Hangs out in the room on a ring of its own, in shallow folds."""
+    """Return a curtain on its own rod, away from the walls, in shallow folds."""
     x, y = dice(1.0, 1.6), dice(1.5, 1.8)
     cloth = drape(dice, x, y, dice(2, 4) * x, dice(0.02, 0.04))
     hoops = shell([(0.03, -0.01), (0.03, 0.01)], 0.01, 6)

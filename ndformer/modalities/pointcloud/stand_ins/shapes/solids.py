@@ -24,11 +24,11 @@ class Mesh:
         return Mesh(self.vertices + np.array([x, y, z]), self.faces)
 
     def scaled(self, x: float = 1, y: float = 1, z: float = 1) -> Mesh:
-        """By positive factors: a mirrored solid would be inside out."""
+        """Scale by positive factors: negative ones would turn the solid inside out."""
         return Mesh(self.vertices * np.array([x, y, z]), self.faces)
 
     def turned(self, axis: str, turns: float) -> Mesh:
-        """About a coordinate axis, right-handed, in full turns."""
+        """Rotate about a coordinate axis, right-handed, by a number of full turns."""
         first, second = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
         cos, sin = math.cos(2 * math.pi * turns), math.sin(2 * math.pi * turns)
         out = self.vertices.copy()
@@ -50,7 +50,7 @@ def join(meshes: Iterable[Mesh]) -> Mesh:
 
 
 def both(mesh: Mesh, axis: str = "x") -> Mesh:
-    """It and its mirror image."""
+    """Join a mesh and its mirror image."""
     return join([mesh, mesh.mirrored(axis)])
 
 
@@ -58,7 +58,7 @@ def both(mesh: Mesh, axis: str = "x") -> Mesh:
 
 
 def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: tuple[float, float] = (0, 0)) -> Mesh:
-    """Stands on y = 0. `top` shrinks its upper side along x and z, `lean` moves it."""
+    """Return a box that stands on y = 0. `top` shrinks its upper side along x and z, `lean` moves it."""
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * np.array([x, z]) / 2
     low = np.insert(corners, 1, 0, axis=1)
     high = np.insert(corners * np.array(top) + np.array(lean), 1, y, axis=1)
@@ -67,7 +67,7 @@ def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: t
 
 
 def prism(outline: Outline, depth: float) -> Mesh:
-    """An outline (x, y), counter-clockwise and seen whole from its centre, thickened along z, centred there."""
+    """Extrude an outline (x, y) along z, centered. It is counter-clockwise and star-shaped around its center."""
     flat = np.asarray(outline, float)
     n = len(flat)
     rim = np.concatenate([flat, flat.mean(0, keepdims=True)])  # (n + 1, 2), the last is the middle
@@ -79,9 +79,9 @@ def prism(outline: Outline, depth: float) -> Mesh:
 
 
 def lathe(outline: Outline, sides: int = 20) -> Mesh:
-    """An outline (radius, height) turned about the y axis, walked with the solid at its left hand: up on the outside.
+    """Revolve an outline (radius, height) around the y axis. Follow it with the solid on the left: up on the outside.
 
-    It starts and ends on the axis, or runs back to its start. Four sides face along x and z.
+    It starts and ends on the axis, or returns to its start. Four sides face along x and z.
     """
     radius, height = np.asarray(outline, float).T
     k, n = len(radius), sides
@@ -91,18 +91,18 @@ def lathe(outline: Outline, sides: int = 20) -> Mesh:
     a = (np.arange(k - 1)[:, None] * n + np.arange(n)).ravel()
     b = (np.arange(k - 1)[:, None] * n + (np.arange(n) + 1) % n).ravel()
     rising, falling = np.stack([a, a + n, b + n], 1), np.stack([a, b + n, b], 1)
-    # where the outline touches the axis one of the two triangles has no area
+    # where the outline touches the axis, one of the two triangles has no area
     faces = np.concatenate([rising[np.repeat(radius[1:] > 0, n)], falling[np.repeat(radius[:-1] > 0, n)]])
     return Mesh(vertices.reshape(-1, 3), faces)
 
 
 def cylinder(radius: float, height: float, top: float = 1.0, sides: int = 16) -> Mesh:
-    """Stands on y = 0; `top` times as wide there, 0 for a cone."""
+    """Return a cylinder that stands on y = 0, `top` times as wide at its upper end; 0 makes a cone."""
     return lathe([(0, 0), (radius, 0), (radius * top, height), (0, height)], sides)
 
 
 def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
-    """An ellipsoid about the origin, with its half axes."""
+    """Return an ellipsoid around the origin with the half axes x, y and z."""
     turn = np.linspace(-0.5, 0.5, sides // 2 + 1) * math.pi
     outline = np.column_stack([np.cos(turn), np.sin(turn)])
     outline[[0, -1], 0] = 0
@@ -110,14 +110,14 @@ def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
 
 
 def shell(outline: Outline, wall: float, sides: int = 20) -> Mesh:
-    """A lathe's outer outline, open at both ends, with a wall of some thickness inside."""
+    """Return a tube-like wall below an outer outline, open at both ends."""
     outer = np.asarray(outline, float)
     inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
     return lathe(np.concatenate([outer, inner, outer[:1]]), sides)
 
 
 def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
-    """A lathe's outer outline from the bottom up, hollow and open at the top."""
+    """Return a vessel with an outer outline from the bottom up, hollow and open at the top."""
     outer = np.asarray(outline, float)
     inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
     inner[-1, 1] += wall
@@ -125,7 +125,7 @@ def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
 
 
 def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int = 8, end: float | None = None) -> Mesh:
-    """A round bar along points (x, y, z) of one plane, its radius going over to `end`."""
+    """Return a round bar along points (x, y, z) of one plane, whose radius changes to `end`."""
     points = np.asarray(path, float)
     k = len(points)
     chords = points[1:] - points[:-1]
@@ -151,7 +151,7 @@ def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int
 
 
 def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray:
-    """(pieces + 1, 2) points of a circle about the origin between two angles in turns."""
+    """Return points (pieces + 1, 2) of a circle around the origin between two angles in turns."""
     angle = 2 * math.pi * np.linspace(start, stop, pieces + 1)
     return radius * np.column_stack([np.cos(angle), np.sin(angle)])
 
@@ -160,18 +160,18 @@ def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray
 
 
 def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
-    """(count, 6): points spread evenly over the surface, with outward unit normals."""
+    """Sample points (count, 6) uniformly on the surface, with outward unit normals."""
     return np.concatenate(surface(mesh.vertices, mesh.faces, count, rng), 1)
 
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
-    """The centroid of (N, 3) points, and how far the furthest lies from it."""
+    """Return the centroid of points (N, 3), and the distance of the farthest from it."""
     centre = points.mean(0)
     return centre, float(np.linalg.norm(points - centre, axis=1).max())
 
 
 def write_off(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
-    """As ModelNet40's, with the counts on a line of their own."""
+    """Write an OFF file as ModelNet has them, with the counts on their own line."""
     corners = "".join(f"{x:.6f} {y:.6f} {z:.6f}\n" for x, y, z in vertices.tolist())
     triangles = "".join(f"3 {a} {b} {c}\n" for a, b, c in faces.tolist())
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,4 @@
-"""Vehicles, vessels, guitars, stairs and lamps, put together at random from simple solids. y is up, the front
-looks along z."""
+"""Vehicles, vessels, guitars, stairs and lamps, randomly generated from simple solids. y is up, the front faces z."""
 
 import math
 
@@ -23,15 +22,15 @@ from ndformer.modalities.pointcloud.stand_ins.shapes.solids import (
 
 
 def wing(span: float, root: float, tip: float, sweep: float, thick: float) -> Mesh:
-    """Reaches along x from 0; root and tip are its depths along z there, the tip lies `sweep` further back."""
+    """Return a wing along x from 0, `root` and `tip` deep along z at its ends; the tip is `sweep` further back."""
     return box(thick, span, root, (0.5, tip / root), (0, -sweep)).turned("z", -0.25)
 
 
 def airplane(dice: Dice) -> Mesh:
     length, body = dice(1.2, 1.9), dice(0.08, 0.2)
-    at = np.array([-0.5, -0.42, -0.15, 0.25, 0.4, 0.47, 0.5]) * length
+    places = np.array([-0.5, -0.42, -0.15, 0.25, 0.4, 0.47, 0.5]) * length
     radii = body * np.array([0, dice(0.2, 0.45), 1, 1, dice(0.7, 0.95), dice(0.3, 0.6), 0])
-    hull = lathe(np.column_stack([radii, at]), 14).turned("x", 0.25)
+    hull = lathe(np.column_stack([radii, places]), 14).turned("x", 0.25)
     span, root = dice(0.5, 1.0), dice(0.2, 0.55)
     sweep, height = dice(-0.05, 0.5), dice(-0.8, 0.8) * body
     tilt = dice(-0.01, 0.03)
@@ -63,12 +62,12 @@ def airplane(dice: Dice) -> Mesh:
 
 
 def wheel(radius: float, wide: float) -> Mesh:
-    """Rolls along z, its middle at the origin."""
+    """Return a wheel that rolls along z, centered at the origin."""
     return cylinder(radius, wide, sides=16).turned("z", 0.25).moved(wide / 2)
 
 
 def car(dice: Dice) -> Mesh:
-    """A body on four or six wheels: saloon, van, pick-up, open racer, lorry."""
+    """Return a body on four or six wheels: saloon, van, pick-up, open racer, lorry."""
     style = dice.pick("saloon", "saloon", "van", "pickup", "open", "lorry")
     x, z = dice(0.55, 0.8), dice(1.2, 2.0)
     low, mid, tall = dice(0.08, 0.2), dice(0.18, 0.35), dice(0.2, 0.45)
@@ -96,7 +95,7 @@ def car(dice: Dice) -> Mesh:
         parts.append(box(x * 1.05, tall * dice(1, 2.2), z * 0.66).moved(0, roof, -z * 0.14))
     radius, wide = dice(0.13, 0.24), dice(0.08, 0.16)
     axles = [0.32, -0.32] + ([-0.12] if style == "lorry" and dice.coin() else [])
-    parts += [both(wheel(radius, wide).moved(x / 2, low, z * at)) for at in axles]
+    parts += [both(wheel(radius, wide).moved(x / 2, low, z * share)) for share in axles]
     if dice.coin(0.6):
         parts.append(both(ball(0.06, 0.06, 0.04, 10).moved(x * 0.35, low + mid * 0.6, z / 2)))
     if dice.coin(0.5):
@@ -105,7 +104,7 @@ def car(dice: Dice) -> Mesh:
 
 
 def bottle(dice: Dice) -> Mesh:
-    """A body, a shoulder and a narrow neck with a lip or a cap; round or four-sided, sometimes with a loop."""
+    """Return a body, a shoulder and a narrow neck with a lip or a cap; round or four-sided, sometimes with a loop."""
     body, tall = dice(0.15, 0.42), dice(0.45, 1.1)
     neck, rise, climb = body * dice(0.2, 0.45), dice(0.15, 0.5), dice(0.06, 0.35)
     waist = dice(0.75, 1.05)
@@ -119,8 +118,8 @@ def bottle(dice: Dice) -> Mesh:
     outline += [(lip, top), (lip, top + cap), (0, top + cap)]
     parts = [lathe(outline, 4 if dice.coin(0.25) else 20)]
     if dice.coin(0.3):  # a loop at the neck
-        reach = dice(0.5, 0.9) * (climb + rise)
-        loop = arc(reach / 2, -0.25, 0.25, 8) + np.array([neck * 0.8, top - reach / 2])
+        height = dice(0.5, 0.9) * (climb + rise)
+        loop = arc(height / 2, -0.25, 0.25, 8) + np.array([neck * 0.8, top - height / 2])
         parts.append(tube(np.insert(loop, 2, 0, axis=1), 0.03))
     if dice.coin(0.2):  # a spray head
         parts.append(box(0.28, 0.08, 0.1).moved(0.1, top + cap))
@@ -128,20 +127,20 @@ def bottle(dice: Dice) -> Mesh:
 
 
 def cup(dice: Dice) -> Mesh:
-    """Hollow and open at the top, mostly with an ear; on a saucer or a stem sometimes."""
+    """Return a cup that is open at the top, mostly with a handle; sometimes on a saucer or a stem."""
     low, high, tall = dice(0.2, 0.4), dice(0.25, 0.45), dice(0.35, 0.95)
     belly = dice(0.95, 1.25)
     rounded = [(low + (high - low) * t, tall * t) for t in (0, 0.25, 0.5, 0.75, 1)]
     outline = [(r * (1 + (belly - 1) * math.sin(math.pi * h / tall)), h) for r, h in rounded]
     parts = [vessel(outline, dice(0.025, 0.05), 6 if dice.coin(0.1) else 20)]
     if dice.coin(0.85):
-        reach, size = dice(0.12, 0.3), tall * dice(0.25, 0.4)
+        depth, size = dice(0.12, 0.3), tall * dice(0.25, 0.4)
         middle = tall * dice(0.45, 0.55)
         side = float(np.interp(middle, [h for _, h in outline], [r for r, _ in outline]))
         if dice.coin(0.7):
-            loop = arc(1, -0.25, 0.25, 8) * np.array([reach, size]) + np.array([side * 0.94, middle])
+            loop = arc(1, -0.25, 0.25, 8) * np.array([depth, size]) + np.array([side * 0.94, middle])
         else:
-            loop = np.array([(0, -size), (reach, -size), (reach, size), (0, size)]) + np.array([side * 0.94, middle])
+            loop = np.array([(0, -size), (depth, -size), (depth, size), (0, size)]) + np.array([side * 0.94, middle])
         ear = tube(np.insert(loop, 2, 0, axis=1), dice(0.02, 0.05))
         parts.append(ear.turned("y", dice(0, 1)))
     lift = 0.0
@@ -158,7 +157,7 @@ def cup(dice: Dice) -> Mesh:
 
 
 def guitar(dice: Dice) -> Mesh:
-    """Upright: a waisted body or an electric one with horns, neck, head with pegs."""
+    """Return an upright guitar: a waisted body or an electric one with horns, a neck, a head with pegs."""
     deep, wide, tall = dice(0.06, 0.22), dice(0.32, 0.48), dice(0.5, 0.7)
     turn = np.linspace(0, 2 * math.pi, 28, endpoint=False)
     style = dice.pick("waisted", "waisted", "horned", "vee")
@@ -194,14 +193,14 @@ def guitar(dice: Dice) -> Mesh:
 
 
 def stairs(dice: Dice) -> Mesh:
-    """Rising steps: a solid flight, planks between stringers, straight or turning about a post."""
+    """Return rising steps: a solid flight, planks between stringers, straight or turning about a post."""
     n, x = dice.count(4, 11), dice(0.4, 1.1)
     rise, run = dice(0.1, 0.2), dice(0.12, 0.28)
     style = dice.pick("solid", "open", "open", "turning")
     if style == "turning":
-        full, reach = dice(0.4, 1.0), dice(0.5, 0.9)
-        tread = box(reach, rise * dice(0.15, 0.5), 0.9 * full * 2 * math.pi * reach / n * 0.7)
-        wedge = tread.moved(reach / 2 + 0.05)
+        full, length = dice(0.4, 1.0), dice(0.5, 0.9)
+        tread = box(length, rise * dice(0.15, 0.5), 0.9 * full * 2 * math.pi * length / n * 0.7)
+        wedge = tread.moved(length / 2 + 0.05)
         parts = [wedge.moved(y=rise * (i + 0.7)).turned("y", full * i / n) for i in range(n)]
         parts.append(cylinder(dice(0.05, 0.12), rise * (n + dice(0.5, 4))))
         return join(parts)
@@ -226,7 +225,7 @@ def stairs(dice: Dice) -> Mesh:
 
 
 def shade(dice: Dice, radius: float) -> Mesh:
-    """A lamp's, about a height of 0: an open cone or drum, a dome, a globe."""
+    """Return a lamp shade around height 0: an open cone or drum, a dome, a globe."""
     style = dice.pick("cone", "cone", "drum", "dome", "globe")
     tall = radius * dice(0.8, 1.6)
     if style == "globe":
@@ -239,7 +238,7 @@ def shade(dice: Dice, radius: float) -> Mesh:
 
 
 def lamp(dice: Dice) -> Mesh:
-    """Standing, on a vase, on a jointed arm, with several shades, or hanging."""
+    """Return a lamp: standing, on a vase, on a jointed arm, with several shades, or hanging."""
     style = dice.pick("pole", "vase", "arm", "several", "hanging")
     radius = dice(0.18, 0.4)
     if style == "vase":

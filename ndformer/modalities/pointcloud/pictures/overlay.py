@@ -1,0 +1,87 @@
+"""Overlay of token values on a point cloud, from one side or turning."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from ndformer.framework.pictures.canvas import Canvas, blended
+from ndformer.framework.pictures.explorer.view import Cloud
+from ndformer.modalities.pointcloud.pictures.render import view_axes
+
+SIZE, SMOOTH = 200, 2  # pixels of a picture; supersampling factor
+TURNS, AZIMUTH, ELEVATION = 24, 125.0, 28.0  # pictures of a full turn, and the first viewing direction
+PAPER, INK = np.array([18, 18, 24]), np.array([150, 170, 200])
+FAR = 0.45  # share of the color that the farthest points keep
+
+
+class TurningCloud(Canvas):
+    """Points (n, 3), with colors (n, 3) or None, on a dark background; each point shows its nearest token."""
+
+    axes = dict(X="x", Y="y", Z="z")
+    moments, seconds = TURNS, 0.1
+
+    def __init__(self, points: np.ndarray, colours: np.ndarray | None, places: np.ndarray) -> None:
+        super().__init__(places)
+        self.base_colors = np.broadcast_to(INK, points.shape) if colours is None else colours
+        # scanned clouds, which have colors, have z up
+        up = (lambda xyz: xyz[:, [1, 2, 0]]) if colours is not None else (lambda xyz: xyz)
+        self.points, token_places = up(points.astype(float)), up(places)
+        self.nearest_token = _nearest(self.points, token_places)  # (n,)
+        self.center = (self.points.min(0) + self.points.max(0)) / 2
+        around = self.points - self.center
+        sides = (np.abs(around @ self._axes(moment)[:2].T).max() for moment in range(TURNS))
+        self.radius = max(*map(float, sides), 1e-9)  # all points are visible from each direction
+        self.token_places = (token_places - self.center) / self.radius
+        self._view_cache = lru_cache(TURNS)(self._rasterize)
+
+    def _axes(self, moment: int) -> np.ndarray:
+        return view_axes(AZIMUTH + 360 * moment / TURNS, ELEVATION)
+
+    def _rasterize(self, moment: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the point at each pixel (wide, wide), -1 for none, and the share of its color that is left."""
+        seen = (self.points - self.center) / self.radius @ self._axes(moment).T  # (n, 3)
+        wide = SMOOTH * SIZE
+        radius = SMOOTH * min(0.5 + 0.42 * SIZE / math.sqrt(len(seen)), SIZE / 24)
+        steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
+        dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
+        dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
+        order = seen[:, 2].argsort()  # numpy keeps the last of equal indices, so the nearest come last
+        x, y = self._pixels(seen[order], wide)
+        x, y = x.astype(int)[:, None] + dx, y.astype(int)[:, None] + dy  # (n, D)
+        inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)
+        index = np.full((wide, wide), -1)
+        index[y[inside], x[inside]] = np.broadcast_to(order[:, None], x.shape)[inside]
+        low, high = seen[:, 2].min(), seen[:, 2].max()
+        near = FAR + (1 - FAR) * (seen[:, 2] - low) / max(high - low, 1e-9)
+        return index, np.where(index >= 0, near[index], 0.0)[..., None]
+
+    @staticmethod
+    def _pixels(projected: np.ndarray, wide: int) -> tuple[np.ndarray, np.ndarray]:
+        return (projected[:, 0] * 0.94 + 1) * wide / 2, (1 - projected[:, 1] * 0.94) * wide / 2
+
+    def _draw(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        index, left = self._view_cache(moment)
+        pixels = PAPER + left * (colours[index] - PAPER)
+        return pixels.reshape(SIZE, SMOOTH, SIZE, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
+
+    def plain(self, moment: int) -> np.ndarray:
+        return self._draw(self.base_colors, moment)
+
+    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+        return self._draw(blended(np.full((1, 3), 150.0), colours)[self.nearest_token], moment)
+
+    def view(self) -> Cloud:
+        return Cloud(self.points, self.nearest_token, self.token_places * self.radius + self.center)
+
+    def spot(self, token: int, moment: int) -> tuple[float, float]:
+        x, y = self._pixels(self.token_places[token][None] @ self._axes(moment).T, SIZE)
+        return float(y[0]) - 0.5, float(x[0]) - 0.5
+
+
+def _nearest(points: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return the index (n,) of the nearest of `places` (N, 3) for each of `points` (n, 3)."""
+    to = torch.from_numpy(places)
+    part = max(1, 2**22 // len(places))
+    return torch.cat([torch.cdist(some, to).argmin(1) for some in torch.from_numpy(points).split(part)]).numpy()
