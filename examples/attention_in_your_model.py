@@ -27,7 +27,7 @@ class LeftOrRight(nn.Module):
         return self.answer(x.mean(1))
 
 
-def made_up(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def generate_sample(count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     marks, positions = torch.tensor([1, 2, 0, 0, 0, 0, 0, 0]).expand(count, -1), 4 * torch.rand(count, 8, 2)
     return marks, positions, (positions[:, 0, 1] < positions[:, 1, 1]).long()
 
@@ -37,9 +37,9 @@ for name in ("NoPE", "PaPE"):
     model = LeftOrRight(dict(type=name))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(150):
-        marks, positions, truth = made_up(256)
+        marks, positions, truth = generate_sample(256)
         optimizer.zero_grad()
         F.cross_entropy(model(marks, positions), truth).backward()
         optimizer.step()
-    marks, positions, truth = made_up(1000)
+    marks, positions, truth = generate_sample(1000)
     print(f"{name}: {(model(marks, positions).argmax(-1) == truth).float().mean():.2f} right, 0.50 by chance")

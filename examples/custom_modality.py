@@ -24,7 +24,7 @@ class Radar(Adapter):
         return TokenSet(self.project(strength), Where(positions, valid=strength[..., 0] > 0))  # others are padding
 
 
-def made_up(count: int) -> tuple[Tensor, list[dict]]:
+def generate_sample(count: int) -> tuple[Tensor, list[dict]]:
     label = torch.arange(count) % 2
     car = label[:, None] * (torch.arange(12) % 2)  # (B, 12): whose return it is
     places = (4 * torch.rand(count, 2, 3)).gather(1, car[..., None].expand(-1, -1, 3)) + 0.2 * torch.randn(count, 12, 3)
@@ -38,10 +38,10 @@ head = dict(type="Classifier", classes=2, pool="mean")
 model = TokenModel(dict(radar=dict(type="Radar")), dict(type="Transformer", **blocks), head)
 optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 for _ in range(100):
-    returns, samples = made_up(128)
+    returns, samples = generate_sample(128)
     optimizer.zero_grad()
     model(dict(radar=returns), samples, mode="loss")["loss"].backward()
     optimizer.step()
-returns, samples = made_up(500)
+returns, samples = generate_sample(500)
 answers = model.eval()(dict(radar=returns), samples, mode="predict")
 print(f"{sum(one.prediction == one.label for one in answers) / 500:.2f} right, 0.50 by chance")

@@ -33,7 +33,7 @@ class Finder(Head):
         return [Spot(sample=sample, place=place) for sample, place in zip(data_samples, places)]
 
 
-def made_up(count):
+def generate_sample(count):
     images, spots = torch.zeros(count, 1, 16, 16), torch.randint(0, 16, (count, 2))
     images[torch.arange(count), 0, spots[:, 0], spots[:, 1]] = 4.0
     return dict(inputs=dict(image=images), data_samples=[dict(place=spot.float()) for spot in spots])
@@ -46,8 +46,8 @@ model = TokenModel(dict(image=image), blocks, dict(type="Finder"))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
 for _ in range(200):
     optimizer.zero_grad()
-    model(**made_up(64), mode="loss")["loss"].backward()
+    model(**generate_sample(64), mode="loss")["loss"].backward()
     optimizer.step()
-answers = model.eval()(**made_up(500), mode="predict")
+answers = model.eval()(**generate_sample(500), mode="predict")
 error = torch.stack([(spot.place - spot.sample["place"]).norm() for spot in answers]).mean()
 print(f"{error:.2f} pixels beside the spot, of 16 x 16")

@@ -56,7 +56,7 @@ def test_a_spot_is_found_to_the_pixel(tmp_path):
 
 
 def test_the_loaded_model_looks_at_the_bright_quarter(tmp_path):
-    out = said("read_a_trained_model", tmp_path)
+    out = said("inspect_model", tmp_path)
     assert "says upper right" in out
     rows = [[float(share.strip(" %")) for share in re.findall(r" *[\d.]+%", line)] for line in out.splitlines()[1:]]
     assert len(rows) == len(rows[0]) == 8

@@ -219,8 +219,8 @@ def test_packed_by_a_transform_it_is_drawn_and_the_same():
     page["Chirps"].read = lambda self, n, read=page["Chirps"].read: dict(
         sound=read(self, n)["inputs"]["sound"].numpy(), label=n % 3
     )
-    packed = DATASETS.create(dict(type="Chirps", data_root="made_up", transforms=[dict(type="PackSound")]))
-    raw = DATASETS.create(dict(type="Chirps", data_root="made_up"))
+    packed = DATASETS.create(dict(type="Chirps", data_root="generate_sample", transforms=[dict(type="PackSound")]))
+    raw = DATASETS.create(dict(type="Chirps", data_root="generate_sample"))
     torch.testing.assert_close(packed[5]["inputs"]["sound"], sound)
     assert packed[5]["data_sample"] == dict(label=packed.labels[5], index=5)
     drawn = samples.DatasetSource(packed).picture(5)

@@ -32,7 +32,7 @@ class Fused(Backend):
     name, packed = "fused", True
 
     def serves(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None) -> bool:
-        if v.shape[-1] != q.shape[-1] or kind_of(bias) is None:
+        if v.shape[-1] != q.shape[-1] or bias_kind(bias) is None:
             return False
         if q.device.type == "cpu":
             return True
@@ -55,14 +55,14 @@ class Fused(Backend):
             )
         kind, forms, places = "none", None, None
         if isinstance(bias, PositionBias):
-            kind, places = kind_of(bias) or kind, torch.stack(bias.axes, 1)
-            forms = forms_of(bias, q)
+            kind, places = bias_kind(bias) or kind, torch.stack(bias.axes, 1)
+            forms = bias_forms(bias, q)
         placed = None if places is None else where.placed
         learning = torch.is_grad_enabled()
         return attention(q, k, v, forms, places, placed, spans(where), kind, scale, learning)[0]
 
 
-def kind_of(bias: Bias | None) -> str | None:
+def bias_kind(bias: Bias | None) -> str | None:
     """Return the kind of a bias in fused_op.py, or None if the fused kernels do not serve it."""
     if bias is None:
         return "none"
@@ -75,7 +75,7 @@ def kind_of(bias: Bias | None) -> str | None:
     return {DistanceBias: "distance", ConeBias: "cone"}.get(type(bias))
 
 
-def forms_of(bias: PositionBias, q: Tensor) -> Tensor:
+def bias_forms(bias: PositionBias, q: Tensor) -> Tensor:
     """Return the numbers of each query, (B, H, F, N); those that all queries share are expanded and take no memory."""
     if isinstance(bias, SeparableBias):
         entries, axes = bias.parabolas()

@@ -32,7 +32,7 @@ def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.cons
 
 
 @triton.jit
-def row_of(base, n, N, ALL: tl.constexpr):
+def load_row(base, n, N, ALL: tl.constexpr):
     """Load numbers of n tokens, with 0 beyond N unless ALL tokens are inside."""
     if ALL:
         return tl.load(base + n)
@@ -41,7 +41,7 @@ def row_of(base, n, N, ALL: tl.constexpr):
 
 
 @triton.jit
-def forms_of(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
+def load_forms(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
     """Load COUNT tiles (n, 1) of the forms (B, H, F, N); a cone is the same for all queries of a head."""
     result = ()
     for f in tl.static_range(COUNT):
@@ -54,28 +54,28 @@ def forms_of(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
 
 
 @triton.jit
-def query_stats_of(query_stats, n, N, COUNT: tl.constexpr, ALL: tl.constexpr):
+def load_query_stats(query_stats, n, N, COUNT: tl.constexpr, ALL: tl.constexpr):
     """Load COUNT tiles (1, n) from a table (COUNT, N)."""
     result = ()
     for f in tl.static_range(COUNT):
-        result = result + (row_of(query_stats + f * N, n, N, ALL)[None, :],)
+        result = result + (load_row(query_stats + f * N, n, N, ALL)[None, :],)
     return result
 
 
 @triton.jit
-def places_of(places, b, n, N, step, P: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
+def load_positions(places, b, n, N, step, P: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
     """Load P tiles of positions, from `places` (B or 1, P, N)."""
     result = ()
     for a in tl.static_range(P):
-        result = result + (tl.expand_dims(row_of(places + b * step[0] + a * step[1], n, N, ALL), 1 - AXIS),)
+        result = result + (tl.expand_dims(load_row(places + b * step[0] + a * step[1], n, N, ALL), 1 - AXIS),)
     return result
 
 
 @triton.jit
-def placed_of(placed, b, n, N, step, UNPLACED: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
+def load_placed(placed, b, n, N, step, UNPLACED: tl.constexpr, AXIS: tl.constexpr, ALL: tl.constexpr):
     """Load a tile that is 1.0 where a token has a position and 0.0 elsewhere."""
     if UNPLACED:
-        return tl.expand_dims(row_of(placed + b * step, n, N, ALL), 1 - AXIS)
+        return tl.expand_dims(load_row(placed + b * step, n, N, ALL), 1 - AXIS)
     else:
         return 1.0
 
@@ -224,7 +224,7 @@ def span(spans, b, n, N, step, TILE: tl.constexpr, SPANS: tl.constexpr, NEVER: t
 
 
 @triton.jit
-def box_of(positions, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
+def tile_bounds(positions, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
     """Return the 2 P bounds of a tile of positions; they are infinite where a token has no position."""
     result = ()
     if KIND == "cone":
@@ -239,7 +239,7 @@ def box_of(positions, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr
 
 
 @triton.jit
-def box_at(boxes, b, tile, step, P: tl.constexpr):
+def load_bounds(boxes, b, tile, step, P: tl.constexpr):
     """Load the 2 P bounds of a tile from the table `boxes`, (B or 1, tiles, 2 P)."""
     result = ()
     for a in tl.static_range(2 * P):

@@ -14,19 +14,19 @@ from ndformer.framework.kernels.fused_tiles import (
     LOG2E,
     add_bias,
     add_form_gradients,
-    box_at,
-    box_of,
     differences,
-    forms_of,
+    load_bounds,
+    load_forms,
+    load_placed,
+    load_positions,
+    load_query_stats,
+    load_row,
     meets,
-    placed_of,
-    places_of,
     prepare_forms,
     program_index,
-    query_stats_of,
-    row_of,
     rows,
     span,
+    tile_bounds,
 )
 
 
@@ -46,11 +46,11 @@ def forward(
     qs = rows(q + b * q_step[0] + h * q_step[1], i, q_step[2], d, N, WIDTH, D, False)
     k += b * k_step[0] + h * k_step[1]
     v += b * v_step[0] + h * v_step[1]
-    query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
-    query_positions = places_of(places, b, i, N, places_step, P, 0, False)
-    cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
+    query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 0, False)
+    query_positions = load_positions(places, b, i, N, places_step, P, 0, False)
+    cone = load_forms(forms, b, h, i, N, forms_step, COUNT, KIND)
     form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
-    box = box_of(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
+    box = tile_bounds(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     row_max = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
@@ -60,13 +60,13 @@ def forward(
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
             visible = True
             if KIND == "cone":
-                visible = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+                visible = meets(cone, box, load_bounds(boxes, b, start // KEYS, boxes_step, P), P)
             if visible:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
                 logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                key_positions = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
                 dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
                 logits = add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED)
                 if SPANS:
@@ -120,15 +120,15 @@ def backward_queries(
     delta = tl.sum(outs * d_outs.to(tl.float32), 1) - tl.load(d_lse + row, mask=i < N, other=0.0)
     logarithm = tl.load(lse + row, mask=i < N, other=float("-inf"))
     logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
-    query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 0, False)
-    query_positions = places_of(places, b, i, N, places_step, P, 0, False)
-    cone = forms_of(forms, b, h, i, N, forms_step, COUNT, KIND)
+    query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 0, False)
+    query_positions = load_positions(places, b, i, N, places_step, P, 0, False)
+    cone = load_forms(forms, b, h, i, N, forms_step, COUNT, KIND)
     form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
     query_stats += (b * H + h) * (2 + COUNT) * N + i
     tl.store(query_stats + N, logarithm, mask=i < N)
     for f in tl.static_range(COUNT):
         tl.store(query_stats[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
-    box = box_of(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
+    box = tile_bounds(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
     f = tl.arange(0, triton.next_power_of_2(COUNT + 1))
@@ -138,13 +138,13 @@ def backward_queries(
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
             visible = True
             if KIND == "cone":
-                visible = meets(cone, box, box_at(boxes, b, start // KEYS, boxes_step, P), P)
+                visible = meets(cone, box, load_bounds(boxes, b, start // KEYS, boxes_step, P), P)
             if visible:
                 j = start + tl.arange(0, KEYS)
                 ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
                 logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                key_positions = places_of(places, b, j, N, places_step, P, 1, part == 0)
+                key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+                key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
                 dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
                 weights = tl.exp2(add_bias(logits - logarithm[:, None], form, dr, query_placed, KIND, P, UNPLACED))
                 if SPANS:
@@ -163,7 +163,7 @@ def backward_queries(
     tl.store(at, (sums * scale).to(dq.dtype.element_ty), mask=within)
     if KIND != "cone" and COUNT > 0:
         if UNPLACED:
-            slopes *= row_of(placed + b * placed_step, i, N, False)[:, None]
+            slopes *= load_row(placed + b * placed_step, i, N, False)[:, None]
         at = d_forms + ((b * H + h) * COUNT + f[None, :]) * N + i[:, None]
         tl.store(at, slopes, mask=(f < COUNT)[None, :] & (i < N)[:, None])
 
@@ -185,10 +185,10 @@ def backward_keys(
     q += b * q_step[0] + h * q_step[1]
     d_out += b * d_out_step[0] + h * d_out_step[1]
     query_stats += (b * H + h) * (2 + COUNT) * N
-    key_placed = placed_of(placed, b, j, N, placed_step, UNPLACED, 0, False)
-    key_positions = places_of(places, b, j, N, places_step, P, 0, False)
-    box = box_of(key_positions, placed, b, j, N, placed_step, KIND, P, UNPLACED)
-    cone = forms_of(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
+    key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 0, False)
+    key_positions = load_positions(places, b, j, N, places_step, P, 0, False)
+    box = tile_bounds(key_positions, placed, b, j, N, placed_step, KIND, P, UNPLACED)
+    cone = load_forms(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
@@ -197,15 +197,15 @@ def backward_keys(
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, QUERIES):
             visible = True
             if KIND == "cone":
-                visible = meets(cone, box_at(boxes, b, start // QUERIES, boxes_step, P), box, P)
+                visible = meets(cone, load_bounds(boxes, b, start // QUERIES, boxes_step, P), box, P)
             if visible:
                 i = start + tl.arange(0, QUERIES)
                 qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
                 logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-                query_placed = placed_of(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
-                query_positions = places_of(places, b, i, N, places_step, P, 1, part == 0)
-                form = query_stats_of(query_stats + 2 * N, i, N, COUNT, part == 0)
-                logits -= row_of(query_stats + N, i, N, part == 0)[None, :]
+                query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+                query_positions = load_positions(places, b, i, N, places_step, P, 1, part == 0)
+                form = load_query_stats(query_stats + 2 * N, i, N, COUNT, part == 0)
+                logits -= load_row(query_stats + N, i, N, part == 0)[None, :]
                 dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
                 weights = tl.exp2(add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED))
                 if SPANS:
@@ -214,7 +214,7 @@ def backward_keys(
                 d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, part == 0)
                 d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
                 d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - row_of(query_stats, i, N, part == 0)[None, :])
+                d_logits = weights * (d_weights - load_row(query_stats, i, N, part == 0)[None, :])
                 d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
     base = b * dk_step[0] + h * dk_step[1] + j[:, None] * dk_step[2] + d[None, :]
     within = (j < N)[:, None] & (d < WIDTH)[None, :]

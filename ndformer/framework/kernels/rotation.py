@@ -21,7 +21,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, halves: bool = False) -> Tensor:
     Pairs are channels (0, 1), (2, 3) ... or, with `halves`, (i, i + pairs); channels after the last pair stay."""
     fits = x.device.type == "cuda" and x.dtype in DTYPES and cos.dtype == torch.float32 and TRITON
     if fits and x.numel() >= FEWEST and x.stride(-1) == 1 and not torch.compiler.is_compiling():
-        return rotate_at_once(x, cos, sin, halves, False)
+        return rotate_fused(x, cos, sin, halves, False)
     return rotate_by_operations(x, cos, sin, halves)
 
 
@@ -42,17 +42,17 @@ def rotate_every_two(x: Tensor) -> Tensor:
 
 
 @torch.library.custom_op("ndformer::rotate", mutates_args=())
-def rotate_at_once(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
+def rotate_fused(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
     """The same as one kernel; `back`: by the opposite angles, which is the gradient of x."""
     return rotate_by_operations(x, cos, -sin if back else sin, halves)
 
 
-@rotate_at_once.register_fake
+@rotate_fused.register_fake
 def _(x, cos, sin, halves, back):
     return x.new_empty(x.shape)
 
 
-@rotate_at_once.register_kernel("cuda")
+@rotate_fused.register_kernel("cuda")
 def _(x, cos, sin, halves, back):
     from ndformer.framework.kernels import rotation_triton
 
@@ -68,7 +68,7 @@ def _save(ctx, inputs, output):
 def _gradients(ctx, d_out):
     cos, sin, *x = ctx.saved_tensors
     d_out = d_out if d_out.stride(-1) == 1 else d_out.contiguous()
-    d_x = rotate_at_once(d_out, cos, sin, ctx.halves, not ctx.back)
+    d_x = rotate_fused(d_out, cos, sin, ctx.halves, not ctx.back)
     if not x:
         return d_x, None, None, None, None
     (a, b), (d_a, d_b) = (_pairs(t.to(cos.dtype), cos.shape[-1], ctx.halves) for t in (x[0], d_out))
@@ -81,4 +81,4 @@ def _pairs(x: Tensor, pairs: int, halves: bool) -> tuple[Tensor, Tensor]:
     return (turned[..., :pairs], turned[..., pairs:]) if halves else (turned[..., ::2], turned[..., 1::2])
 
 
-rotate_at_once.register_autograd(_gradients, setup_context=_save)
+rotate_fused.register_autograd(_gradients, setup_context=_save)

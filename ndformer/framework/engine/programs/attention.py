@@ -94,7 +94,7 @@ class SampleAttention:
         if maps.cut is None:
             query = torch.tensor([0 if token is None else self.prefix + token])
             return QueryView(torch.zeros(N, dtype=torch.long), self.prefix + torch.arange(N), query)
-        positions, row_positions, valid = self._known_axes(maps)
+        positions, row_positions, valid = self._shared_axes(maps)
         R, K = valid.shape
         min_distance, index = _nearest(positions, row_positions.flatten(0, 1), valid.flatten())
         if token is None:
@@ -103,7 +103,7 @@ class SampleAttention:
                 raise DataError(f"layers of this model have no class token: choose another, --query {self.canvas.how}")
             first = (~placed).long().argmax(1).masked_fill(placed.all(1), -1)
             return QueryView(index // K, index % K, first.expand(R))
-        others = [self._known_axes(other) for other in self.maps if other.layer is maps.layer and other is not maps]
+        others = [self._shared_axes(other) for other in self.maps if other.layer is maps.layer and other is not maps]
         for points, places, real in others:  # rows of the same layer in another call
             min_distance = torch.minimum(min_distance, _nearest(points, places.flatten(0, 1), real.flatten())[0])
         query = torch.full((R,), -1)
@@ -113,7 +113,7 @@ class SampleAttention:
             query[row] = slot
         return QueryView(torch.full((N,), row), slots.masked_fill(~_is_minimum(distance, min_distance), -1), query)
 
-    def _known_axes(self, maps: AttentionMaps) -> tuple[Tensor, Tensor, Tensor]:
+    def _shared_axes(self, maps: AttentionMaps) -> tuple[Tensor, Tensor, Tensor]:
         """Return positions along the axes that the rows have.
 
         These are (N, A) of all tokens and (R, K, A) of the rows, with a mask (R, K) that is False for padding.

@@ -158,7 +158,7 @@ class Trainer(QuietRunner):
             )
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
         self.history: list[dict[str, float]] = []
-        self.seconds, self.last_drawn = 0.0, -float("inf")  # when curves.png was drawn
+        self.seconds, self.curves_time = 0.0, -float("inf")  # when curves.png was drawn
         self.preemption = Preemption()
         self.timer = CheckpointTimer(settings.get("checkpoint_every"))
         self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
@@ -242,10 +242,10 @@ class Trainer(QuietRunner):
         self.visualizer.add_scalars(dict(self.history[-1]), step=self.epoch)
         stop = self.should_stop_early()
         last = stop or self.train_step.stop_requested or self.epoch == self.max_epochs
-        if processes.rank() == 0 and (last or time.monotonic() - self.last_drawn > CURVES_EVERY):
+        if processes.rank() == 0 and (last or time.monotonic() - self.curves_time > CURVES_EVERY):
             with report.attempted(picture := self.path / "curves.png"):
                 report.curves(picture, self.history, self.main, self.quantity)
-            self.last_drawn = time.monotonic()
+            self.curves_time = time.monotonic()
         if stop:
             patience = self.config.early_stopping.patience
             self.console.print(f"no better validation {self.main} for {patience} epochs: stopping early")

@@ -21,7 +21,7 @@ cfg = load(
 )
 
 
-def made_up(label: torch.Tensor) -> dict:
+def generate_sample(label: torch.Tensor) -> dict:
     images = torch.randn(len(label), 3, 2, 16, 2, 16) / 4  # (B, channels, 2 x 16 rows, 2 x 16 columns)
     images[torch.arange(len(label)), :, label // 2, :, label % 2] += 1
     return dict(inputs=dict(image=images.flatten(4).flatten(2, 3)), data_samples=[dict(label=int(n)) for n in label])
@@ -31,7 +31,7 @@ model = build_model(cfg)
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 for _ in range(30):
     optimizer.zero_grad()
-    model(**made_up(torch.arange(32) % 4), mode="loss")["loss"].backward()
+    model(**generate_sample(torch.arange(32) % 4), mode="loss")["loss"].backward()
     optimizer.step()
 path = Path(tempfile.mkdtemp()) / "best.pth"
 checkpoint.save(
@@ -42,7 +42,7 @@ content = checkpoint.load(path)
 model = build_model(cfg).eval()
 checkpoint.load_weights(model, content, path)
 with torch.no_grad(), record_attention(model) as maps:
-    (answer,) = model(**made_up(torch.tensor([1])), mode="predict")
+    (answer,) = model(**generate_sample(torch.tensor([1])), mode="predict")
 print(f"says {content['classes'][answer.prediction]} ({answer.scores.max():.2f}); is upper right")
 attention = maps[-1].attention()[0].mean(0)  # of the last layer, its heads averaged: (N, N)
 for row in on_grid(attention[0], maps[-1].where):  # where the class token, the first one, looks: (rows, columns)
