@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "UPGRADING.md").read_text()
 NAMES, MODULES = PAGE.partition("**Names that")[2].split("**Modules**")
 MOVED, MODULES = MODULES.split("### Framework")
+MODULES, RENAMED = MODULES.split("## Renamed functions")
 TICKS = r"`([^`]+)`"
 
 
@@ -72,3 +73,40 @@ def test_every_moved_module_is_in_the_table():
 def test_benchmarks_are_in_a_folder_of_their_own():
     assert (ROOT / "tools" / "benchmarks" / "attention.py").is_file()
     assert list((ROOT / "tools").glob("benchmark*.py")) == []
+
+
+RENAMES = [
+    (line.split("`")[1], re.findall(r"`([^`]+)` -> `([^`]+)`", line))
+    for line in RENAMED.splitlines()
+    if line.startswith("| `")
+]
+
+
+def test_at_least_150_names_are_in_the_table_of_renames():
+    """Issue 45.1"""
+    assert sum(len(pairs) for _, pairs in RENAMES) >= 150
+
+
+@pytest.mark.parametrize("module, pairs", RENAMES, ids=str)
+def test_renamed_names_are_in_their_module(module, pairs):
+    source = (ROOT / "ndformer" / Path(*module.split("."))).with_suffix(".py")
+    source = (source if source.is_file() else source.with_suffix("") / "__init__.py").read_text()
+    assert [new for _, new in pairs if not re.search(rf"\b{new}\b", source)] == []
+    gone = [old for old, _ in pairs if re.search(rf"^(?:def|class) {old}\b", source, re.MULTILINE)]
+    assert gone == [], "the old name is defined too"
+
+
+@pytest.mark.parametrize(
+    "module, old, new",
+    [
+        ("attention_maps", "looking", "record_attention"),
+        ("attention_maps", "Look", "AttentionMaps"),
+        ("probe", "outputs_of", "record_outputs"),
+        ("pictures.canvas", "Scene", "Canvas"),
+        ("pictures.canvas", "GridScene", "GridCanvas"),
+    ],
+)
+def test_old_public_names_work_with_a_warning(module, old, new):
+    found = importlib.import_module(f"ndformer.framework.{module}")
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(found, old) is getattr(found, new)
