@@ -143,8 +143,8 @@ def test_no_tensor_has_a_vector_for_every_pair() -> None:
 
 
 @pytest.mark.parametrize("options, sentence", [
-    (dict(method="both"), "method is 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
-    (dict(buckets="t5"), "buckets is 'clipped' or 'piecewise' or 'log', got 't5'"),
+    (dict(method="both"), "method must be 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
+    (dict(buckets="t5"), "buckets must be 'clipped' or 'piecewise' or 'log', got 't5'"),
     (dict(reach=[3]), "reach is one number or one per position dimension"),
     (dict(method="product", reach=40), "a table of 6561 entries, 4096 at most: take method='cross'"),
     (dict(spans=(8, 16, 128)), "buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these"),

@@ -176,7 +176,7 @@ def test_places_are_stretched_in_training_alone_and_unplaced_tokens_stay() -> No
         (dict(directions="interleaved", sections=[3]), 2, "largest number of pairs of each of the 2 axes"),
         (dict(preset="vjepa2", learned=True), 3, "has axial directions, pairs of neighbors"),
         (dict(preset="litept"), 5, "a head of 48 does not divide by 10"),
-        (dict(directions="spiral"), 2, "directions is 'axial' or 'interleaved'"),
+        (dict(directions="spiral"), 2, "directions must be 'axial' or 'interleaved'"),
         (dict(directions="simplex"), 16, "too narrow"),
     ],
 )

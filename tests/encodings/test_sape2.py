@@ -117,9 +117,9 @@ def test_an_image_is_the_same_among_others(make: Make) -> None:
 
 
 @pytest.mark.parametrize("options, sentence", [
-    (dict(mode="v"), "mode is 'k' or 'q' or 'qk', got 'v'"),
-    (dict(sign=0), "sign is 1 or -1, got 0"),
-    (dict(preset="appendix"), "preset is 'paper' or 'code', got 'appendix'"),
+    (dict(mode="v"), "mode must be 'k' or 'q' or 'qk', got 'v'"),
+    (dict(sign=0), "sign must be 1 or -1, got 0"),
+    (dict(preset="appendix"), "preset must be 'paper' or 'code', got 'appendix'"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

@@ -77,7 +77,7 @@ def test_tasks_have_classes_of_their_own():
     one = said(0, 0, 0.9)
     assert replace(one, task="points").names(classes) == ["cup", "jar"]
     assert one.names(classes) == classes
-    with pytest.raises(DataError, match="no classes of 'video', on which it was not trained"):
+    with pytest.raises(DataError, match="no classes of 'video'. It was not trained on this task"):
         replace(one, task="video").names(classes)
 
 

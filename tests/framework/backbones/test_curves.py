@@ -88,7 +88,7 @@ def test_bits_are_as_many_as_asked_for_or_as_needed() -> None:
 
 
 def test_what_does_not_fit_into_63_bits_is_a_sentence() -> None:
-    with pytest.raises(DataError, match="spans 65537 voxels of 0.02 along an axis, and 16 bits number 65536"):
+    with pytest.raises(DataError, match="spans 65537 voxels of 0.02 along an axis, but 16 bits allow 65536"):
         bits_for(65536, 1, 16, 0.02)
     with pytest.raises(DataError, match="more than the 63"):
         bits_for(2**20, 2, None, 0.02)

@@ -333,7 +333,7 @@ def test_all_points_in_one_voxel() -> None:
         (lambda t: TokenSet(t.features, Where(t.where.positions[..., :2])), "3 dimensions, got 2"),
         (lambda t: TokenSet(t.features, Where(t.where.positions * 1e5)), "voxels of 0.05 along an axis"),
         (lambda t: TokenSet(t.features, Where(t.where.positions / 0)), "not finite"),
-        (lambda t: TokenSet(t.features, Where(t.where.positions, placed=torch.ones(1, 9).bool())), "leave them out"),
+        (lambda t: TokenSet(t.features, Where(t.where.positions, placed=torch.ones(1, 9).bool())), "Remove them"),
         (lambda t: TokenSet(t.features, Where(t.where.positions, valid=torch.zeros(1, 9).bool())), "has no points"),
         (lambda t: TokenSet(t.features[:, :0], Where(t.where.positions[:, :0])), "no points"),
     ],

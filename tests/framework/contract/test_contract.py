@@ -158,7 +158,9 @@ def test_every_promise_is_broken_by_some_encoding():
 def test_dimensions_that_an_encoding_refuses_are_left_out_with_its_reason():
     make = configured(dict(type="PaPE", position_scale=[1, 2]))
     assert [trial.dims for trial in trials(make)] == [2]
-    assert next(check(make)).sentence.startswith("in 2 position dimensions; in 1 it says: position_scale of PaPE takes")
+    assert next(check(make)).sentence.startswith(
+        "in 2 position dimensions; in 1 it says: position_scale of PaPE must be"
+    )
 
 
 def test_an_encoding_that_refuses_all_dimensions_says_why():

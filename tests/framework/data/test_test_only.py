@@ -122,7 +122,7 @@ def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
     if kind == "Coco":  # which names its own
         assert opened(kind, tmp_path, ()).classes == ["dog", "cat"]
         return
-    with pytest.raises(DataError, match=r"is missing|holds no"):
+    with pytest.raises(DataError, match=r"is missing|has no"):
         opened(kind, tmp_path, ())
 
 

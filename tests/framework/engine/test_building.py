@@ -52,7 +52,7 @@ def spoiled(place, value):
         ("model.backbone.heads", 3, "dim must be divisible by heads, got dim=16 and heads=3"),
         ("metrics", [dict(type="CocoMetric", backend="x")], "no backend is called 'x'"),
         ("train_cfg.checkpoint_every", "often", "checkpoint_every: expected a number of steps or a text"),
-        ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames takes groups"),
+        ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames needs groups"),
         ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),
         ("model.backbone.position_dims", 1, "positions must have 1 dimensions, got 2 from"),
         ("optimizer", dict(type="AdamW", lr=0.1, weight_decay=10.0), "sets weights to 0 in one step"),

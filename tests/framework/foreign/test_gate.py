@@ -103,7 +103,7 @@ ALLOWED = {
     "ndformer/framework/engine/training/owner.py": {
         "Path(f'/proc/{number}/stat').read_text": "the system's own",
         "boot.read_text": "the system's own",
-        "made.read_bytes": RUN,
+        "new.read_bytes": RUN,
         "open": WRITES,
         "os.open": WRITES,
     },

@@ -1,4 +1,7 @@
-"""Schedules of the learning rate and of Adam's beta1, as functions of the step, so that they resume exactly."""
+"""Schedules of the learning rate (warm-up and cosine, ...) and of Adam's beta1, as functions of the step.
+
+Functions of the step resume exactly.
+"""
 
 import math
 
