@@ -25,7 +25,7 @@ def test_a_grid_is_its_own_map_without_prefix_tokens():
 
 def test_tokens_without_a_grid_need_cells():
     tokens = TokenSet(torch.zeros(1, 2, 8), Where(torch.zeros(1, 2, 2)))
-    with pytest.raises(ValueError, match="Set cells=\(rows, columns\) of the neck"):
+    with pytest.raises(ValueError, match=r"Set cells=\(rows, columns\) of the neck"):
         grid_map(tokens)
 
 
