@@ -35,8 +35,8 @@ DOCS = made.ROOT / "docs"
 SETS = ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
 DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
 ENCODINGS.get("NoPE")  # finds them all
-LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "reference" / "encodings.md").read_text(), re.MULTILINE)
-NAMES = [*LISTED, *sorted(set(ENCODINGS.module_dict) - set(LISTED))]
+SECTIONS = made.encodings()
+NAMES = [*SECTIONS, *sorted(set(ENCODINGS.module_dict) - set(SECTIONS))]
 
 
 class Built:
@@ -127,7 +127,7 @@ def chooser() -> str:
     flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
     ratio = lambda row: f"{row['ratio']:.2f}"
     columns = {
-        "encoding": {name: f"[{name}](../reference/encodings.md#{name.lower()})" for name in NAMES},
+        "encoding": {name: f"[{name}](../{SECTIONS[name][0]})" for name in NAMES},
         "acts as": {name: one.how or "nothing" for name, one in built.items()},
         "P": {name: one.dims for name, one in built.items()},
         "positions": {name: one.positions for name, one in built.items()},

@@ -102,7 +102,7 @@ class ComposedLayer(LayerEncoding):
 
 def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
     """Where a class token is best put under an encoding, or several at once, by what was measured
-    (docs/results/results.md)."""
+    (docs/results/class-token-and-radius.md)."""
     parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
     return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
 
