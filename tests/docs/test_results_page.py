@@ -1,4 +1,4 @@
-"""The figures of docs/results/class-token-and-radius.md and detection.md are those of their runs in docs/results/data."""
+"""The figures of docs/results/class-token-and-radius.md and detection.md are those of the runs in results/data."""
 
 import json
 import re
