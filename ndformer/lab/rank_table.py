@@ -145,7 +145,7 @@ def _gaps(table: Table) -> str:
             f"on {on} {count} of {most} runs: {_list([name for name, own in runs.items() if own == count])}"
             for count in sorted(set(runs.values()) - {most})
         ]
-    return "\n".join([*notes, *([f"Fewer runs than others have: {'; '.join(fewer)}."] if fewer else [])])
+    return "\n".join([*notes, *([f"Fewer runs: {'; '.join(fewer)}."] if fewer else [])])
 
 
 def _few(table: Table) -> str:
@@ -166,33 +166,41 @@ def _ranked(table: Table, found: Ranking | None) -> str:
     freedom = f"F({names - 1}, {(names - 1) * (found.sets - 1)})"
     notes = [
         f"{_about(found)}; 1 is the best. Friedman's test: chi2({names - 1}) = {found.chi2:.2f}, "
-        f"p = {found.chi2_p:.3g}; as Iman and Davenport have it: {freedom} = {f}, p = {found.p:.3g}."
+        f"p = {found.chi2_p:.3g}; with Iman and Davenport's correction: {freedom} = {f}, p = {found.p:.3g}."
     ]
     if found.p >= ALPHA:
-        notes.append("So ranks like these may be of chance, and by them no two encodings are told apart.")
+        notes.append("These ranks may be due to chance: no two encodings differ significantly by rank.")
     else:
-        notes.append(f"Two are told apart by ranks (Nemenyi, {ALPHA:g}) where they lie {found.apart:.2f} apart.")
+        notes.append(
+            f"Two encodings differ significantly by rank (Nemenyi, {ALPHA:g}) if their average ranks differ by at "
+            f"least {found.apart:.2f}."
+        )
         own = found.ranks.get(table.baseline)
         if own is not None:
             worse = [name for name, rank in found.ranks.items() if rank - own >= found.apart]
             better = [name for name, rank in found.ranks.items() if own - rank >= found.apart]
-            notes.append(f"Told apart from {table.baseline} so: worse {_list(worse)}; better {_list(better)}.")
+            notes.append(
+                f"Significantly different from {table.baseline} by rank: worse {_list(worse)}; better {_list(better)}."
+            )
     if found.apart > names - 1:
         enough = next(n for n in range(found.sets, 10**6) if critical_difference(names, n) <= names - 1)
-        notes.append(f"Of {names} encodings no two could lie so far apart: that takes {enough} sets or more.")
+        notes.append(f"No two of {names} encodings can differ that much: it takes {enough} data sets or more.")
     return "\n".join(notes)
 
 
 def _against(table: Table, order: Sequence[str]) -> str:
     """Every loss and every gain, by name."""
-    notes = [f"Against {table.baseline}, set by set, gains paired by seed; bold and below: intervals without 0."]
+    notes = [
+        f"Gains over {table.baseline} per data set, paired by seed. Bold, better and worse: the 95 % interval does not "
+        "contain 0."
+    ]
     count = 0
     for on in table.sets:
         signs = {name: _sign(gain) for name in order if (gain := table.gain(name, on)) is not None}
         count += len(signs)
         better, worse, open_ = ([name for name, sign in signs.items() if sign == which] for which in (1, -1, 0))
-        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; not told apart {_list(open_)}.")
-    notes.append(f"These are {count} intervals of 95 %, each by itself: one in twenty is off by chance.")
+        notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; no significant difference {_list(open_)}.")
+    notes.append(f"These are {count} separate 95 % intervals: about one in twenty is wrong by chance.")
     return "\n".join(notes)
 
 
@@ -206,7 +214,7 @@ def _costs(table: Table, order: Sequence[str]) -> str:
         return ""
     return (
         markdown.table(["parameters, minutes a run", *table.sets], cells)
-        + "\n\nMinutes have in them whatever else the machine did."
+        + "\n\nMinutes include the effect of other work on the machine."
     )
 
 

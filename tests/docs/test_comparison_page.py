@@ -155,7 +155,7 @@ def measured() -> str:
     """Of docs/results/data/comparison.json, which tools/rank.py writes."""
     file = DOCS / "results" / "data" / "comparison.json"
     table = Table(join([file]), json.loads(file.read_text())["baseline"])
-    picture = "![Average ranks, joined where they are not told apart](data/comparison.png)\n\n"
+    picture = "![Average ranks; bars join encodings without a significant difference](data/comparison.png)\n\n"
     return f"\n{text(table)}\n{picture if table.ranking else ''}"
 
 
@@ -239,8 +239,8 @@ def test_the_plans_numbers_are_those_of_its_commands() -> None:
     runs = sum(len(one.encodings) * (len(points(one.grid)) + len(one.seeds) - 1) + 3 * others for one in heads)
     assert f"{runs} runs in all" in page
     assert f"{runs * 1.4 / 60:.0f} to {runs * 3.0 / 60:.0f} hours" in page
-    apart = f"{critical_difference(count, len(heads)):.1f} apart, of the {count - 1} that there are"
-    assert f"{count} encodings are told apart where their average ranks lie {apart}" in page.replace("\n", " ")
+    apart = f"differ by {critical_difference(count, len(heads)):.1f} or more, of a possible {count - 1}"
+    assert f"{count} encodings differ significantly only if their average ranks {apart}" in page.replace("\n", " ")
 
 
 def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:

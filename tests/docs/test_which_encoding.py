@@ -85,13 +85,12 @@ def answers() -> str:
             "Test inputs larger than the training inputs",
             "Accuracy in % of models trained on digits of 28 pixels, at larger sizes. *Continued*: positions go beyond "
             "the training range. *Interpolated*: positions are divided so that they stay in it "
-            "([more sizes, and YaRN](../results/larger-inputs.md)).\n\n"
-            + larger(),
+            "([more sizes, and YaRN](../results/larger-inputs.md)).\n\n" + larger(),
         ),
         (
             "Cost",
             "Time of a training step of a ViT-B block with 1,025 tokens on two CPU cores, relative to no encoding "
-            "([benchmarks.md](../results/benchmarks-cpu.md#a-whole-vit-b-block)).\n\n" + price(),
+            "([benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block)).\n\n" + price(),
         ),
         (
             "Real-valued positions: points, times, meters",

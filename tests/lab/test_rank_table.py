@@ -68,12 +68,12 @@ def test_means_gains_and_ranks_are_those_by_hand():
 
 def test_every_set_says_who_is_better_and_who_is_worse_than_the_baseline():
     says = text(table(one=ONE, two=TWO))
-    assert "- one: better none; worse B; not told apart C." in says
-    assert "- two: better C; worse none; not told apart B." in says
+    assert "- one: better none; worse B; no significant difference C." in says
+    assert "- two: better C; worse none; no significant difference B." in says
     assert "**-10.00 ± 2.48**" in says
-    assert "These are 4 intervals of 95 %" in says
+    assert "These are 4 separate 95 % intervals" in says
     turned = text(table("B", one=ONE, two=TWO))
-    assert "- one: better C, A; worse none; not told apart none." in turned
+    assert "- one: better C, A; worse none; no significant difference none." in turned
     assert "| +0.33 ± 2.87 |" in re.sub(" +", " ", text(table(one=ONE, two=TWO)))
 
 
@@ -84,8 +84,8 @@ def test_gains_are_of_seeds_that_both_have():
     assert (gain.n, gain.mean) == (1, pytest.approx(0.1))
     assert found.gain("C", "one") is None
     says = text(found)
-    assert "Fewer runs than others have: on one 1 of 2 runs: C." in says
-    assert "not told apart B." in says  # one run has no interval
+    assert "Fewer runs: on one 1 of 2 runs: C." in says
+    assert "no significant difference B." in says  # one run has no interval
 
 
 def test_what_is_missing_is_named_has_no_rank_and_changes_no_other():
@@ -122,14 +122,16 @@ def test_the_sentences_of_ranks_follow_the_test():
     values = dict(A=[0.9], B=[0.8], C=[0.7])
     agreed = text(table(**{f"set{i}": values for i in range(5)}))
     assert "F(2, 8) = no limit (all sets agree), p = 0." in agreed
-    assert "Told apart from A so: worse C; better none." in agreed  # 2 ranks apart, where 1.48 are enough
+    assert (
+        "Significantly different from A by rank: worse C; better none." in agreed
+    )  # 2 ranks apart, where 1.48 are enough
     turned = text(table("C", **{f"set{i}": values for i in range(5)}))
-    assert "Told apart from C so: worse none; better A." in turned
+    assert "Significantly different from C by rank: worse none; better A." in turned
     mixed = [dict(A=[0.9], B=[0.8], C=[0.7]), dict(A=[0.7], B=[0.8], C=[0.9])]
     chance = text(table(one=mixed[0], two=mixed[1]))
-    assert "may be of chance, and by them no two encodings are told apart" in chance
-    assert "Told apart from" not in chance
-    assert "Of 3 encodings no two could lie so far apart: that takes 3 sets or more." in chance
+    assert "may be due to chance: no two encodings differ significantly by rank" in chance
+    assert "Significantly different from" not in chance
+    assert "No two of 3 encodings can differ that much: it takes 3 data sets or more." in chance
 
 
 def test_costs_and_options_are_told_where_they_are_known(tmp_path):
