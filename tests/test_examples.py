@@ -32,12 +32,14 @@ def test_an_example_is_under_40_lines_and_run_here(file):
     assert f'said("{file.stem}"' in Path(__file__).read_text()
 
 
+@pytest.mark.slow
 def test_without_positions_left_and_right_cannot_be_told(tmp_path):
     right = dict(re.findall(r"(\w+): ([\d.]+) right", said("attention_in_your_model", tmp_path)))
     assert 0.4 < float(right["NoPE"]) < 0.6
     assert float(right["PaPE"]) > 0.9
 
 
+@pytest.mark.slow
 def test_rings_are_looked_at_and_every_promise_is_kept(tmp_path):
     out = said("custom_encoding", tmp_path)
     for head, shares in enumerate(re.findall(r"looks at(.*)", out)):  # 1 to 4 tokens from the middle one
@@ -47,6 +49,7 @@ def test_rings_are_looked_at_and_every_promise_is_kept(tmp_path):
     assert "FAIL" not in out
 
 
+@pytest.mark.slow
 def test_one_car_is_told_from_two(tmp_path):
     assert float(said("custom_modality", tmp_path).split()[0]) > 0.7
 
@@ -55,6 +58,7 @@ def test_a_spot_is_found_to_the_pixel(tmp_path):
     assert float(said("custom_task", tmp_path).split()[0]) < 1.5  # always the middle: 6
 
 
+@pytest.mark.slow
 def test_the_loaded_model_looks_at_the_bright_quarter(tmp_path):
     out = said("inspect_model", tmp_path)
     assert "says upper right" in out

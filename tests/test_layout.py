@@ -274,6 +274,7 @@ def test_tools_shadow_no_module_of_python() -> None:
     assert (names & set(sys.stdlib_module_names)) <= {"test"}
 
 
+@pytest.mark.slow
 def test_importing_is_light() -> None:
     """The package alone loads nothing; attention loads torch but no image or plotting library."""
     check = "import sys, {}; print(*sorted({{name.split('.')[0] for name in sys.modules}} & {{{}}}))"
@@ -282,6 +283,7 @@ def test_importing_is_light() -> None:
     assert python("-c", check.format("ndformer.framework.attention", heavy), path=ROOT) == ""
 
 
+@pytest.mark.slow
 def test_importing_takes_half_a_second_more_than_torch_at_most() -> None:
     """With all that load and create bring along, which come when asked for. Once of three: machines are busy."""
     code = (
@@ -312,6 +314,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpacked
 
 
+@pytest.mark.slow
 def test_a_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     files = (path for path in wheel.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
     names = {path.relative_to(wheel).as_posix() for path in files}
@@ -343,6 +346,7 @@ def test_a_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None
     assert "encoding=dict(type='PaPE', m=50)" in config
 
 
+@pytest.mark.slow
 def test_the_first_commands_and_the_script_of_the_readme(wheel: Path, tmp_path: Path) -> None:
     """Issue 45.2: train, test, look, and the Python script, from the wheel, in an empty folder."""
     readme = (ROOT / "README.md").read_text()
@@ -375,6 +379,7 @@ def test_the_licence_is_apache() -> None:
     assert 'license = "Apache-2.0"' in (ROOT / "pyproject.toml").read_text()
 
 
+@pytest.mark.slow
 def test_every_tool_answers_help_soon() -> None:
     """Started as a script is: with tools/ first among the places where modules are looked for."""
     tools = [file for file in sorted((ROOT / "tools").rglob("*.py")) if "__main__" in file.read_text()]
@@ -397,6 +402,7 @@ def test_every_tool_answers_help_soon() -> None:
     assert answers.count("usage: ") == len(tools)
 
 
+@pytest.mark.slow
 def test_sentences_of_library_classes_name_no_option_of_a_program() -> None:
     """It is the second argument of a DataError: programs print it, and who calls from Python does not see it.
 

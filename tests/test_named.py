@@ -24,6 +24,7 @@ def test_ptv3_is_the_published_network():
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(46.17, abs=0.05)
 
 
+@pytest.mark.slow
 def test_it_learns_in_anybodys_loop_and_compiles():
     torch.manual_seed(0)
     model = ndformer.create("vit_tiny", encoding="PaPE(m=8)", classes=3, depth=2)

@@ -68,6 +68,7 @@ def test_nobody_asks_whether_a_part_has_something() -> None:
     assert len(asked) > 5  # the search finds some
 
 
+@pytest.mark.slow
 def test_nobody_tells_answers_apart_by_keys() -> None:
     keys = {"scores", "found", "predicted", "prediction"}
     strangers = [

@@ -59,6 +59,7 @@ def mine(request, tmp_path, monkeypatch):
     return request.param, tmp_path
 
 
+@pytest.mark.slow
 def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch, capsys):
     kind, home = mine
     commands = [command for command in COMMANDS if kind in command[1]]

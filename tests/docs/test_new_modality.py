@@ -91,6 +91,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(trained):
     results = json.loads((trained / "work_dirs" / "chirps_config" / "results.json").read_text())
     assert results["dataset"] == "Chirps"

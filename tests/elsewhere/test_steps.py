@@ -52,6 +52,7 @@ def seen(program: str, *names: str) -> dict[str, dict[str, Any]]:
     return json.loads(done.stdout[done.stdout.index("{") :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_mixed_and_what_is_waited_for_is_on_the_list(kind: str) -> None:
     known = allowed()
@@ -82,6 +83,7 @@ def trainer_waits(waits: dict[str, int]) -> int:
     return sum(count for line, count in waits.items() if line.startswith("ndformer/framework/engine/"))
 
 
+@pytest.mark.slow
 def test_no_encoding_waits_mixes_or_sends_anything() -> None:
     found = seen("tests.elsewhere.encodings")
     assert len(found) > 30

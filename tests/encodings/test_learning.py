@@ -41,11 +41,13 @@ def accuracy(cfg: dict, spacing: float) -> float:
         return (queried(tokens).argmax(1) == truth).float().mean().item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spacing", [0.25, 1, 4, 16])
 def test_a_spread_start_learns_whatever_the_spacing(spacing: float) -> None:
     assert accuracy(SPREAD, spacing) > 0.95
 
 
+@pytest.mark.slow
 def test_the_papers_start_learns_at_steps_of_one_and_not_at_steps_of_four() -> None:
     assert accuracy(dict(type="PaPE", m=50), 1) > 0.95
     assert accuracy(dict(type="PaPE", m=50), 4) < 0.65  # chance is 0.5

@@ -181,6 +181,7 @@ def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dim
     assert (along.diff(dim=1) < 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, backend", ON_BACKENDS)
 @given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=3), data=st.data(), seed=seeds)
 @settings(few, max_examples=5)

@@ -173,6 +173,7 @@ def assert_forward(
             assert error(y, expected) <= tolerance, (backend, error(y, expected))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling for a CPU takes a compiler")
 @pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 cannot compile flex for a CPU")
 @pytest.mark.parametrize(

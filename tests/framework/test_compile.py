@@ -53,6 +53,7 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
     return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS if os.environ.get("LAYOUTS") == "all" else ["unplaced padded", "packed"])
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
@@ -65,6 +66,7 @@ def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [dict(backend="dense"), dict(checkpointing=True), dict(drop_path=0.0, qk_norm=True)]
 )
@@ -75,6 +77,7 @@ def test_options_do_not_break_the_graph(options: dict[str, Any]) -> None:
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_places_may_be_made_inside_the_graph(layout: str) -> None:
     """Where nothing can be read off the values: no cut, no extent, the same numbers."""
@@ -93,6 +96,7 @@ def test_places_may_be_made_inside_the_graph(layout: str) -> None:
     torch.testing.assert_close(y, network(given).features, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, layout", [("AxialRoPE", "plain"), ("ALiBi", "unplaced"), ("PaPE", "padded")])
 def test_samples_of_many_lengths_and_sizes_share_a_few_graphs(name: str, layout: str) -> None:
     network, counter = model(name), CompileCounter()
@@ -115,6 +119,7 @@ def test_packing_of_one_kind_shares_a_few_graphs() -> None:
     assert counter.frame_count <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ALiBi", "PaPE"])
 def test_export_takes_any_length(name: str) -> None:
     class Plain(nn.Module):

@@ -47,6 +47,7 @@ def images(count: int, height: int = 16, width: int = 12) -> Tensor:
 OTHERS = [images(1), images(3, 24, 16), images(2, 8, 72)]  # batches that no graph was made with
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_a_graph_of_each_encoding_takes_batches_of_any_length_and_size(name: str) -> None:
     made = model(dict(type=name), class_token=len(name) % 2 == 0)
@@ -64,6 +65,7 @@ def test_a_graph_computes_all_batches_and_sizes_in_one_way(monkeypatch: pytest.M
         torch.testing.assert_close(found(batch), made(batch))
 
 
+@pytest.mark.slow
 def test_pixels_are_answered_by_a_graph_too() -> None:
     neck = dict(type="SimpleFeaturePyramid", scales=(2, 1))
     made = model(dict(type="PaPE"), False, type="Segmenter", classes=5, patch=4, neck=neck)
@@ -107,6 +109,7 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
     assert looking.training
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2"])
 def test_onnx_gives_the_same_at_all_sizes(tmp_path: Path, names: str) -> None:
     pytest.importorskip("onnxscript")
@@ -130,6 +133,7 @@ def test_another_models_file_is_told_from_its_own(tmp_path: Path) -> None:
     assert 0.001 < cast(float, graph.max_difference(tmp_path / "model.pt2", other, OTHERS)) < 0.0101
 
 
+@pytest.mark.slow
 def test_what_onnx_does_not_know_is_a_sentence(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     with pytest.raises(DataError, match=r"\.onnx, which has no operator aten\._linalg_eigh\. Write a \.pt2"):
@@ -147,6 +151,7 @@ METADATA: dict[str, Any] = dict(
 )
 
 
+@pytest.mark.slow
 def test_an_onnx_file_says_how_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +174,7 @@ def test_an_onnx_file_says_how_it_is_used(
     assert capsys.readouterr().out.strip() in METADATA["classes"]
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
     """By the program, from the folder of a run whose data is nowhere. Issue 44.10: it makes the folder of its file."""
     options = ["data_root=nowhere", "model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2"]

@@ -81,6 +81,7 @@ def test_a_bias_made_whole_grows_with_the_square() -> None:
     assert peak(1024, "sdpa", name="ALiBi") > 3 * peak(512, "sdpa", name="ALiBi")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 def test_dense_attention_grows_with_the_number_of_tokens(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # smaller chunks than usual, so that what grows is not hidden beneath what a chunk takes
@@ -94,6 +95,7 @@ def test_dense_attention_grows_with_the_number_of_tokens(train: bool, monkeypatc
     assert before >= 4096 * 32 * 4 * 4 / 2**20  # x, q, k and v at the very least
 
 
+@pytest.mark.slow
 def test_chunks_take_no_more_than_their_share() -> None:
     """Whatever the length, as many logits are held as CHUNK says, some twenty times over for a bias in three axes."""
     assert peak(4096, "dense") <= 25 * dense_module.CHUNK * 4 / 2**20 + 40

@@ -329,6 +329,7 @@ def test_a_model_may_be_of_any_precision(name: str, dtype: torch.dtype) -> None:
     assert all(bool(g.isfinite().all()) for g in gradients(network).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_a_state_dict_carries_all_that_was_learned(name: str) -> None:
     options: dict[str, Any] = dict(encoding=dict(type=name), qk_norm=True, layer_scale=0.5, initial_norm=True)

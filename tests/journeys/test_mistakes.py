@@ -145,6 +145,7 @@ HERE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES if EVERY else HERE)
 def test_it_ends_in_a_sentence_that_names_the_mend(mistake, home):
     words, sentence = MISTAKES[mistake]

@@ -66,6 +66,7 @@ def done(ended: Ended) -> str:
     return ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", WAYS if EVERY else ["imagefolder_pape"])
 def test_from_files_of_ones_own_to_pictures_of_what_is_in_new_ones(config, tmp_path):
     page, make, small, figure, drawn = WAYS[config]

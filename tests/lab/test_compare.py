@@ -191,6 +191,7 @@ def test_a_damaged_checkpoint_is_a_sentence_and_its_run_left_out(tmp_path, histo
 # --- running them ---
 
 
+@pytest.mark.slow
 def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_stop_the_others(tmp_path):
     done, half, bad, new = runs = plan(MNIST, ["Sincos", "NoPE", "ALiBi", "PaPE"], [0], tmp_path)
     made(done)
@@ -235,6 +236,7 @@ def heeds_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])

@@ -50,6 +50,7 @@ def measure_in_workers(home: Path) -> list[tuple[str, str]]:
     return [(end.job.folder.name, end.error) for end in run_jobs(jobs, 2, 1)]
 
 
+@pytest.mark.slow
 def test_cells_are_measured_once_and_the_same_again(tmp_path):
     home = tmp_path / "work"
     assert sorted(measure_in_workers(home)) == [

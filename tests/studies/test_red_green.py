@@ -101,6 +101,7 @@ def test_logistic_regression_is_at_its_minimum():
     assert slope.abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_location_is_learnt_from_sines_and_guessed_without_places():
     test = to_test("location", 0)
     assert accuracy(train_reader("location", "Sincos", 0, count=600, epochs=10), test) > 90

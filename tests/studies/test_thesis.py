@@ -40,6 +40,7 @@ def test_figure_6_is_of_gains_over_absolute_however_few_rows_there_are(rows, tmp
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["thesis:table2", "thesis:figure5", "thesis:pretraining"])
 def test_controls_learn_from_what_they_say(name, tmp_path, monkeypatch):
     """Labels of other images, and images whose patches are dealt out; other rows from neither."""

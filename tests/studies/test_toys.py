@@ -84,6 +84,7 @@ def test_every_encoding_reads_the_scenes(row):
     assert reader(scenes).shape == (3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "row, dims", [("Sincos, PaPE", 2), ("AxialRoPE", 1), ("PaPE, spread", 3), (SHUFFLED, 2), (LABELS, 1)]
 )
@@ -113,6 +114,7 @@ def test_of_every_row_is_said_what_it_can():
     assert sorted(row for rows in CAN.values() for row in rows) == sorted([*ENCODINGS, *CONTROLS])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("can, row", [(can, row) for can, rows in CAN.items() for row in rows])
 def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TASKS", {name: TASKS[name] for name in ("direction", "place")})
@@ -153,6 +155,7 @@ def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_pat
     assert (tmp_path / "picture.png").stat().st_size > 20_000
 
 
+@pytest.mark.slow
 def test_what_is_only_relative_is_read_from_the_tokens_in_one_block(tmp_path, monkeypatch):
     """A class token without a place learns of none there: it would say 50 %."""
     monkeypatch.setattr(table, "TASKS", {"direction": TASKS["direction"]})

@@ -22,6 +22,7 @@ def home(tmp_path_factory):
     return tmp_path_factory.mktemp("home")
 
 
+@pytest.mark.slow
 def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
     monkeypatch.chdir(home)
     cell = Cell("NoPE", 3, "small", home / "work" / "pape_table1_small" / "NoPE_seed3")
@@ -58,6 +59,7 @@ def test_a_set_of_data_that_has_moved_is_the_same_set(tmp_path):
     assert first.folder == second.folder
 
 
+@pytest.mark.slow
 def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
     """flock holds between two opened files, be they of one process or of two."""
     calls, begun = [], threading.Event()

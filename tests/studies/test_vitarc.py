@@ -70,6 +70,7 @@ def test_answers_at_random_are_those_of_other_canvases(scenes):
     assert (other.targets == scenes.targets).all(1).double().mean() < 0.2
 
 
+@pytest.mark.slow
 def test_it_learns_a_few_pairs_by_heart():
     torch.manual_seed(0)
     few = draw_samples("mirror", "train", 4, seed=0)

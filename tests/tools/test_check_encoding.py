@@ -53,6 +53,7 @@ def test_a_name_a_module_and_a_file_are_found():
     assert find("some_encodings:Right").__name__ == find("some_encodings.py:Right").__name__ == "Right"
 
 
+@pytest.mark.slow
 def test_all_promises_kept_is_a_line_each_and_exit_code_0(capsys):
     assert main(["NoPE"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -111,6 +112,7 @@ def test_debug_shows_the_whole_story(monkeypatch, capsys):
         main(["nothere:Right"])
 
 
+@pytest.mark.slow
 def test_as_a_program_it_ends_with_the_exit_code():
     run = subprocess.run([sys.executable, SCRIPT, "nothere.py:Right"], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (1, "")

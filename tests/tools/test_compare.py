@@ -48,6 +48,7 @@ def config(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--seeds", "1", "--per-class", "3", "--threads", "1", "--work-dir", str(home)]
@@ -79,6 +80,7 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
     assert (home / "compare.png").is_file()
 
 
+@pytest.mark.slow
 def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--grid", "optimizer.lr=1e-9,5e-3"]

@@ -169,6 +169,7 @@ def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
         load_tensors(tmp_path / "in.pth")
 
 
+@pytest.mark.slow
 def test_as_a_program(tmp_path: Path) -> None:
     script = str(convert_checkpoint.__file__)
     ran = subprocess.run(

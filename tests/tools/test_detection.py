@@ -60,6 +60,7 @@ def use(home, monkeypatch):
     return lambda main, *arguments: run(main, "run/config.py", "run/best.pth", *arguments)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_coco_s_numbers_the_classes_and_their_pictures(home):
     results = json.loads((home / "run" / "results.json").read_text())
     assert set(results["test"]) == {
@@ -155,6 +156,7 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
     assert all(0 <= box.corners[0] < box.corners[2] <= 96 and box.text in names for box in found)
 
 
+@pytest.mark.slow
 def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_nothing(tmp_path, capsys):
     """Panoramas, images smaller than a patch, objects of a pixel, of none, and beyond the borders; nothing to find."""
     sizes = [(400, 1), (3, 3), (64, 64), (64, 64), (64, 64), (64, 48)]  # width, height

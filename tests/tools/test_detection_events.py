@@ -82,6 +82,7 @@ def coloured(pixels):
 CORNERS = [PLACE[0], PLACE[1], PLACE[0] + PLACE[2], PLACE[1] + PLACE[3]]
 
 
+@pytest.mark.slow
 def test_tested_and_drawn_with_boxes_on_the_pixels_that_they_are_of(use, home, drawn):
     results = json.loads((home / "run" / "results.json").read_text())
     assert (results["dataset"], results["encoding"]) == ("GEN1", "PaPE")

@@ -103,6 +103,7 @@ def test_tokens_are_drawn_where_they_are(start, home, scan, tmp_path):
         assert not cameras or hues[:-720].mean() > 0.6
 
 
+@pytest.mark.slow
 def test_a_pillar_and_a_patch_are_drawn_looking(start, scan, tmp_path):
     words = ["--query", "0,6,10", "--layer", "6", "--head", "1", "--out", "a.png"]
     assert start(show_attention, BOTH, scan, *words) == "a.png\n"

@@ -92,6 +92,7 @@ def files(home):
     return sorted((home / "of_all" / "train" / "a").iterdir())
 
 
+@pytest.mark.slow
 def test_the_dataset_and_programs_get_the_same_tokens(home, files):
     cfg = load(Path(CONFIG), TINY)
     prepared = Preparation(cfg, build_model(cfg))
@@ -136,6 +137,7 @@ def test_predict_answers_the_same_and_says_which_are_of_another_sensor(home, fil
     )
 
 
+@pytest.mark.slow
 def test_show_tokens_shows_the_same(home, files, capsys, tmp_path):
     told = set()
     for path in files:

@@ -74,6 +74,7 @@ def test_an_unknown_name_gets_the_nearest_and_all(monkeypatch):
         run_as_script(monkeypatch, "cifar1")
 
 
+@pytest.mark.slow
 def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
     make_sample.main(["imagefolder", "--out", str(tmp_path / "set"), "--baselines"])
     lines = capsys.readouterr().out.splitlines()

@@ -103,6 +103,7 @@ def test_what_goes_wrong_is_one_sentence(arguments, sentence, monkeypatch, capsy
     assert "\n" not in end.value.code
 
 
+@pytest.mark.slow
 def test_as_a_program_it_exits_with_1_and_no_traceback():
     done = subprocess.run(
         [sys.executable, str(SCRIPT), CIFAR, "--encoding", "Nope2"], capture_output=True, text=True, check=False

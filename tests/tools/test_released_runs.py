@@ -33,6 +33,7 @@ def called(main, monkeypatch, home, *arguments):
     main()
 
 
+@pytest.mark.slow
 def test_its_checkpoint_is_tested_as_it_was(home, monkeypatch, capsys):
     """One epoch leaves the accuracy at chance: the scores of five digits, as that code wrote them, tell more."""
     arguments = [str(RELEASED / "config.py"), str(RELEASED / "best.pth"), "--out", "out.json", "--trust-config"]
@@ -44,6 +45,7 @@ def test_its_checkpoint_is_tested_as_it_was(home, monkeypatch, capsys):
     assert len({tuple(one) for one in scores}) == 5  # they differ from digit to digit
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_as_if_nothing_had_moved(home, monkeypatch):
     run = home / "run"
     shutil.copytree(RELEASED, run)

@@ -41,6 +41,7 @@ def run(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_samples_are_of_the_test_set_the_worst_and_the_best(run, capsys):
     report.main([str(run), "--samples", "6"])
     assert capsys.readouterr().out.endswith(f"{run / 'report.html'}\n")

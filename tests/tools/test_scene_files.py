@@ -76,6 +76,7 @@ def test_every_form_gives_what_the_data_set_gives(home, trained):
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     argv = ["x.py", CONFIG, str(home / "best.pth"), str(home / "new"), "--sample", "--data-root", str(home)]

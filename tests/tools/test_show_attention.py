@@ -83,12 +83,14 @@ def test_names_and_classes_are_words_in_pictures(show, home, tmp_path):
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_cloud_is_drawn_and_turns(show, home, tmp_path):
     assert show("cloud", home / "cloud.npy", "--query", "0.1,0,0", "--layer", "1") == ["attention.png"]
     assert show("windows", home / "cloud.npy", "--layer", "2", "--head", "4", "--out", "a.gif") == ["a.gif"]
     assert frames(tmp_path / "a.gif") == 24
 
 
+@pytest.mark.slow
 def test_a_video_moves_and_has_a_sheet(show, home, tmp_path):
     assert show("video", home / "film", "--layer", "1", "--head", "2", "--query", "1,0,0") == [
         "attention.png",
@@ -97,6 +99,7 @@ def test_a_video_moves_and_has_a_sheet(show, home, tmp_path):
     assert frames(tmp_path / "attention.gif") > 2
 
 
+@pytest.mark.slow
 def test_events_move(show, home, tmp_path):
     assert show("events", home / "hand.aedat", "--layer", "2", "--head", "1", "--out", "a.gif") == ["a.gif"]
     assert frames(tmp_path / "a.gif") == 24

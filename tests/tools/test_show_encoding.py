@@ -39,6 +39,7 @@ def run_as_script(monkeypatch, *arguments):
     runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", ["1", "2", "3"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_encoding_is_drawn(name, dims, tmp_path, capsys):
@@ -82,6 +83,7 @@ class Broken(ALiBi):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["own_encodings.py", "own_encodings"])
 def test_an_encoding_of_ones_own_is_drawn_from_its_file_or_module(place, tmp_path, monkeypatch, capsys):
     (tmp_path / "own_encodings.py").write_text(OWN)

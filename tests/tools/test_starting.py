@@ -54,6 +54,7 @@ def started(*lines: str) -> list[str]:
     return ran("-c", STARTS, *lines).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_that_takes_seconds_and_every_program_says_its_version():
     said = started(*(f"{tool} {option}" for tool in TOOLS for option in ("--help", "--version")))
     version = f"ndformer {ndformer.__version__}, torch {torch.__version__}, Python"
@@ -62,6 +63,7 @@ def test_help_imports_nothing_that_takes_seconds_and_every_program_says_its_vers
     assert not set(HEAVY) & set(said[-1].split())
 
 
+@pytest.mark.slow
 def test_neither_does_a_mistake_in_a_config():
     train, predict = ROOT / "tools" / "train.py", ROOT / "tools" / "predict.py"
     said = started(
@@ -75,6 +77,7 @@ def test_neither_does_a_mistake_in_a_config():
     assert not set(HEAVY) & set(said[-1].split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["-m", "ndformer"], ["tools/print_config.py", "mnist_pape"]])
 def test_a_program_whose_reader_goes_away_ends_without_a_word(words):
     reader, writer = os.pipe()

@@ -77,6 +77,7 @@ def test_there_are_thirteen_variants():
     assert all(np.allclose(m @ m.T, np.eye(3)) for m, _ in found)
 
 
+@pytest.mark.slow
 def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     model, _ = trained
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
@@ -172,6 +173,7 @@ def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypa
     assert not np.array_equal(rounded, exact)
 
 
+@pytest.mark.slow
 def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, home, tmp_path, capsys):
     model, arguments = trained
     out, upload = tmp_path / "votes", tmp_path / "upload"

@@ -70,6 +70,7 @@ def run(home, monkeypatch, capsys):
 NAMED = "timm(head_dim=16):vit.pth"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["PaPE(m=4)", "AxialRoPE", None])
 def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, run):
     """Issue 44.6: `weights=` of a converted file was refused, "backbone.blocks.0.attention.encoding.wp is missing"."""
@@ -102,6 +103,7 @@ def test_the_learned_table_stays_beside_the_new_encoding(run):
     assert "new: PaPE, head.linear\nleft out: head.linear\n" in said
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_ours_and_a_converted_one_are_begun_with_alike(run, home, capsys):
     """Issue 44.6: a checkpoint of a run, and of convert_checkpoint.py, give the model their sizes too."""
     run("first", "--weights", NAMED)

@@ -40,6 +40,7 @@ def verdicts(make, dims=2, promises=PROMISES):
 # ------------------------------------------------------------------------------------------------ what keeps them all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_registered_encodings_keep_every_promise_in_1_to_4_dimensions(name):
     results = list(check(configured(dict(type=name))))
@@ -71,6 +72,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cfg", VARIANTS, ids=str)
 def test_options_and_compositions_keep_every_promise(cfg):
     _, broken = verdicts(configured(cfg), dims=3, promises=QUICK)

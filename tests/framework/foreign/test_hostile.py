@@ -68,6 +68,7 @@ def test_lists_of_other_files_named_as_video_open_none(tmp_path, outside):
     assert found == dict.fromkeys(some, "said")
 
 
+@pytest.mark.slow
 def test_programs_on_hostile_pictures_and_weights_end_with_a_sentence(tmp_path, outside):
     prepare()
     calls = dict(driven.sets("picture", [("a.jpg", EPS)], tmp_path))

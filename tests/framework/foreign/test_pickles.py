@@ -83,6 +83,7 @@ def test_what_is_not_plain_is_an_error(tmp_path, monkeypatch, name):
     assert os.listdir(tmp_path) == ["x"]
 
 
+@pytest.mark.slow
 def test_small_pickles_stay_small_and_are_soon_read(tmp_path, monkeypatch):
     start = time.monotonic()
     deep = b"\x80\x02" + b"(" * 10**5 + b"l" * 10**5 + b"."

@@ -266,6 +266,7 @@ def test_a_small_head_overfits_two_images():
         assert overlap.amax(0).min() > 0.7
 
 
+@pytest.mark.slow
 def test_16_bit_loses_what_float32_does():
     """Over a few steps; python -m tests.soak.sixteen goes the whole way."""
     exact = np.mean(losses(None, 12, 2))

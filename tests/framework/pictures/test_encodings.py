@@ -23,6 +23,7 @@ def run(file, folder, *arguments):
     return ran.stdout.split()
 
 
+@pytest.mark.slow
 def test_python_m_draws_the_encodings_of_a_file_where_one_is(tmp_path):
     assert run("rope", tmp_path) == ["AxialRoPE.png", "RoPEMixed.png"]
     assert (tmp_path / "AxialRoPE.png").read_bytes().startswith(b"\x89PNG")

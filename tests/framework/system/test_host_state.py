@@ -96,6 +96,7 @@ def found() -> dict[str, list[str]]:
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"],

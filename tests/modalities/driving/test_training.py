@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from ndformer.framework.data.batches import collate
@@ -14,6 +15,7 @@ SMALL += [f"model.head.neck.{one}" for one in ("blocks=(1,1,1)", "widths=(16,16,
 STEPS = 10
 
 
+@pytest.mark.slow
 def test_queries_learn_the_boxes_of_streets(made):
     cfg: Any = load("configs/nuscenes_pape_queries.py", SMALL, sample=True)
     assert cfg.model.head.type == "TransFusion"

@@ -118,6 +118,7 @@ def test_samples_are_read_by_the_loaders_of_the_real_sets(homes):
         assert 280_000 < events.t[-1] < 320_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path, encoding", CONFIGS)
 def test_every_config_learns_from_files_at_its_sample_size(path, encoding, homes):
     home = homes / path.stem.partition("_")[0]

@@ -56,6 +56,7 @@ def test_folders_of_v2_are_labels_and_the_checkpoint_names_them(inner, tmp_path)
     assert (check(plain), len(plain.classes)) == ([0, 0, 2, 2, 4, 4], 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["5", "05", "-1", "٣", "n00000001", "1 "])
 def test_folders_of_v2_that_are_no_labels_are_one_sentence(name, tmp_path):
     v2(tmp_path)

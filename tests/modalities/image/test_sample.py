@@ -26,6 +26,7 @@ STANDINS = {
 SPLITS = ("train", "val", "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STANDINS)
 def test_the_loader_of_the_real_set_reads_its_stand_in(name, sample_root):
     kind, sizes, classes, mode = STANDINS[name]
@@ -50,6 +51,7 @@ def digest(folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STANDINS)
 def test_a_seed_always_gives_the_same_files(name, sample_root, tmp_path):
     STAND_INS.get(name)().write(tmp_path, 0)
@@ -141,6 +143,7 @@ def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
     assert found["most frequent class"] == 0.25
 
 
+@pytest.mark.slow
 def test_pixel_statistics_do_not_tell_the_figures_of_cifar10_apart(sample_root, monkeypatch):
     monkeypatch.setattr(simple, "PENALTIES", (0.1,))
     root = sample_root("cifar10")

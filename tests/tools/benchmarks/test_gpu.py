@@ -19,6 +19,7 @@ def test_the_steps_have_the_names_that_the_program_knows() -> None:
     assert list(gpu_steps.STEPS) == gpu.STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", gpu_steps.STEPS)
 def test_every_step_measures_without_an_error(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -32,6 +33,7 @@ def test_every_step_measures_without_an_error(
     assert any(line.get("ms", 0) > 0 for line in found)
 
 
+@pytest.mark.slow
 def test_steps_warm_up_side_by_side_and_write_into_one_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

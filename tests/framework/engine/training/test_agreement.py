@@ -48,6 +48,7 @@ def test_other_data_under_the_same_names_and_numbers_is_seen(monkeypatch):
     assert seen[0] == seen[1] == dict(train=dict(samples=33, classes=["left", "middle", "right"], batches=9))
 
 
+@pytest.mark.slow
 def test_two_processes_that_disagree_both_say_so_and_end():
     command = [sys.executable, "-m", "tests.soak.disagree", "--ways", "epochs", "samples", "torch"]
     environment = os.environ | dict(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))

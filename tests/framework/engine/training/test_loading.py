@@ -239,6 +239,7 @@ def test_a_batch_in_which_nothing_could_be_read_is_empty():
     assert collate([dict(bad=[("a", "why")])]) == dict(inputs={}, data_samples=[], bad=[("a", "why")])
 
 
+@pytest.mark.slow
 def test_a_program_with_workers_ends_at_once_and_silently():
     code = (
         "import time\n"

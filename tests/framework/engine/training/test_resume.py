@@ -330,6 +330,7 @@ def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
             CheckpointTimer(wrong)
 
 
+@pytest.mark.slow
 def test_real_kills_end_bit_equal_and_two_processes_compute_what_one_does():
     program = (
         "import sys; from tests.soak import kill, ranks; ranks.main(); sys.argv[1:] = ['--kills', '2']; kill.main()"
