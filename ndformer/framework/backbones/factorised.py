@@ -17,11 +17,12 @@ from ndformer.framework.transformer import Transformer
 
 @BACKBONES.register_module()
 class FactorisedTransformer(RowCutter):
-    """A transformer over the tokens of each time, then a transformer over one summary token per time.
+    """A transformer over the tokens of each time, then a transformer over one learned summary token per time (frame).
 
     The first coordinate is time, the others are space. For N = T S tokens this needs T S^2 + T^2 pairs, not (T S)^2.
 
-    There are `depth` blocks in space and `time_depth` in time, each with its own encoding. Tokens without a position
+    There are `depth` blocks in space and `time_depth` in time, each with its own instance of
+    `encoding`: P - 1 dimensions in space, one in time. Tokens without a position
     attend in time only. The output has those tokens, then one token per time. Times may have different numbers of
     tokens.
     """
@@ -81,15 +82,15 @@ class FactorisedTransformer(RowCutter):
             objects = F.pad(rows.gather(where.objects.expand(B, -1).flatten()), (1, 0))
         groups = Where(space, valid=valid, placed=placed, objects=objects)
         if self.on_grids and where.grid is not None:  # slices of the grid, unless there are other tokens
-            groups = _full(groups, where.grid[1:])
+            groups = _as_grid(groups, where.grid[1:])
         summaries = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
         moments = _in_time(tokens.features, unplaced, summaries, sample, moment)
         if self.on_grids and where.grid is not None:
-            moments = TokenSet(moments.features, _full(moments.where, where.grid[:1]))
+            moments = TokenSet(moments.features, _as_grid(moments.where, where.grid[:1]))
         return self.time(moments)
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
-        """Return positions (R, K, P): tokens of the time transformer have only a time, summary tokens no position."""
+        """Return positions (R, K, P): NaN for coordinates that a token lacks (time tokens have only a time)."""
         where: Where = args[0].where
         positions = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
         if maps.layer in set(self.time.modules()):
@@ -103,7 +104,7 @@ class FactorisedTransformer(RowCutter):
 def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
     """Return one row of tokens per sample and time, from times (B, N), and the samples and times (G,) of the rows."""
     B, N = time.shape
-    index = real.flatten().nonzero().squeeze(1)  # (T,)
+    index = real.flatten().nonzero().squeeze(1)  # (real tokens,)
     key = torch.stack([(index // N).to(time.dtype), time.flatten()[index]], dim=1)
     groups, group, count = key.unique(dim=0, return_inverse=True, return_counts=True)
     order = index[group.argsort(stable=True)]
@@ -114,8 +115,8 @@ def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
     return rows, groups[:, 0].long(), groups[:, 1]
 
 
-def _full(where: Where, grid: tuple[int, ...]) -> Where:
-    """Mark rows without padding as grids; return other rows unchanged."""
+def _as_grid(where: Where, grid: tuple[int, ...]) -> Where:
+    """Return `where` with `grid` if no row has padding, else unchanged."""
     if where.valid is None or not bool(where.valid.all()) or where.positions.shape[1] < math.prod(grid):
         return where
     return Where(where.positions, placed=where.placed, grid=grid, objects=where.objects)

@@ -2,8 +2,8 @@
 
 A parabola around query i, written as a polynomial in the key's position, has terms as large as the squared positions,
 which cancel in the logit and in the gradients of its coefficients. Queries are therefore split into blocks of a grid.
-Each block measures positions from its own origin, so that no term is larger than a block. Tokens without a grid form
-one block.
+Each block measures positions from its own origin, so that the terms that cancel are at most as large as a squared block
+(keys far away have larger terms, and little weight). Tokens without a grid form one block.
 
 Two blocks along an axis share one attention call: each has separate channels for the terms along that axis, which are 0
 in the queries of the other block. Few long calls are faster than many calls with narrow heads.
@@ -28,8 +28,9 @@ MIN_QUERIES = 64  # smaller blocks of queries are not faster
 def block_splits(where: Where, factors: Sequence[float], curvature: float, slope: float) -> tuple[int, ...] | None:
     """Return log2 of the number of query blocks per axis at which float32 channels are accurate, or None.
 
-    The bias is -curvature |dr|^2 with dr in positions times `factors`. None means that extra channels are inaccurate
-    or slow. A token with a position before the grid belongs to no block, so it also gives None.
+    The bias is -curvature |dr|^2 with dr in positions times `factors`; `slope` is its largest change with one weight,
+    over |dr|^2. None means that extra channels are inaccurate or slow. Tokens that precede the grid in the sequence and
+    have a position belong to no block, so they also give None.
     """
     if where.extent is None:
         return None
@@ -69,7 +70,7 @@ class LocalPositions(NamedTuple):
     def key_channels(self, pairs: Sequence[tuple[int, ...]]) -> Tensor:
         """Return the monomials 1, each axis and the products of `pairs`: (calls, B or 1, 1, N, F).
 
-        Off-diagonal products are counted twice.
+        Each is there once for each half of its axes, so F depends on the split. Off-diagonal products count twice.
         """
         channels = [torch.ones_like(self.axes[0].keys[0])]
         channels += [key for axis in self.axes for key in axis.keys]

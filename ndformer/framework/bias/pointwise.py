@@ -1,4 +1,4 @@
-"""Biases computed from the positions of two tokens: distance, cone and table."""
+"""Biases that do not depend on the query's content: distances (ALiBi), cones (LookHere) and tables."""
 
 from collections.abc import Sequence
 

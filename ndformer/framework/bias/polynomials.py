@@ -12,7 +12,7 @@ Exponents = tuple[int, ...]  # one per axis: (2, 1) is dy^2 dx
 
 
 class PolynomialBias(PositionBias):
-    """A sum of terms c_i dr_1^n_1 ... dr_P^n_P with coefficients (B, H, N) computed from the query."""
+    """A sum of terms c dr_1^n_1 ... dr_P^n_P, some n > 0, with coefficients c (B, H, N) computed from the query."""
 
     def __init__(self, terms: Mapping[Exponents, Tensor], positions: Tensor) -> None:
         super().__init__(positions, next(iter(terms.values())).dtype)

@@ -1,7 +1,7 @@
 """Base class of metrics over exactly one whole dataset split, an extension of mmengine's BaseMetric.
 
-main_metric(cfg.metrics)            the value that chooses the best checkpoint, and its Quantity
-quantity_of(cfg.metrics, "top5")    the Quantity of any value that a config measures
+main_metric(cfg.metrics)            `main` of the first metric, which chooses the best checkpoint, and its Quantity
+find_quantity(cfg.metrics, "top5")  the Quantity of any value that a config measures
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Metric(BaseMetric):
         raise NotImplementedError
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str | None:
-        """Return the table of classes of the last evaluation, if any, and write its plots as PNG into a folder."""
+        """Return a table of classes of the last evaluation, or None; write its plots (PNG) into `folder` if given."""
         return None
 
     def export(self, path: Path, categories: Sequence[Any]) -> bool:
@@ -78,7 +78,7 @@ def find_quantity(metrics: Sequence[dict[str, Any]], name: str) -> Quantity:
 
 
 def shipped_quantity(name: str) -> Quantity:
-    """Return the quantity of a value in a file without descriptions: that of the registered metric with this name.
+    """Return the quantity of a value in a results file without `quantities`: that of the metric of this name.
 
     A value of no registered metric is a plain number.
     """

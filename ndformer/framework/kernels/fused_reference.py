@@ -1,4 +1,4 @@
-"""Reference of the fused kernels: attention with a bias from positions, over a table of all pairs."""
+"""Reference of the fused kernels, and their CPU version: attention that materializes all N x N logits and biases."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from ndformer.framework.system.autocast import without_autocast
 class Bias(NamedTuple):
     """The tensors that define a bias, as documented in fused_op.py."""
 
-    forms: Tensor | None
-    places: Tensor | None
-    placed: Tensor | None
-    spans: Tensor | None
-    kind: str
+    forms: Tensor | None  # (B, H, F, N), parameters of the bias for each query and head
+    places: Tensor | None  # (B or 1, P, N), coordinates
+    placed: Tensor | None  # (B or 1, N), False: a token without a position
+    spans: Tensor | None  # (B or 1, 2, N), the first visible key and the one after the last
+    kind: str  # "none", "parabola", "isotropic", "distance", "power", "logarithm", "gaussian" or "cone"
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,7 +45,7 @@ def backward(
         d_logits = weights * (d_out @ ve.mT - delta)  # (B, H, N, N)
         d_forms = lse.new_empty(0)
         if bias.forms is not None and bias.kind != "cone":
-            slopes = _slopes(bias, _differences(bias))
+            slopes = _form_gradients(bias, _differences(bias))
             d_forms = torch.stack([(d_logits * slope).sum(-1) for slope in slopes], 2).to(bias.forms.dtype)
         dq, dk, dv = d_logits @ ke * scale, d_logits.mT @ qe * scale, weights.mT @ d_out
         return _token_major(dq, q.dtype), _token_major(dk, k.dtype), _token_major(dv, v.dtype), d_forms
@@ -58,10 +58,10 @@ def empty_like(t: Tensor) -> Tensor:
 
 
 def empty_residual(q: Tensor, places: Tensor | None, learning: bool) -> Tensor:
-    """Return room for what rounding to 16 bits takes from the output; empty where gradients do not need it.
+    """Allocate the rounding error of a 16-bit output, which the backward pass adds back; empty if it is not needed.
 
-    In three and more dimensions few keys share the weight. The gradients of q and k are then small differences of large
-    numbers, and rounding the output would show in them."""
+    In three and more dimensions attention concentrates on few keys. The gradients of q and k are then small differences
+    of large numbers, in which a rounded output would show."""
     needed = places is not None and places.shape[1] > 2 and q.element_size() == 2
     return empty_like(q) if learning and needed else q.new_empty(0)
 
@@ -107,7 +107,7 @@ def _values(bias: Bias, dr: Sequence[Tensor]) -> Tensor:
     assert bias.forms is not None
     forms = [form[..., None] for form in bias.forms.unbind(2)]  # F of (B, H, N, 1)
     if bias.kind == "parabola":
-        return sum((form * slope for form, slope in zip(forms, _slopes(bias, dr))), torch.zeros_like(dr[0]))
+        return sum((form * slope for form, slope in zip(forms, _form_gradients(bias, dr))), torch.zeros_like(dr[0]))
     d = _norm(dr)
     if bias.kind == "isotropic":
         return forms[0] * d**2
@@ -119,12 +119,13 @@ def _values(bias: Bias, dr: Sequence[Tensor]) -> Tensor:
         return -forms[1] * torch.log1p(forms[0] * d)
     if bias.kind == "gaussian":
         return -0.5 * (d / forms[0]) ** 2
+    # cone
     along = sum((u * axis for u, axis in zip(forms, dr)), torch.zeros_like(d))
     return torch.where(along >= forms[-1] * d, 0.0, -math.inf)
 
 
-def _slopes(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
-    """Return the derivative of the logits by each number of the forms: F of (B or 1, H or 1, N, N)."""
+def _form_gradients(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
+    """Return d logits / d form for each of the F parameters: F of (B or 1, H or 1, N, N)."""
     if bias.kind == "parabola":
         P = len(dr)
         squares = [dr[a] * dr[b] * (1 if a == b else 2) for a in range(P) for b in range(a, P)]
@@ -142,4 +143,4 @@ def _slopes(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
         return [-power, -forms[0] * power * away.log()]
     if bias.kind == "logarithm":
         return [-forms[1] * d / (1 + forms[0] * d), -torch.log1p(forms[0] * d)]
-    return [d**2 / forms[0] ** 3]
+    return [d**2 / forms[0] ** 3]  # gaussian

@@ -15,11 +15,11 @@ UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
 
 
 class Painting:
-    """A figure with a block of maps for each quantity: values (rows, columns, N) of a canvas's tokens, NaN if masked.
+    """A figure with blocks of maps: (rows, columns, N), a value for each of the canvas's N tokens, NaN if masked.
 
     `queries` has the query token of each row, which gets a ring, or None for a token without a position. With
-    `moments`, column i shows the canvas at moments[i]; otherwise all columns show a moment with the query, and the
-    sample is drawn next to the rows.
+    `moments`, column i shows the canvas at moments[i]; otherwise all columns show the first moment with the
+    first query, and the sample is drawn next to the rows.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Painting:
                 _colour_bar(part, axes, block)
 
     def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
-        """Draw the sample once for each distinct query."""
+        """Draw the sample once for each run of rows with the same query."""
         part.suptitle("sample", fontsize=10)
         different = [query for r, query in enumerate(queries) if r == 0 or query != queries[r - 1]]
         for slot, ax in enumerate(part.subplots(slots, 1, squeeze=False).flat):
@@ -170,7 +170,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def coloured(values: np.ndarray, block: Panels) -> np.ndarray:
-    """Return colors (N, 4) of values (N,): shares by the root of their ratio to the largest, signed values around 0."""
+    """Return colors (N, 4) of values (N,): shares (root of value / max), signed (around 0), level (min to max)."""
     finite = np.isfinite(values)
     if block.kind == "signed":
         low, high = block.range
@@ -211,7 +211,7 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
 
 
 def z_map(title: str, values: np.ndarray) -> Any:
-    """Draw z-scores (layers, heads), NaN where a layer has fewer heads: orange for positions, blue for semantics."""
+    """Draw PaPE's z (eq. 16) of (layers, heads), clipped to -1..1: orange > 0 positional, blue < 0 semantic."""
     layers, heads = values.shape
     numbers = heads <= 16
     with new_figure(max(4.2, 0.45 * heads + 2.2), max(2.2, 0.32 * layers + 1.3), title) as figure:

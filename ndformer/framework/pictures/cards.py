@@ -13,7 +13,7 @@ INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (2
 
 
 def class_colours(count: int) -> np.ndarray:
-    """Return a color (count, 3) uint8 for each class, independent of the number of classes."""
+    """Return a color (count, 3) uint8 for each class; class i has the same color for any `count`."""
     turns = np.arange(count) * 0.381966 % 1  # the golden angle: neighboring classes differ clearly
     rows = [colorsys.hsv_to_rgb(float(turn), 0.75 if i % 2 else 0.5, 0.95) for i, turn in enumerate(turns)]
     return (np.array(rows).reshape(-1, 3) * 255).astype(np.uint8)
@@ -40,7 +40,7 @@ def font(size: int) -> Any:
 
 
 def shortened(text: str, width: int, size: int, end: bool = False) -> str:
-    """Return as much of a text's start (or its end) as fits into `width` pixels in one line."""
+    """Return the text, or its start (`end`: its end) and an ellipsis, so that it fits into `width` pixels."""
     text = foreign.printable(text)
     face = font(size)
     cut = lambda n: text if n == len(text) else f"…{text[len(text) - n :]}" if end else f"{text[:n]}…"

@@ -1,4 +1,4 @@
-"""The critical difference diagram (Demsar 2006): average ranks on an axis, with bars over insignificant differences."""
+"""The critical difference diagram (Demsar 2006): average ranks, with bars that join insignificant differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BAR = 0.28  # distance of bars, in lines of text
 def critical_difference(
     title: str, ranks: Mapping[str, float], critical: float, groups: Sequence[Sequence[str]]
 ) -> Figure:
-    """Draw average `ranks`, best first (at the right), and groups whose ranks differ by less than `critical`."""
+    """Draw average `ranks` (sorted, best first; drawn at the right) and a bar below the axis for each of `groups`."""
     names = list(ranks)
     half = (len(names) + 1) // 2
     first = 0.5 + BAR * (len(groups) + 1)  # the first line of names, below the bars
@@ -29,8 +29,8 @@ def critical_difference(
         for place, name in enumerate(names):
             right = place < half  # the better half
             line = -first - (place if right else len(names) - 1 - place)
-            edge = 0.0 if right else 1.0
-            end = axis.transData.inverted().transform(axis.transAxes.transform((1 - edge, 0)))[0]
+            edge = 1.0 if right else 0.0
+            end = axis.transData.inverted().transform(axis.transAxes.transform((edge, 0)))[0]
             axis.plot([ranks[name], ranks[name], end], [0, line, line], color="0.35", lw=0.9, clip_on=False)
             label = f" {name}  {ranks[name]:.2f}" if right else f"{ranks[name]:.2f}  {name} "
             axis.text(end, line, label, ha="left" if right else "right", va="center", fontsize=8.5)
@@ -50,7 +50,7 @@ def _scale(axis: Any, count: int, critical: float) -> None:
     axis.plot([count, count - wide], [1.3, 1.3], color="black", lw=1.5)
     for end in (count, count - wide):
         axis.plot([end, end], [1.2, 1.4], color="black", lw=1.5)
-    beyond = "" if critical <= count - 1 else ", more than there is"
+    beyond = "" if critical <= count - 1 else ", wider than the axis"
     axis.text(
         count - wide / 2, 1.42, f"critical difference {critical:.2f}{beyond}", ha="center", va="bottom", fontsize=8
     )

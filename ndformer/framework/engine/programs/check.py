@@ -17,7 +17,7 @@ from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
 
-MAX_BAD = 10_000  # samples of a split
+MAX_BAD = 10_000  # the check of a split stops after this many faulty samples
 
 
 class _Checked(torch.utils.data.Dataset[Any]):
@@ -52,7 +52,7 @@ def fault(data: Dataset, sample: dict[str, Any]) -> str:
 
 
 def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
-    """Read all samples of a split; return how many, and the errors. It stops after MAX_BAD errors."""
+    """Read all samples of a split; return the number read and the errors (at most MAX_BAD)."""
     data = build_dataset(cfg, split)
     watch(data, workers)
     results: Any = DataLoader(
