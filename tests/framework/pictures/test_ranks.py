@@ -29,4 +29,4 @@ def test_names_hang_at_their_ranks_and_bars_join_the_groups():
 
 def test_a_difference_larger_than_the_axis_is_told():
     (axis,) = critical_difference("title", dict(a=1.0, b=2.0), 1.39, [["a", "b"]]).axes
-    assert "critical difference 1.39, more than there is" in [text.get_text() for text in axis.texts]
+    assert "critical difference 1.39, wider than the axis" in [text.get_text() for text in axis.texts]
