@@ -5,7 +5,7 @@
     python tools/benchmarks/gpu.py --out FOLDER --steps call vit   these two, into another folder
     python tools/benchmarks/gpu.py --dry                           every step in tiny sizes on the CPU: does each run?
 
-Each step is a process. All warm up (import, build, compile) side by side; then each measures while the others wait.
+All steps compile side by side first; then each measures in a process of its own, alone on the GPU.
 results.jsonl has one line per figure, written as soon as it is known; the last line of each case repeats its first row,
 so that the noise is known. profile.txt has the kernels of some steps, logs/ what each process printed.
 """
@@ -97,34 +97,30 @@ class Conductor:
         print(f"[{time.monotonic() - self.started:5.0f} s] {text}", flush=True)
 
     def measure(self, steps: Sequence[str], cwd: Path) -> None:
-        children = {name: self.start(name, cwd) for name in steps}
-        try:
-            until = min(WARM_UP, self.left() / 2)
-            self.wait_until(lambda: all(child.is_ready() for child in children.values()), until)
-            late = [name for name, child in children.items() if not child.is_ready()]
-            for name in late:
-                children[name].signal(signal.SIGSTOP)
-            for name in [*(name for name in steps if name not in late), *late]:
-                child = children[name]
-                child.signal(signal.SIGCONT)
+        """Compile all steps side by side, then measure each in a process of its own, alone on the GPU."""
+        warming = [self.start(name, cwd, self.folder / "warm_up") for name in steps]
+        self.wait_until(lambda: all(child.is_ready() for child in warming), min(WARM_UP, self.left() / 2))
+        for child in warming:  # what they compiled is in the caches on disk
+            child.kill()
+        for name in steps:
+            child = self.start(name, cwd, self.folder)
+            try:
                 self.wait_until(child.is_ready, self.left() - 10)
                 begin = time.monotonic()
                 child.begin()
                 child.wait(min(STEP, self.left()) if not self.dry else self.left())
-                code = child.process.returncode
-                ended = "measured" if code == 0 else f"ended with {code}, see {child.log}"
-                self.log(
-                    f"{name}: {ended}, {time.monotonic() - begin:.0f} s{' (compiled late)' if name in late else ''}"
-                )
-        finally:
-            for child in children.values():
+            finally:
                 child.kill()
+            code = child.process.returncode
+            ended = "measured" if code == 0 else f"ended with {code}, see {child.log}"
+            self.log(f"{name}: {ended}, {time.monotonic() - begin:.0f} s")
 
-    def start(self, name: str, cwd: Path) -> Child:
+    def start(self, name: str, cwd: Path, folder: Path) -> Child:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
         code = "from tools.benchmarks import gpu_steps; gpu_steps.main()"
-        command = ["-c", code, name, self.folder.resolve(), *["--dry"] * self.dry]
+        command = ["-c", code, name, folder.resolve(), *["--dry"] * self.dry]
         device = {devices.VARIABLE: "cpu"} if self.dry else {}
-        return Child(command, self.folder / "logs" / f"{name}.txt", cwd, **device)
+        return Child(command, folder / "logs" / f"{name}.txt", cwd, **device)
 
     def wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         end = time.monotonic() + seconds

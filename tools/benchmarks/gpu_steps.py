@@ -247,8 +247,6 @@ def run_step(name: str, folder: Path, dry: bool, begin: Callable[[], object] = l
 
 
 def wait_for_turn() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # other steps measure meanwhile
     print("READY", flush=True)
     if not sys.stdin.readline():  # the conductor has ended
         sys.exit()
