@@ -75,7 +75,6 @@ MODULES: dict[str, str] = {
     "framework.foreign.bare": "framework.foreign.row_width",
     "framework.foreign.packed": "framework.foreign.decompress",
     "framework.foreign.pictures": "framework.foreign.images",
-    "framework.foreign.words": "framework.foreign.printable",
     "framework.guest": "framework.system.host_state",
     "framework.heap": "framework.system.malloc",
     "framework.hooks": "framework.system.hooks",

@@ -1,7 +1,7 @@
 """SaPE2: a bias from the distance between descriptors of two tokens, computed along each axis of a grid (Chen 2025).
 
 Each axis is handled by itself, over its lines: the tokens that share all other coordinates. Equation numbers are those
-of the paper; docs/reference/encodings.md says what the paper leaves open.
+of the paper; docs/reference/encodings/content.md says what the paper leaves open.
 """
 
 import math

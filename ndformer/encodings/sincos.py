@@ -89,8 +89,9 @@ class Sincos(PositionEncoding):
 class LearnableSincos(Sincos):
     """Sincos with learned frequency vectors W: channels 2i and 2i + 1 are sin and cos of (W r)_i (a master's thesis).
 
-    Equation 6 of the thesis that docs/reference/encodings.md names. W is the sum of the frequencies of Sincos, in
-    float64, and the parameter `offsets`, which starts at 0: before training it equals Sincos exactly, far from 0 too.
+    Equation 6 of the thesis that docs/reference/encodings/absolute.md names. W is the sum of the frequencies of Sincos,
+    in float64, and the parameter `offsets`, which starts at 0: before training it equals Sincos exactly, far from 0
+    too.
 
     Weights, shared by all layers: `offsets` (angles, P).
     """

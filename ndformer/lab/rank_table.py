@@ -148,7 +148,7 @@ def _gaps(table: Table) -> str:
             f"on {on} {count} of {most} runs: {_list([name for name, own in runs.items() if own == count])}"
             for count in sorted(set(runs.values()) - {most})
         ]
-    return "\n".join([*notes, *([f"Fewer runs than others have: {'; '.join(fewer)}."] if fewer else [])])
+    return "\n".join([*notes, *([f"Fewer runs: {'; '.join(fewer)}."] if fewer else [])])
 
 
 def _few(table: Table) -> str:
@@ -170,8 +170,8 @@ def _ranked(table: Table, test: Ranking | None) -> str:
     first = ", ".join(f"{name} {rank:.2f}" for name, rank in list(test.ranks.items())[:3])
     notes = [
         f"{_about(test)}, 1 is the best: {first}.",
-        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, p = {test.chi2_p:.3g}; as Iman and Davenport have it: "
-        f"{freedom} = {f}, p = {test.p:.3g}.",
+        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, p = {test.chi2_p:.3g}; with Iman and Davenport's "
+        f"correction: {freedom} = {f}, p = {test.p:.3g}.",
     ]
     if test.p >= ALPHA:
         notes.append("Such ranks may be due to chance: no two encodings differ significantly by rank.")

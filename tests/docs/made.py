@@ -1,4 +1,4 @@
-"""Parts of pages that are made from the code: what stands between <!-- NAME --> and <!-- end of NAME -->."""
+"""Generated parts of pages, between <!-- NAME --> and <!-- end of NAME -->; the table of encodings."""
 
 import re
 from pathlib import Path
@@ -8,6 +8,13 @@ ROOT = Path(__file__).parents[2]
 
 def _marks(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end of {name} -->)", re.DOTALL)
+
+
+def encodings() -> dict[str, tuple[str, str]]:
+    """Name -> (its section as a path from docs/, its line), by the table of docs/reference/encodings.md."""
+    row = re.compile(r"^\| \[(\w+)\]\((encodings/\w+\.md#\w+)\) \| (.+?) \|$", re.MULTILINE)
+    table = row.findall((ROOT / "docs" / "reference" / "encodings.md").read_text())
+    return {name: (f"reference/{section}", words) for name, section, words in table}
 
 
 def part(page: str, name: str) -> str:

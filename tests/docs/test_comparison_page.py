@@ -35,8 +35,8 @@ DOCS = made.ROOT / "docs"
 SETS = ["mnist_small", "sign_digits", "ldraw10", "lpc_actions", "nmnist_small"]
 DIM, HEADS, DEPTH, SIDE = 192, 3, 12, 14  # ViT-Tiny on 224 pixels
 ENCODINGS.get("NoPE")  # finds them all
-LISTED = re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", (DOCS / "reference" / "encodings.md").read_text(), re.MULTILINE)
-NAMES = [*LISTED, *sorted(set(ENCODINGS.module_dict) - set(LISTED))]
+SECTIONS = made.encodings()
+NAMES = [*SECTIONS, *sorted(set(ENCODINGS.module_dict) - set(SECTIONS))]
 
 
 class Built:
@@ -127,7 +127,7 @@ def chooser() -> str:
     flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
     ratio = lambda row: f"{row['ratio']:.2f}"
     columns = {
-        "encoding": {name: f"[{name}](../reference/encodings.md#{name.lower()})" for name in NAMES},
+        "encoding": {name: f"[{name}](../{SECTIONS[name][0]})" for name in NAMES},
         "acts as": {name: one.how or "nothing" for name, one in built.items()},
         "P": {name: one.dims for name, one in built.items()},
         "positions": {name: one.positions for name, one in built.items()},
@@ -239,8 +239,8 @@ def test_the_plans_numbers_are_those_of_its_commands() -> None:
     runs = sum(len(one.encodings) * (len(points(one.grid)) + len(one.seeds) - 1) + 3 * others for one in heads)
     assert f"{runs} runs in all" in page
     assert f"{runs * 1.4 / 60:.0f} to {runs * 3.0 / 60:.0f} hours" in page
-    apart = f"{critical_difference(count, len(heads)):.1f} apart, of the {count - 1} that there are"
-    assert f"{count} encodings are told apart where their average ranks lie {apart}" in page.replace("\n", " ")
+    apart = f"differ by {critical_difference(count, len(heads)):.1f} or more, of a possible {count - 1}"
+    assert f"{count} encodings differ significantly only if their average ranks {apart}" in page.replace("\n", " ")
 
 
 def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:

@@ -56,7 +56,7 @@ def test_a_config_begins_with_its_cost_its_result_and_its_command(path):
 
 def test_every_other_encoding_is_reached_as_the_page_says():
     page = (ROOT / PLACE[0]).read_text()
-    (given,) = re.findall(r'or yours \(`--encoding "(.*?)"`\)', page)
+    (given,) = re.findall(r'or your own \(`--encoding "(.*?)"`\)', page)
     assert load(CONFIGS / "mnist_pape.py", encoding=given).model.backbone.encoding.reach == 8
 
 

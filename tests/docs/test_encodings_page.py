@@ -1,4 +1,4 @@
-"""docs/reference/encodings.md says of each encoding what the code says of it."""
+"""docs/reference/encodings.md and its pages say of each encoding what the code says of it."""
 
 import inspect
 import re
@@ -12,9 +12,12 @@ from ndformer.framework.attention import build_encoding
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+from tests.docs import made
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "reference" / "encodings.md").read_text()
+DOCS = made.ROOT / "docs"
+TABLE = (DOCS / "reference" / "encodings.md").read_text()
+FAMILIES = [path.read_text() for path in sorted((DOCS / "reference" / "encodings").glob("*.md"))]
+PAGE = "\n".join([TABLE, *FAMILIES])
 ENCODINGS.get("NoPE")  # finds them all
 NAMES = sorted(ENCODINGS.module_dict)
 FLAGS = ("float_positions", "content_dependent", "translation_invariant", "rotation_invariant")
@@ -105,14 +108,16 @@ def test_every_option_stands_there_with_its_default(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_encoding_has_its_picture_and_its_paper(name):
-    assert f"](../images/{name}.png)" in section(name)
+    assert f"](../../images/{name}.png)" in section(name)
     assert re.search(r"\]\(https://arxiv.org/abs/\d|Same paper", section(name))
-    assert f"[{name}](#{name.lower()})" in PAGE
+    page, _, anchor = made.encodings()[name][0].partition("#")
+    assert anchor == name.lower()
+    assert f"\n## {name}\n" in (DOCS / page).read_text()
 
 
 def test_table_at_the_top_names_the_file_of_each_registered_encoding():
-    row = r"^\| \[(\w+)\]\(#\w+\) \| .* \| \[(\w+)\.py\]\(\.\./\.\./ndformer/encodings/(\w+)\.py\) \|$"
-    rows = re.findall(row, PAGE, flags=re.MULTILINE)
+    row = r"^\| \[(\w+)\]\(encodings/\w+\.md#\w+\) \| .* \| \[(\w+)\.py\]\(\.\./\.\./ndformer/encodings/(\w+)\.py\) \|$"
+    rows = re.findall(row, TABLE, flags=re.MULTILINE)
     modules = [(name, ENCODINGS.get(name).__module__.removeprefix("ndformer.encodings.")) for name in NAMES]
     assert sorted((name, text) for name, text, _ in rows) == modules
     assert all(text == link for _, text, link in rows)
@@ -123,16 +128,19 @@ def test_pictures_are_small_and_can_be_drawn_again():
     commands = [
         shlex.split(line) for line in PAGE.splitlines() if line.startswith("    python tools/show_encoding.py ")
     ]
-    shown = re.findall(r"!\[[^]]+\]\(\.\./images/(\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
+    shown = re.findall(
+        r"!\[[^]]+\]\(\.\./(?:\.\./)?images/(\w+\.png)\)", PAGE
+    )  # each with a text for those who cannot see it
     assert sorted(shown) == sorted(Path(command[-1]).name for command in commands)
     assert set(shown) <= set(pictures)
     assert all(pictures[name].stat().st_size < 150_000 for name in shown)
 
 
-def test_links_within_the_page_lead_somewhere():
-    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")}
+@pytest.mark.parametrize("page", [TABLE, *FAMILIES], ids=lambda page: page.partition("\n")[0])
+def test_links_within_a_page_lead_somewhere(page):
+    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in page.splitlines() if line.startswith("#")}
     headings = {re.sub(r"[^\w-]", "", heading) for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
+    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
 
 
 @pytest.mark.parametrize("m, patches", [(2, 4), (8, 2), (50, 0.8)])

@@ -6,16 +6,13 @@ from ndformer.framework.registry import ENCODINGS
 from tests.docs import made
 
 PAGE = "docs/results/gallery.md"
-LINE = re.compile(r"^\| \[(\w+)\]\(#\w+\) \| (.+?) \|$", re.MULTILINE)
 
 
 def gallery() -> str:
     """One encoding after the other, in the order and the words of docs/reference/encodings.md."""
-    lines = LINE.findall((made.ROOT / "docs" / "reference" / "encodings.md").read_text())
     return "\n" + "".join(
-        f"## {name}\n\n[{name}](../reference/encodings.md#{name.lower()}): {words}.\n\n"
-        f"![{name}](../images/{name}.png)\n\n"
-        for name, words in lines
+        f"## {name}\n\n[{name}](../{section}): {words}.\n\n![{name}](../images/{name}.png)\n\n"
+        for name, (section, words) in made.encodings().items()
     )
 
 

@@ -46,7 +46,7 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
 
 def test_it_names_every_modality_that_takes_files():
     """A folder of modalities/ is a row."""
-    rows = set(re.findall(r"^\| (\w+) \| [^-]", PAGE.partition("## What it gives")[0], re.MULTILINE)) - {"modality"}
+    rows = set(re.findall(r"^\| (\w+) \| [^-]", PAGE.partition("## Outputs")[0], re.MULTILINE)) - {"modality"}
     adapters = (ROOT / "ndformer" / "modalities").glob("*/adapter.py")
     folders = {path.parent.name for path in adapters if "endings = " in path.read_text()}
     assert rows == {"points" if name == "pointcloud" else name for name in folders}

@@ -1,4 +1,4 @@
-"""docs/results/results.md: the figures of PaPE's start are those of the runs in docs/results/data/start.json."""
+"""The figures of docs/results/class-token-and-radius.md and detection.md are those of the runs in results/data."""
 
 import json
 import re
@@ -20,7 +20,7 @@ SETS = {
 
 def rows() -> list[tuple[str, list[str]]]:
     """Of the table: (config, its cells)."""
-    page = (DOCS / "results" / "results.md").read_text(encoding="utf-8")
+    page = (DOCS / "results" / "class-token-and-radius.md").read_text(encoding="utf-8")
     _, _, rest = page.partition("| set | encoding | learning rate |")
     found, config = [], ""
     for line in rest.split("\n\n")[0].splitlines()[2:]:
@@ -56,7 +56,7 @@ def test_every_figure_is_that_of_its_runs() -> None:
 
 
 def test_one_change_at_a_time_is_of_its_runs() -> None:
-    page = (DOCS / "results" / "results.md").read_text(encoding="utf-8")
+    page = (DOCS / "results" / "class-token-and-radius.md").read_text(encoding="utf-8")
     runs = json.loads((DOCS / "results" / "data" / "one_change.json").read_text(encoding="utf-8"))
     table = page.partition("| changed | six actions | gain |")[2].split("\n\n")[0].splitlines()[2:]
     printed = [[cell.strip() for cell in line.strip().strip("|").split("|")][1:] for line in table]
@@ -78,7 +78,7 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
 
 def test_sensors_are_told_by_their_runs() -> None:
     """`python -m tests.docs.test_results_page` writes the table anew."""
-    assert made.part("docs/results/results.md", "streets") == streets()
+    assert made.part("docs/results/detection.md", "streets") == streets()
 
 
 def streets() -> str:
@@ -100,4 +100,4 @@ def streets() -> str:
 
 
 if __name__ == "__main__":
-    made.rewrite("docs/results/results.md", "streets", streets())
+    made.rewrite("docs/results/detection.md", "streets", streets())

@@ -6,12 +6,12 @@ import pytest
 
 from tests.docs.made import ROOT
 
-PAGES = ["SECURITY.md", "docs/concepts/security.md", "docs/concepts/reliability.md"]
+PAGES = ["SECURITY.md", "docs/concepts/security.md", "docs/concepts/threats.md"]
 
 
 def threats() -> list[list[str]]:
     """The rows of the table: threat, what happens, test."""
-    section = (ROOT / "docs/concepts/reliability.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
+    section = (ROOT / "docs/concepts/threats.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
 

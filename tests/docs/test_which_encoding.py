@@ -17,7 +17,7 @@ ENCODINGS.get("NoPE")  # finds them all
 
 
 def linked(names: list[str]) -> str:
-    return ", ".join(f"[{name}](../reference/encodings.md#{name.lower()})" for name in names)
+    return ", ".join(f"[{name}](../{made.encodings()[name][0]})" for name in names)
 
 
 def those(**flags: bool) -> list[str]:
@@ -85,13 +85,12 @@ def answers() -> str:
             "Test inputs larger than the training inputs",
             "Accuracy in % of models trained on digits of 28 pixels, at larger sizes. *Continued*: positions go beyond "
             "the training range. *Interpolated*: positions are divided so that they stay in it "
-            "([more sizes, and YaRN](../results/results.md#the-digits-models-of-this-table-on-larger-images)).\n\n"
-            + larger(),
+            "([more sizes, and YaRN](../results/larger-inputs.md)).\n\n" + larger(),
         ),
         (
             "Cost",
             "Time of a training step of a ViT-B block with 1,025 tokens on two CPU cores, relative to no encoding "
-            "([benchmarks.md](../results/benchmarks.md)).\n\n" + price(),
+            "([benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block)).\n\n" + price(),
         ),
         (
             "Real-valued positions: points, times, meters",
@@ -107,7 +106,7 @@ def answers() -> str:
             "Rotation invariance",
             "No logit changes when all positions are translated or rotated: "
             f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
-            "[PaPEDirectional](../reference/encodings.md#papedirectional) still distinguishes directions.",
+            "[PaPEDirectional](../reference/encodings/parabolic.md#papedirectional) still distinguishes directions.",
         ),
         (
             "Attention range that depends on the content of tokens",

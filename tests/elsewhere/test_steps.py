@@ -1,6 +1,6 @@
 """Whole steps of training and prediction on a device that is not here: nothing is mixed, and each wait has its reason.
 
-The allow-list is the table of docs/concepts/reliability.md.
+The allow-list is the table of docs/concepts/gpu-synchronization.md.
 """
 
 import json
@@ -40,7 +40,7 @@ GRAPHS = {
 
 def allowed() -> dict[tuple[str, str], int]:
     """(file, function) -> how often in a step."""
-    page = (ROOT / "docs" / "concepts" / "reliability.md").read_text()
+    page = (ROOT / "docs" / "concepts" / "gpu-synchronization.md").read_text()
     table = page.partition("<!-- waits -->")[2].partition("<!-- end of waits -->")[0]
     rows = re.findall(r"^\| `([\w./]+)` \| `(\w+)` \| \w+ \| (\d+) \| .+ \|$", table, re.MULTILINE)
     return {(file, function): int(count) for file, function, count in rows}

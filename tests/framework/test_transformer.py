@@ -222,7 +222,7 @@ def test_a_dropped_branch_adds_nothing_and_the_two_branches_drop_apart() -> None
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5])
 def test_drop_path_takes_probabilities_below_one(rate: float) -> None:
-    with pytest.raises(ValueError, match="probability below 1"):
+    with pytest.raises(ValueError, match="from 0 to below 1"):
         DropPath(rate)
 
 

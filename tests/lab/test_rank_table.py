@@ -87,7 +87,7 @@ def test_gains_are_of_seeds_that_both_have():
     assert (gain.n, gain.mean) == (1, pytest.approx(0.1))
     assert found.gain("C", "one") is None
     says = text(found)
-    assert "Fewer runs than others have: on one 1 of 2 runs: C." in says
+    assert "Fewer runs: on one 1 of 2 runs: C." in says
     assert "no significant difference B." in says  # one run has no interval
 
 

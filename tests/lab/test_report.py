@@ -182,7 +182,7 @@ def test_a_list_of_pictures_that_no_run_leaves_is_a_sentence(tmp_path, content):
     folder = made(tmp_path / "run", 0.5)
     draw(folder)
     (folder / "shown" / "shown.json").write_text(content)
-    with pytest.raises(DataError, match=r"shown\.json is not what a run leaves"):
+    with pytest.raises(DataError, match=r"shown\.json is damaged"):
         run_folder.read(folder)
 
 

@@ -39,7 +39,7 @@ for name, options in small.items():
 from ndformer.modalities.video.formats.files import VideoFile
 for backend in ("auto", "pyav"):
     assert VideoFile(next(Path("ucf101").rglob("*.avi")), backend).frames([3])[0].shape == (1, 120, 160, 3)
-for found in vars(registry).values():
+for found in vars(base).values():
     if isinstance(found, base.Registry):
         found.all()
 """

@@ -3,6 +3,7 @@
 import pytest
 
 from ndformer.framework.attention import build_encoding
+from ndformer.framework.engine.config.shipped import paper_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.lab import runner
 from ndformer.lab.experiment import Cell, DataSet, Experiment
@@ -96,7 +97,7 @@ def test_what_needs_gpus_names_configs_that_load(tmp_path):
     cell = Cell("PaPE", 0, "paper", tmp_path / "w" / "t" / "c")
     assert training_run(cell, "imagenet1k_pape", "PaPE(m=2)", options=VIT_S).cfg.model.backbone.dim == 384
     for config, metric in EVERY_SET.values():
-        run = training_run(cell, f"{config}_{NAMES['PaPE-RI']}")
+        run = training_run(cell, f"{config}_pape", paper_encoding(config, NAMES["PaPE-RI"]))
         assert run.cfg.model.backbone.encoding["type"] == "PaPERI"
         assert metric in ("accuracy", "mAP", "mIoU")
 

@@ -62,7 +62,7 @@ def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
     """flock holds between two opened files, be they of one process or of two."""
     calls, begun = [], threading.Event()
 
-    def train(cfg, folder, resume, tested):
+    def train(cfg, folder, resume, on_tested):
         calls.append(folder)
         begun.set()
         threading.Event().wait(0.2)

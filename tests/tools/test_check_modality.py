@@ -117,7 +117,9 @@ def test_what_is_broken_is_one_sentence(check, good, bad, name, sentence):
 
 
 def test_an_adapter_is_told_what_stands_beside_its_inputs(check):
-    adapter = GOOD.replace("def forward(self, tones):", "told = ('pitch',)\n\n    def forward(self, tones, pitch):")
+    adapter = GOOD.replace(
+        "def forward(self, tones):", "extra_inputs = ('pitch',)\n\n    def forward(self, tones, pitch):"
+    )
     adapter = adapter.replace("inputs=dict(tones=tones)", "inputs=dict(tones=tones, pitch=torch.ones(3, 4))")
     lines, status = check(adapter.replace("self.project(tones), W", "self.project(tones * pitch), W"))
     assert (len(lines), status) == (8, 0), lines[-1]

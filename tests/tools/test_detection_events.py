@@ -101,7 +101,7 @@ def test_recordings_of_one_s_own_at_their_end_and_before(use, home, drawn, capsy
     write_dat(home / "mine" / "b_td.dat", block(1_500_000, 1))
     write_dat(home / "mine" / "none_td.dat", Events.none(240, 304))
     np.save(home / "mine" / "b_bbox.npy", np.zeros(3))  # not asked about
-    with pytest.warns(UserWarning, match=r"mine/none_td\.dat holds no events"):
+    with pytest.warns(UserWarning, match=r"mine/none_td\.dat has no events"):
         use(predict.main, "mine", "--show-dir", "cards", "--show-score", "0", "--out", "found.json")
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:2]] == [
         "mine/b_td.dat",

@@ -17,7 +17,7 @@ def test_kept_figures_are_rows_of_the_sets_that_are_named(tmp_path, capsys):
     assert list(content["sets"]) == ["sign_digits", "mnist_small"]
     runs = json.loads(START.read_text())["mnist_small"]["AxialRoPE"][
         "0.003"
-    ]  # which docs/results/results.md has for it
+    ]  # which docs/results/class-token-and-radius.md has for it
     cell = content["sets"]["mnist_small"]["cells"]["AxialRoPE"]
     assert cell["values"] == {seed: run["test"] for seed, run in runs.items()}
     says = capsys.readouterr().out

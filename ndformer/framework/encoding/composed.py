@@ -101,7 +101,7 @@ class ComposedLayer(LayerEncoding):
 
 
 def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
-    """Return the best class-token position for an encoding config, as measured in docs/results/results.md."""
+    """Return the best class-token position for an encoding (measured in docs/results/class-token-and-radius.md)."""
     parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
     return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
 

@@ -41,7 +41,7 @@ class Fused(Backend):
         return exact and q.dtype in DTYPES and q.shape[-1] <= WIDEST and on_gpu(q) and TRITON
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        return on_gpu(q) and (bias is not None or where.segment is not None)  # docs/results/benchmarks.md, "On a GPU"
+        return on_gpu(q) and (bias is not None or where.segment is not None)  # docs/results/benchmarks-gpu.md
 
     def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         return 0 if on_gpu(q) else q.shape[0] * q.shape[1] * q.shape[2] ** 2

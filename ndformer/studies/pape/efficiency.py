@@ -97,7 +97,7 @@ EXPERIMENTS = [
         about=(
             "Parameters are counted and always the same; times, of the processor, differ from run to run: each is "
             "the median over 15 rounds in which the block and one without positions take turns "
-            "(docs/results/benchmarks.md)."
+            "(docs/results/benchmarks-cpu.md)."
         ),
     )
 ]

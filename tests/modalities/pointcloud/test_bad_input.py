@@ -55,7 +55,7 @@ WRONG = {
         dict(coord=far_away(1e9)),
         "cells of 0.1, too many to number.*remove outliers",
     ),
-    "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits number 65536.*remove"),
+    "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits allow 65536.*remove"),
     "one point": (dict(n=1), r"it has 1 points and a cloud takes two or more\): replace it or remove it"),
     "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
     "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) a fill value"),

@@ -119,7 +119,7 @@ def test_folders_of_frames_are_one_sample_for_every_program(home):
 
 def test_loose_pictures_are_no_videos_and_said_to_be_left_out(home):
     put_frames(home / "train" / "open", 3)
-    with pytest.warns(UserWarning, match=r"no video .* left out, 3 \.png: "):
+    with pytest.warns(UserWarning, match=r"no video .* skipped: 3 \.png"):
         assert len(build(home, holdout=0.25)) == 6
 
 
