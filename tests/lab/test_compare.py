@@ -116,7 +116,8 @@ def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
     )
     (run.folder / "config.json").write_text("{")
     assert re.fullmatch(
-        r"damaged: .*config.py cannot be read \(.*is damaged, .*\). Remove its folder, .*", check_folder(run)
+        r"damaged: .*config.py cannot be read \(.*is not a config that a run wrote.*\). Remove its folder, .*",
+        check_folder(run),
     )
 
 
