@@ -236,7 +236,7 @@ def test_every_kind_of_cloud(tmp_path, told, ending):
 
 def test_a_file_of_no_known_kind_is_told_all_that_are(tmp_path):
     (tmp_path / "notes.md").write_text("hello")
-    with pytest.raises(DataError, match=r"no format that is known here.*\.aedat.*\.avi.*\.jpg.*\.ply"):
+    with pytest.raises(DataError, match=r"unknown format, by its name.*\.aedat.*\.avi.*\.jpg.*\.ply"):
         peek.describe(tmp_path / "notes.md", 5)
     (tmp_path / "recording").write_bytes(b"#!AER-DAT2.0\r\n" + bytes(8))  # known by its beginning
     assert peek.describe(tmp_path / "recording", 5)["format"] == "AEDAT 2.0"

@@ -198,7 +198,9 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
         assert card.width > 3 * card.height / 2  # three sides
     (tmp_path / "d.txt").write_text("1,2\n3,4\n")
     monkeypatch.setattr(sys, "argv", [*argv[:3], "d.txt", "--cfg-options", *small])
-    with pytest.raises(SystemExit, match=r"^x: d.txt cannot be read as a point cloud \(it holds .*\): replace it or"):
+    with pytest.raises(
+        SystemExit, match=r"^x: d.txt cannot be read as a point cloud \(it must have .*\): replace it or"
+    ):
         cli.run(predict.main)
 
 

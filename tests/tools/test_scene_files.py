@@ -104,9 +104,7 @@ def test_what_a_file_lacks_is_said_with_what_to_do(home, trained, monkeypatch, t
     np.savetxt(tmp_path / "bare.xyz", np.load(home / "new/room/coord.npy"))
     argv = ["x.py", CONFIG, str(home / "best.pth"), str(tmp_path / "bare.xyz"), "--sample"]
     monkeypatch.setattr(sys, "argv", argv)
-    with pytest.raises(
-        SystemExit, match=r"bare\.xyz has no colours, which PackPoints should pack: say with its missin"
-    ):
+    with pytest.raises(SystemExit, match=r"bare\.xyz has no colours, which PackPoints should pack: give its missin"):
         cli.run(predict.main)
 
 

@@ -109,7 +109,7 @@ def test_z_scores_are_drawn_and_told(show, home):
     assert all(-1 < float(word) < 1 for line in layers for word in line.split()[2:])
 
 
-@pytest.mark.filterwarnings("ignore:.*holds no events")
+@pytest.mark.filterwarnings("ignore:.*has no events")
 @pytest.mark.parametrize(
     "kind, write, sentence",
     [

@@ -141,9 +141,7 @@ def test_the_wrong_number_of_features_says_so(adapter):
 def test_an_empty_cloud_is_told_by_its_number(adapter):
     full, empty = torch.randn(9, 6), torch.zeros(0, 6)
     for clouds, number in (([full, empty], 1), ([empty], 0), (torch.zeros(2, 0, 6), 0)):
-        with pytest.raises(
-            DataError, match=f"sample {number} of a batch has no points: remove it, or the transform that removed"
-        ):
+        with pytest.raises(DataError, match=f"sample {number} of a batch has no points: remove it, or what removed"):
             adapter()(clouds)
 
 
