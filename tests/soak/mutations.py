@@ -99,7 +99,7 @@ FAULTS = [Fault(*row) for row in (
      "framework/engine/training/test_resume.py"),
     ("decay-of-vectors", "framework/engine/training/optim.py", "parameter.dim() <= 1", "parameter.dim() < 1", TRAINING),
     ("accumulated-rest", "framework/engine/training/runner.py",
-     ">= self.epoch - remainder", "> self.epoch - remainder", f"framework/engine/training/test_resume.py {TRAINING}"),
+     ">= self.epoch - remainder", "> self.epoch - remainder", TRAINING),
     ("leakage-of-test", "framework/engine/training/leakage.py",
      '("test", "train"), ("test", "val"))', '("test", "val"))', "framework/engine/training/test_leakage.py"),
     ("per-class-first", "framework/data/dataset.py",
