@@ -82,13 +82,14 @@ def test_axial_rope_of_the_paper_repository_pads_turns_halves_and_cuts(dims: int
             assert torch.allclose(actual[head], q @ k.T / math.sqrt(width), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("axes", [[2, 1, 0], [1, 2, 0]])
 @pytest.mark.parametrize("name", ["Sincos", "AxialRoPE"])
-def test_axes_says_which_axis_owns_the_first_channels(name: str, make: Make) -> None:
+def test_axes_says_which_axis_owns_the_first_channels(name: str, axes: list[int], make: Make) -> None:
     """Events of that repository are at (x, y, t), ours at (t, y, x)."""
-    turned, plain = (make(dict(type=name, **REPO, **axes), 3, width=20).double() for axes in (dict(axes=[2, 1, 0]), {}))
+    turned, plain = (make(dict(type=name, **REPO, **order), 3, width=20).double() for order in (dict(axes=axes), {}))
     x, positions = random_inputs(plain)
     with torch.no_grad():
-        actual, expected = turned.logits(x, Where(positions)), plain.logits(x, Where(positions.flip(-1)))
+        actual, expected = turned.logits(x, Where(positions)), plain.logits(x, Where(positions[..., axes]))
         assert torch.allclose(actual, expected, rtol=0, atol=1e-12)
         assert not torch.allclose(actual, plain.logits(x, Where(positions)), atol=1e-3)
     with pytest.raises(ValueError, match="axes must contain each of 0..2 once, got \\[0, 0, 1\\]"):

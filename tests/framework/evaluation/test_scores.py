@@ -48,6 +48,11 @@ def accuracy(*answers):
     return metric.compute_metrics(metric.results)
 
 
+def test_top5_is_the_share_of_labels_among_the_five_best_scores():
+    descending = [float(-i) for i in range(10)]
+    assert accuracy(*(label(descending, i) for i in range(10)))["top5"] == 0.5
+
+
 def test_a_tie_is_not_won():
     flat = [0.1] * 10
     assert accuracy(*(label(flat, i) for i in range(10))) == dict(accuracy=0.0, mean_accuracy=0.0, top5=0.0)

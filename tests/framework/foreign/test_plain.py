@@ -205,6 +205,16 @@ def test_sizes_are_numbers_with_a_letter():
             size_from(wrong)
 
 
+def test_rows_of_text_are_bounded_by_the_memory_of_their_numbers(tmp_path, monkeypatch):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"1\n" * 65)  # 8 bytes for each byte of the file
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1K")
+    with pytest.raises(DataError, match="a.txt would take 0 MiB of memory"):
+        list(foreign.text_rows(path))
+    path.write_bytes(b"1\n" * 64)
+    assert list(foreign.text_rows(path)) == ["1\n"] * 64
+
+
 def test_a_high_limit_takes_no_more_memory_than_the_file(tmp_path, monkeypatch):
     """Issue 44.30: --file-limit 16G took 16 GiB for a file of 5 bytes."""
     (tmp_path / "a.txt").write_text("small")
