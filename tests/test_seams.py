@@ -45,7 +45,7 @@ FOREIGN = {  # what is asked may have it or not: things of other packages, of Py
     "hasattr(self, 'classes')",
     "getattr(record, 'path', None)",
     "hasattr(os, 'sched_getaffinity')",
-    "getattr(place, '__path__', ())",
+    "getattr(package, '__path__', ())",
     "getattr(hint, '__name__', str(hint))",
     "getattr(self.backbone, 'in_channels', dim)",  # a pyramid's; other backbones take tokens of their own width
 }
