@@ -43,6 +43,11 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         total = self.length * self.loops
         return total // self.batch_size if self.shuffle else -(-total // self.batch_size)
 
+    @property
+    def dropped(self) -> int:
+        """The number of samples of an epoch that are in no batch."""
+        return max(0, self.length * self.loops - len(self) * self.batch_size)
+
     def before_sharing(self) -> Iterator[np.ndarray]:
         """Yield the indices of each batch before it is split over processes; pass n adds n * length to them."""
         passes = [np.arange(self.length)] * self.loops

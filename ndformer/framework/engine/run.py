@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.config import Config
 
+from ndformer.framework.data.batches import Batches
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.data.workers import workers_explained
 from ndformer.framework.engine.building import (
@@ -33,7 +34,7 @@ from ndformer.framework.engine.training.agreement import check_data, check_setti
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
 from ndformer.framework.engine.training.leakage import check_leakage
-from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, print_bad
+from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, dropped_warning, print_bad
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.work_dir import RESULTS, begun, check_free, clear
 from ndformer.framework.evaluation.metric import find_quantity
@@ -89,6 +90,8 @@ def _train(
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
     check_leakage(cfg, {split: loader.data for split, loader in loaders.items()})
+    if isinstance(batches := loaders["train"].batch_sampler, Batches):
+        messages += filter(None, [dropped_warning(batches)])
     if cfg.get("weights") and not resume:
         messages += pretrained.begin(model, cfg)
     with owned(work_dir) as ownership:

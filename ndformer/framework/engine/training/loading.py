@@ -126,3 +126,15 @@ def print_bad(bad: dict[str, dict[str, str]], full_list: str) -> None:
         print("\n".join(f"  {foreign.single_line(error)}" for error in list(why.values())[:20]))
         if len(why) > 20:
             print(f"  and {len(why) - 20} more: {full_list}")
+
+
+def dropped_warning(batches: Batches) -> str | None:
+    """Return a warning if a quarter or more of the training samples are in no batch of an epoch, else None."""
+    total = batches.length * batches.loops
+    if 4 * batches.dropped < total:
+        return None
+    size, enough = batches.batch_size, max(1, total // 8)
+    return (
+        f"training: {batches.dropped} of {total} samples are left out of each epoch, since a batch has {size} and an "
+        f"incomplete one is dropped. Set train_dataloader.batch_size={enough} or less"
+    )

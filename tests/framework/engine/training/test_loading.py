@@ -20,7 +20,7 @@ from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
-from ndformer.framework.engine.training.loading import build_loader
+from ndformer.framework.engine.training.loading import build_loader, dropped_warning
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -256,3 +256,13 @@ def test_a_program_with_workers_ends_at_once_and_silently():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stderr == ""
     assert time.time() - float(ran.stdout) < 20  # of the 30 that a worker goes on after SIGTERM
+
+
+def test_samples_that_are_in_no_batch_are_a_warning_from_a_quarter_on():
+    """A newcomer's 108 photos in batches of 64: one step an epoch, without 44 of them."""
+    warning = dropped_warning(Batches(108, 64, shuffle=True))
+    assert warning is not None
+    assert "44 of 108 samples are left out of each epoch" in warning
+    assert "batch_size=13 or less" in warning
+    assert dropped_warning(Batches(1000, 64, shuffle=True)) is None
+    assert dropped_warning(Batches(10, 64, shuffle=False)) is None
