@@ -43,7 +43,7 @@ def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.lineno, node.name
         if isinstance(node, ast.ClassDef):
-            yield from ((f.lineno, f.target.id) for f in node.body if _is_field(f))
+            yield from _fields(node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             a = node.args
             every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, [a.vararg, a.kwarg])]
@@ -52,8 +52,10 @@ def names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.attr
 
 
-def _is_field(node: ast.stmt) -> bool:
-    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+def _fields(node: ast.ClassDef) -> Iterator[tuple[int, str]]:
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            yield statement.lineno, statement.target.id
 
 
 def refused(name: str) -> set[str]:
