@@ -63,7 +63,7 @@ def load(
                 cfg = _set(cfg, keys, value)
         changes = [(keys, value) for keys, value in changes if keys[0] != "sample"]
         if not isinstance(cfg.get("sample"), dict):
-            raise ConfigError(f"{path} has no `sample`, which --sample needs: a small version of the config")
+            raise ConfigError(f"{path} has no `sample`, the small version of the config")
         cfg = _small(cfg)
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
