@@ -46,7 +46,7 @@ class Parts:
     def adapter_tokens(self, name: str, batch: dict[str, Any]) -> TokenSet:
         """Return the tokens of one adapter."""
         adapter, inputs = self.adapters[name], batch["inputs"]
-        return adapter(inputs[name], **{told: inputs[told] for told in adapter.extra_inputs if told in inputs})
+        return adapter(inputs[name], **{extra: inputs[extra] for extra in adapter.extra_inputs if extra in inputs})
 
     def tokens(self, batch: dict[str, Any]) -> TokenSet:
         """Return the input of the head; random tokens in a plane if there is no adapter."""

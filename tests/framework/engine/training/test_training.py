@@ -1,14 +1,11 @@
-"""Training: schedules, groups, averages, accumulation, clipping, smoothing, mixing and resuming, against hand-made
-references."""
+"""Training: whole runs, resumed runs, parameter groups, smoothed and mixed labels, against hand-made references."""
 
 import json
-import math
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from mmengine.config import Config
 from PIL import Image
 from torch import nn
@@ -18,10 +15,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.optim import parameter_groups
-from ndformer.framework.engine.training.runner import AmpWrapper
-from ndformer.framework.engine.training.schedules import OneCycle, WarmupCosine
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.classifier import Classifier
@@ -243,34 +237,6 @@ def test_where_lower_values_are_better_the_lowest_is_kept_and_ends_training(tmp_
     assert "test, with the checkpoint best on validation: error 7.0000 px" in said
 
 
-@pytest.mark.parametrize("warmup, total", [(0.3, 100), (0.1, 37)])
-def test_one_cycle_is_torchs(warmup, total):
-    parameter = nn.Parameter(torch.zeros(1))
-    optimizer = torch.optim.SGD([parameter], lr=1.0)
-    theirs = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=1.0, total_steps=total, pct_start=warmup, cycle_momentum=False
-    )
-    ours = OneCycle(warmup=warmup)
-    for step in range(total):
-        assert ours(step, total) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
-        optimizer.step()
-        if step < total - 1:
-            theirs.step()
-
-
-def test_beta1_cycles_as_torchs_one_cycle_does():
-    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
-    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=40, pct_start=0.05)
-    ours = OneCycle(warmup=0.05, betas=(0.85, 0.95))
-    for step in range(40):
-        assert ours.beta1(step, 40) == pytest.approx(optimizer.param_groups[0]["betas"][0], rel=1e-9)
-        optimizer.step()
-        if step < 39:
-            theirs.step()
-    assert OneCycle().beta1(3, 40) is None
-    assert WarmupCosine().beta1(3, 40) is None
-
-
 def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
     cycle = dict(type="OneCycle", betas=(0.85, 0.95))
     train(config(schedule=cycle, optimizer=dict(type="AdamW", lr=1e-3)), tmp_path / "run")
@@ -289,16 +255,6 @@ def test_learning_rates_by_name():
     assert found["head.linear.weight"] == 1.0
     with pytest.raises(ValueError, match="expected a part of a parameter's name, got 'blok'"):
         parameter_groups(model, 0.05, lr_factors=dict(blok=0.1))
-
-
-def test_warmup_rises_linearly_then_half_a_cosine_falls():
-    schedule = WarmupCosine(warmup=0.1, start=0.0, end=0.01)
-    rates = [schedule(step, 200) for step in range(200)]
-    np.testing.assert_allclose(rates[:20], np.arange(1, 21) / 21)
-    middle = 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * 0.5))
-    assert rates[110] == pytest.approx(middle)
-    assert rates[20] == pytest.approx(1.0)
-    assert rates[199] < 0.0102
 
 
 def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
@@ -365,89 +321,6 @@ def test_an_encodings_own_weights_may_stay_undecayed():
     groups = parameter_groups(model, 0.05, no_decay=True)
     found = {name: g["weight_decay"] for g in groups for name in g["names"]}
     assert found["backbone.blocks.0.attention.encoding.frequencies"] == 0.0
-
-
-def test_the_average_is_the_weighted_sum_written_out():
-    model = nn.Linear(2, 2).double()
-    average = EMA(model, decay=0.9)
-    seen = [model.weight.detach().clone()]
-    for _ in range(3):
-        with torch.no_grad():
-            model.weight.add_(torch.randn(2, 2))
-        average.update(model)
-        seen.append(model.weight.detach().clone())
-    expected = 0.9**3 * seen[0] + 0.1 * (0.9**2 * seen[1] + 0.9 * seen[2] + seen[3])
-    torch.testing.assert_close(average.average["weight"], expected)
-    own = model.weight.detach().clone()
-    with average.applied(model):
-        torch.testing.assert_close(model.weight.detach(), expected)
-    assert torch.equal(model.weight, own)
-
-
-def test_tied_weights_are_averaged_under_all_their_names():
-    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
-    two.weight = one.weight
-    model = nn.Sequential(one, two)
-    average = EMA(model, decay=0.9)
-    before = one.weight.detach().clone()
-    with torch.no_grad():
-        one.weight.add_(1.0)
-    average.update(model)
-    for name in ("0.weight", "1.weight"):
-        torch.testing.assert_close(average.average[name], before + 0.1)
-
-
-def test_accumulating_micro_batches_is_one_big_batch():
-    x, y = torch.randn(12, 4).double(), torch.randint(3, (12,))
-    stepped = []
-    for k in (1, 2, 3, 6):
-        torch.manual_seed(0)
-        model = nn.Linear(4, 3).double()
-        wrapper = AmpWrapper(
-            None,
-            "cpu",
-            optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
-            accumulative_counts=k,
-            clip_grad=dict(max_norm=0.5),
-        )
-        wrapper.initialize_count_status(model, 0, 2 * k)
-        for _ in range(2):
-            for part in range(k):
-                rows = slice(part * 12 // k, (part + 1) * 12 // k)
-                wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
-        assert wrapper.updates == 2
-        stepped.append(model.weight.detach())
-    for other in stepped[1:]:
-        torch.testing.assert_close(other, stepped[0], rtol=0, atol=1e-6)
-
-
-def test_the_last_step_of_an_epoch_is_the_mean_of_the_batches_that_are_left():
-    x, y = torch.randn(20, 4).double(), torch.randint(3, (20,))
-    model, expected = (nn.Linear(4, 3).double() for _ in range(2))
-    expected.load_state_dict(model.state_dict())
-    wrapper = AmpWrapper(None, "cpu", optimizer=torch.optim.SGD(model.parameters(), lr=0.1), accumulative_counts=3)
-    wrapper.epoch = 5  # batches of 2: steps of 3 and of 2 batches
-    wrapper.initialize_count_status(model, 0, 10)
-    for rows in torch.arange(20).split(2):
-        wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
-    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
-    for rows in torch.arange(20).split([6, 4, 6, 4]):
-        optimizer.zero_grad()
-        F.cross_entropy(expected(x[rows]), y[rows]).backward()
-        optimizer.step()
-    assert wrapper.updates == 4
-    torch.testing.assert_close(model.weight, expected.weight, rtol=0, atol=1e-12)
-
-
-def test_clipping_bounds_the_norm_of_all_gradients_together():
-    model = nn.Linear(4, 3)
-    wrapper = AmpWrapper(
-        None, "cpu", optimizer=torch.optim.SGD(model.parameters(), lr=1.0), clip_grad=dict(max_norm=0.5)
-    )
-    before = [p.detach().clone() for p in model.parameters()]
-    wrapper.update_params(1000 * model(torch.randn(8, 4)).square().sum())
-    moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before)])
-    assert moved.norm().item() == pytest.approx(0.5, rel=1e-4)
 
 
 def test_the_classifier_starts_even_and_smooths_labels():
