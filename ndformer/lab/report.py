@@ -98,8 +98,8 @@ def _figures(runs: Sequence[RunFolder]) -> Markup:
     words = {name: in_words(name, runs) for name in metrics}
     main = [str(run.results["main_metric"]) for run in runs if "main_metric" in run.results]
     main = [name for name in [*main, *metrics] if any(name in run.results["val"] for run in runs)][:1]
-    told = [f"test, {words[name]}" for name in metrics] + [f"validation, {words[name]}" for name in main]
-    head = ["encoding", "on", "runs", *told, "parameters", "minutes each"]
+    metric_columns = [f"test, {words[name]}" for name in metrics] + [f"validation, {words[name]}" for name in main]
+    head = ["encoding", "on", "runs", *metric_columns, "parameters", "minutes each"]
     rows = []
     for some in kinds.values():
         of = [("test", name) for name in metrics] + [("val", name) for name in main]
@@ -232,9 +232,9 @@ def _differs(run: RunFolder) -> list[Markup]:
     base = CONFIGS / Path(str(run.results.get("config", ""))).name
     if base.suffix == ".py" and base.is_file():
         given = load(base).to_dict()
-        told = [(at, _short(was), _short(now)) for at, was, now in changes(given, run.config)]
-        told = [one for one in told if not one[0].startswith(("sample", "versions"))]
-        rows = table(["", base.stem, "this run"], told) if told else element("p", "Nothing.")
+        changed = [(key, _short(was), _short(now)) for key, was, now in changes(given, run.config)]
+        changed = [row for row in changed if not row[0].startswith(("sample", "versions"))]
+        rows = table(["", base.stem, "this run"], changed) if changed else element("p", "Nothing.")
         return [section(f"How this run differs from {base.name}", rows)]
     return []
 

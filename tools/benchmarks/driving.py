@@ -4,7 +4,7 @@
 python tools/benchmarks/driving.py                       PaPE, forward
 python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json
 
-The parts are taken in turn, `--repeats` times, and the median of each is told: on CPU the time of the processor, one
+The parts are taken in turn, `--repeats` times, and the median of each is printed: on CPU the time of the processor, one
 thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.
 `ground` is the place of patches from above, for calibrations that were not met before. Memory is what is held more at
 its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.

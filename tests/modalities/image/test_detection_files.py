@@ -244,7 +244,7 @@ def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
     assert found[1]["bad"][0][0].endswith("b.png")
     told = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
     assert "1 of 2 pictures are not as large as it says" in told[-1]
-    assert told[-1].endswith("b.png has 20 x 50 pixels and is told to have 40 x 100")
+    assert told[-1].endswith("b.png has 20 x 50 pixels, but the list claims 40 x 100")
 
 
 def test_the_size_of_voc_is_held_to_the_picture_too(tmp_path):

@@ -161,7 +161,7 @@ def _other_sizes(path: Path, truth: GroundTruth) -> list[str]:
         size = foreign.image_size(picture)
         if annotated not in (size, size[::-1]):
             actual, claimed = (" x ".join(map(str, side)) for side in (size, annotated))
-            wrong.append(f"{name} has {actual} pixels and is told to have {claimed}")
+            wrong.append(f"{name} has {actual} pixels, but the list claims {claimed}")
     if not wrong:
         return []
     return [
