@@ -153,9 +153,14 @@ def _format_value(value: Any, used: int, depth: int) -> str:
     return f"{opening}\n{''.join(lines)}{' ' * 4 * depth}{closing}"
 
 
+def _is_keyword(key: str) -> bool:
+    """Whether dict(key=...) gives this key; of names outside of ASCII, Python changes some ('º' becomes 'o')."""
+    return key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
+
+
 def _parts(value: Any) -> tuple[str, str, list[tuple[str, Any]] | None]:
     if isinstance(value, dict):
-        if all(isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key) for key in value):
+        if all(isinstance(key, str) and _is_keyword(key) for key in value):
             return "dict(", ")", [(f"{key}=", item) for key, item in value.items()]
         return "{", "}", [(f"{key!r}: ", item) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
