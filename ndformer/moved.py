@@ -39,7 +39,7 @@ MODULES: dict[str, str] = {
     "framework.atomic": "framework.system.atomic",
     "framework.autocast": "framework.system.autocast",
     "framework.bias.riding": "framework.bias.channels",
-    "framework.compat": "framework.engine.training.mmengine_fixes",
+    "framework.compat": "framework.system.opencv",
     "framework.composed": "framework.encoding.composed",
     "framework.coverage": "framework.encoding.coverage",
     "framework.devices": "framework.system.devices",

@@ -23,7 +23,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned
-from ndformer.framework.engine.training.trainer import Trainer, TrainLoop
+from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.system import devices
 from tests.elsewhere import device as elsewhere
 
@@ -40,23 +40,23 @@ class Steps:
     def __init__(self) -> None:
         self.seen: list[elsewhere.Seen] = []
         self.batch: dict[str, Any] = {}
-        self.own = TrainLoop.run_iter
+        self.own = Trainer.train_step
 
-    def __call__(self, loop: TrainLoop, idx: int, data_batch: dict[str, Any]) -> None:
-        self.batch = data_batch
-        if idx == 0:
-            return self.own(loop, idx, data_batch)
+    def __call__(self, trainer: Trainer, batch: dict[str, Any]) -> dict[str, Any]:
+        self.batch = batch
+        if trainer.batch == 0:
+            return self.own(trainer, batch)
         with elsewhere.watched() as seen:
-            self.own(loop, idx, data_batch)
+            outputs = self.own(trainer, batch)
         self.seen.append(seen)
-        if len(self.seen) == 2 or idx + 1 == len(loop.dataloader):
+        if len(self.seen) == 2 or trainer.batch + 1 == trainer.batches:
             raise Enough
-        return None
+        return outputs
 
 
 def trained(cfg: Config, device: torch.device, folder: Path) -> tuple[Steps, Any]:
     steps = Steps()
-    TrainLoop.run_iter = lambda self, idx, data_batch: steps(self, idx, data_batch)
+    Trainer.train_step = lambda self, batch: steps(self, batch)
     devices.select = lambda: device
     loaders = {split: build_loader(cfg, split) for split in ("train", "val", "test")}
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def trained(cfg: Config, device: torch.device, folder: Path) -> tuple[Steps, Any
     except Enough:
         pass
     finally:
-        TrainLoop.run_iter = steps.own
+        Trainer.train_step = steps.own
     return steps, loaders["test"]
 
 

@@ -64,7 +64,7 @@ def start(cfg: Config, folder: Path, count: int, kill_at: int = 0, victims: Sequ
 
 def one(cfg: Config, folder: Path, rank: int, kill_at: int) -> int:
     report.curves = report.confusion_matrix = lambda *given: None
-    step, losses = Trainer.step, []
+    step, losses = Trainer.train_step, []
 
     def noted(self: Trainer, batch: dict[str, Any]) -> dict[str, Any]:
         if kill_at and len(losses) == kill_at:
@@ -73,7 +73,7 @@ def one(cfg: Config, folder: Path, rank: int, kill_at: int) -> int:
         losses.append(found["loss"].item())
         return found
 
-    Trainer.step = noted
+    Trainer.train_step = noted
     with processes.process_group():
         train(cfg, folder, resume=(folder / checkpoint.LAST).is_file())
     (folder / f"losses{rank}.json").write_text(json.dumps(losses))

@@ -10,7 +10,7 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.registry import MODELS, TRANSFORMS
 from ndformer.modalities.image.stand_ins.crowds import draw_image
 
@@ -23,7 +23,7 @@ def losses(dtype: torch.dtype | None, steps: int, batch: int = 4) -> list[float]
     cfg = load(CONFIG, SMALL, sample=True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model).train()
-    wrapper = AmpWrapper(dtype, "cpu", optimizer=torch.optim.AdamW(model.parameters(), 1e-3))
+    wrapper = OptimWrapper(torch.optim.AdamW(model.parameters(), 1e-3), "cpu", epoch=steps, amp=dtype)
     rng, pack = np.random.default_rng(0), TRANSFORMS.create(dict(type="PackBoxes"))
     found = []
     for _ in range(steps):

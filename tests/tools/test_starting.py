@@ -12,7 +12,7 @@ import ndformer
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.training.mmengine_fixes import OptimWrapper
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.system import devices, pipes

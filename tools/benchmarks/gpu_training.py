@@ -62,12 +62,12 @@ class TimedTrainer(Trainer):
         self.steps_ms: list[float] = []
         super().__init__(*args)
 
-    def step(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def train_step(self, batch: dict[str, Any]) -> dict[str, Any]:
         self.bench.wait()
         begin = time.perf_counter()
         watched = len(self.steps_ms) == self.first_steps - 1
         with self.waits_recorded() if watched and not self.bench.dry else contextlib.nullcontext():
-            outputs = super().step(batch)
+            outputs = super().train_step(batch)
         self.bench.wait()
         self.steps_ms.append(1e3 * (time.perf_counter() - begin))
         if len(self.steps_ms) >= (2 if self.bench.dry else 45):

@@ -105,8 +105,8 @@ class Turns:
 
 
 class SingleEpochTrainer(Trainer):
-    def end_epoch(self) -> bool:
-        return True
+    def end_epoch(self) -> None:
+        self.stop_training = True
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

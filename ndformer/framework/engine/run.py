@@ -153,14 +153,15 @@ def finish(
 ) -> dict[str, Any]:
     """Test the best checkpoint, and write results.json and the pictures."""
     same_data.warn_absent_classes(loaders["test"].data)
-    evaluation = evaluate(cfg, model, trainer.progress.with_progress(loaders["test"], "test"))
+    batches = trainer.progress.with_progress(loaders["test"], "test")
+    evaluation = measure(cfg.metrics, model, batches, trainer.call_hook, mode="test")
     content = dict(
         config=str(cfg.filename),
         encoding=encoding_name(cfg),
         dataset=dataset_name(cfg),
         test=evaluation.values,
         val=val,
-        main_metric=trainer.main,
+        main_metric=trainer.history.main,
         quantities={name: asdict(quantity) for name, quantity in evaluation.quantities.items()},
         epochs=trainer.epoch,
         seed=cfg.seed,

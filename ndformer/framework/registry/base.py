@@ -6,7 +6,7 @@ from typing import Any
 
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.registry.signature import arguments
-from ndformer.framework.system import host_state
+from ndformer.framework.system import host_state, opencv
 
 with host_state.importing():
     import mmengine.registry
@@ -63,6 +63,15 @@ class Registry(mmengine.registry.Registry):
         self._packages = ()
 
 
+class _Hooks(Registry):
+    """Hooks registered here or, as mmengine's tutorials do, in mmengine's own registry."""
+
+    def _load(self) -> None:
+        opencv.import_module("mmengine.hooks")
+        for name, kind in mmengine.registry.HOOKS.module_dict.items():
+            self._module_dict.setdefault(name, kind)
+
+
 ENCODINGS = Registry("encoding", "ndformer.encodings")
 MODALITIES = Registry("modality", "ndformer.modalities")
 DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
@@ -78,3 +87,4 @@ ANSWERS = Registry("answer", "ndformer.framework.answers", "ndformer.modalities"
 METRICS = Registry("metric", "ndformer.framework.evaluation", "ndformer.modalities")
 OPTIMIZERS = Registry("optimizer", "ndformer.framework.engine.training.optim")
 SCHEDULES = Registry("schedule", "ndformer.framework.engine.training.schedules")
+HOOKS = _Hooks("hook")

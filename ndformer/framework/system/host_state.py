@@ -16,10 +16,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data._utils import signal_handling
+
+MIN_OPEN_FILES = 4096
 
 _stack: contextlib.ExitStack | None = None  # of the current training
 
@@ -44,14 +47,13 @@ def running() -> Iterator[None]:
     outer, numpy_state = _stack, np.random.get_state()  # noqa: NPY002 (state of the host)
     method = multiprocessing.get_start_method(allow_none=True)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opencv = sys.modules.get("cv2")
-    threads = opencv and opencv.getNumThreads()
     devices = range(torch.cuda.device_count())
     with contextlib.ExitStack() as stack, importing(), torch.random.fork_rng(devices), warnings.catch_warnings():
         _stack = stack
         stack.enter_context(_restore_mmengine())
         stack.enter_context(_restore_sigchld())
-        multiprocessing.set_start_method(None, force=True)  # mmengine warns if another method is set
+        multiprocessing.set_start_method(None, force=True)  # Python's own: a host's may need a picklable dataset
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files(*files), files[1]))
         try:
             yield
         finally:
@@ -59,8 +61,12 @@ def running() -> Iterator[None]:
             np.random.set_state(numpy_state)  # noqa: NPY002
             multiprocessing.set_start_method(method, force=True)
             resource.setrlimit(resource.RLIMIT_NOFILE, files)
-            if opencv:
-                opencv.setNumThreads(threads)
+
+
+def _open_files(soft: int, hard: int) -> int:
+    """Return the limit of open files of a training: batches of worker processes arrive as files."""
+    enough = max(MIN_OPEN_FILES, soft)
+    return enough if hard == resource.RLIM_INFINITY else min(enough, hard)
 
 
 def on_exit(close: Callable[[], object]) -> None:
@@ -75,24 +81,30 @@ def ignore_dead_workers() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
+MMENGINE = dict(MMLogger="logging", MessageHub="logging", DefaultScope="registry", Visualizer="visualization")
+
+
 @contextlib.contextmanager
 def _restore_mmengine() -> Iterator[None]:
     """Remove loggers, message hubs and scopes that mmengine registers for each run."""
-    from mmengine.logging import MessageHub, MMLogger
-    from mmengine.registry import DefaultScope
-    from mmengine.visualization import Visualizer
-
-    kinds = (MMLogger, MessageHub, DefaultScope, Visualizer)
-    before = {kind: kind._instance_dict.copy() for kind in kinds}
+    before = _mmengine_instances()
     try:
         yield
     finally:
-        for name, logger in MMLogger._instance_dict.items():
-            for handler in [] if name in before[MMLogger] else logger.handlers:
-                handler.close()
-        for kind, instances in before.items():
+        for kind, instances in _mmengine_instances().items():
             kind._instance_dict.clear()
-            kind._instance_dict.update(instances)
+            kind._instance_dict.update(before.get(kind, {}))
+            if kind.__name__ == "MMLogger":
+                for logger in instances.keys() - kind._instance_dict.keys():
+                    for handler in instances[logger].handlers:
+                        handler.close()
+
+
+def _mmengine_instances() -> dict[Any, dict[str, Any]]:
+    """Return the instances that mmengine has registered, by class; a module that is not imported has none."""
+    modules = {name: sys.modules.get(f"mmengine.{module}") for name, module in MMENGINE.items()}
+    kinds = [getattr(module, name) for name, module in modules.items() if module is not None]
+    return {kind: kind._instance_dict.copy() for kind in kinds}
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ def test_pictures_that_fail_are_warnings_after_the_checkpoint_was_saved(tmp_path
 @pytest.mark.parametrize("redrawn, epochs", [(30, [1, 4]), (0, [1, 2, 3, 4])])
 def test_curves_are_drawn_now_and_then_and_of_the_whole_at_the_end(tmp_path, monkeypatch, squares, redrawn, epochs):
     drawn = []
-    monkeypatch.setattr("ndformer.framework.engine.training.trainer.CURVES_EVERY", redrawn)
+    monkeypatch.setattr("ndformer.framework.engine.training.history.CURVES_EVERY", redrawn)
     monkeypatch.setattr(report, "curves", lambda path, history, main, quantity: drawn.append(len(history)))
     monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
     train(config(batch=8), tmp_path)

@@ -23,6 +23,7 @@ from ndformer.framework.registry import (
     DATASETS,
     ENCODINGS,
     HEADS,
+    HOOKS,
     METRICS,
     MIXERS,
     MODALITIES,
@@ -46,6 +47,7 @@ class Place(NamedTuple):
     named: bool = False  # may be several components with names: dict(image=dict(type=...))
     nonempty: bool = False  # a list needs at least one component
     hints: Mapping[str, Any] = MappingProxyType({})  # types of arguments whose class has no precise ones
+    extra: tuple[str, ...] = ()  # keys that are not arguments of the class
     from_data: tuple[str, ...] = ()  # arguments that may be missing or None: training measures them on the data
 
 
@@ -65,6 +67,7 @@ PLACES = dict(
     schedule=Place(SCHEDULES),
     metrics=Place(METRICS, nonempty=True),
     metric=Place(METRICS),
+    custom_hooks=Place(HOOKS, extra=("priority",)),
 )
 
 
@@ -150,7 +153,8 @@ class _Checker:
         except UnknownNameError as error:
             self.messages.append(f"{path}.type: {error}")
             return
-        values, outer = {name: inner for name, inner in value.items() if name != "type"}, self.data_root
+        not_arguments, outer = ("type", *place.extra), self.data_root
+        values = {name: inner for name, inner in value.items() if name not in not_arguments}
         if place.rooted:
             values = rooted(values, outer)
             self.data_root = values.get("data_root")

@@ -23,6 +23,7 @@ from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.engine.config.shared import option_paths, spread_dataset
 from ndformer.framework.engine.config.text import format_config, parse_config, parse_encoding, parse_option
 from ndformer.framework.errors import ConfigError, DataError, nearest
+from ndformer.framework.registry import HOOKS
 
 __all__ = ["ConfigError", "StrictConfig", "check", "load", "load_text"]
 
@@ -74,6 +75,8 @@ def load(
     ):  # shared options first
         cfg = _set(cfg, keys, value)
     cfg = _finished(cfg)
+    if cfg["custom_hooks"]:
+        HOOKS.all()  # so that modules of users can import mmengine.hooks where OpenCV does not load
     _import(cfg["custom_imports"], None if trusted else data)
     check(cfg)
     return StrictConfig(cfg, cfg_text=format_config(cfg), filename=str(path))

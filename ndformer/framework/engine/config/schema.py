@@ -103,6 +103,9 @@ class Keys:
     visualizer: Literal["tensorboard", "wandb"] | None = key("also write curves for 'tensorboard' or 'wandb'", None)
     work_dir: Text | None = key("folder of the run; None: work_dirs/CONFIG[_ENCODING]", None)
     custom_imports: Imports | None = key("your modules, which register classes that the config names", None)
+    custom_hooks: list[Component] | None = key(
+        "hooks of mmengine, called at all of its points in training; `priority` orders them", None
+    )
     default_scope: str = key("mmengine's scope of registry names", "ndformer")
     versions: dict[str, dict[str, Any]] | None = key("changes to the config by name, applied with `preset`", None)
     preset: str | None = key("name of the version in `versions` to merge into the config", None)

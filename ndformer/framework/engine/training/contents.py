@@ -75,6 +75,7 @@ METADATA = dict(  # optional, beside the weights
     architecture=Key(text, "a text"),
     data=Key(by_name(table), "fingerprints of the data, by split"),
     threads=Key(count, "a whole number"),
+    hooks=Key(by_name(lambda value: True), "the states of hooks, by name"),
 )
 RUN = dict(  # required to resume a run
     optimizer=Key(with_keys(state=table, param_groups=several(table)), "the state of an optimizer"),

@@ -34,15 +34,20 @@ def measure(
     metrics: list[dict[str, Any]],
     model: TokenModel,
     batches: Iterable[dict[str, Any]],
-    after_batch: Callable[[], None] = lambda: None,
+    call_hook: Callable[..., None] = lambda point, **arguments: None,
+    mode: str = "val",
 ) -> Evaluation:
-    """Evaluate the model on the batches; `after_batch` is called after each."""
+    """Evaluate the model on the batches; `call_hook` is called at mmengine's points: before_val_epoch, ..."""
     built: list[Metric] = [METRICS.create(m) for m in metrics]
     was_training = model.training
     model.eval()
     answers: list[Answer] = []
     ends = [[0] for _ in built]  # where the results of each batch end
-    for batch in batches:
+    call_hook(f"before_{mode}")
+    call_hook(f"before_{mode}_epoch")
+    for i, batch in enumerate(batches):
+        call_hook(f"before_{mode}_iter", batch_idx=i, data_batch=batch)
+        predicted: list[Answer] = []
         if batch["data_samples"]:
             predicted = model.val_step(batch)
             for metric in built:
@@ -50,7 +55,7 @@ def measure(
             answers += predicted
         for metric, end in zip(built, ends):
             end.append(len(metric.results))
-        after_batch()
+        call_hook(f"after_{mode}_iter", batch_idx=i, data_batch=batch, outputs=predicted)
     model.train(was_training)
     values, quantities = {}, {}
     for metric, end in zip(built, ends):
@@ -62,6 +67,8 @@ def measure(
         measured = {prefix + name: value for name, value in metric.compute_metrics(results).items()}
         values |= measured
         quantities |= {name: metric.quantity(name) for name in measured}
+    call_hook(f"after_{mode}_epoch", metrics=values)
+    call_hook(f"after_{mode}")
     return Evaluation(values, built, answers, quantities)
 
 

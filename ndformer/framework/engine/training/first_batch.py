@@ -1,10 +1,12 @@
 """Checks of the first batch: tokens per sample, and the radius of the encoding against the spacing of tokens."""
 
+from __future__ import annotations
+
 import contextlib
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
@@ -14,6 +16,9 @@ from ndformer.framework.encoding.base import short
 from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
+
+if TYPE_CHECKING:
+    from ndformer.framework.engine.training.trainer import Trainer
 
 MIN_TOKENS = 16  # per sample; training and show_tokens warn below it
 
@@ -32,6 +37,18 @@ def record_positions(model: nn.Module) -> Iterator[list[Where]]:
     positions: list[Where] = []
     with _recording(model, lambda _, where: positions.append(where)):
         yield positions
+
+
+@contextlib.contextmanager
+def first_warnings(trainer: Trainer) -> Iterator[None]:
+    """Print warnings about the tokens of a run's first batch."""
+    if trainer.iter > 0 or trainer.cfg.train_cfg.get("compile"):  # a graph would be traced twice
+        yield
+        return
+    with collect_warnings(trainer.model) as warnings:
+        yield
+    for warning in warnings:
+        trainer.console.print(warning)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import DataError
 
 
@@ -38,8 +38,9 @@ def check_best(folder: Path, model: nn.Module, history: list[dict[str, float]], 
             raise DataError(f"{file}: expected the metric {main}, which selects the best epoch: {remedy}")
 
 
-def restore(wrapper: AmpWrapper, state: dict[str, Any], path: Path) -> None:
-    """Load the state of the optimizer and the fp16 gradient scaler, or raise if it does not fit."""
+def restore(wrapper: OptimWrapper, state: dict[str, Any], path: Path) -> None:
+    """Load the counts and states of the optimizer and the fp16 gradient scaler, or raise if they do not fit."""
+    wrapper.updates, wrapper.skipped, wrapper.batches = state["updates"], state["skipped"], state["iter"]
     groups = [dict(group) for group in wrapper.optimizer.param_groups]
     try:
         wrapper.optimizer.load_state_dict(state["optimizer"])

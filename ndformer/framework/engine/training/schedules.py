@@ -4,6 +4,10 @@ Functions of the step resume exactly.
 """
 
 import math
+from typing import Any
+
+import numpy as np
+import torch
 
 from ndformer.framework.registry import SCHEDULES
 from ndformer.framework.registry.ranges import Positive, Rate, Share
@@ -85,3 +89,27 @@ def _share(warmup: float) -> None:
             f"schedule.warmup: expected a share of all steps, from 0 to 1, got {warmup}. For 15 of 300 epochs write 15 "
             "/ 300"
         )
+
+
+class LearningRate:
+    """The learning rates of an optimizer's parameter groups over a run: `peak` at the top of the schedule."""
+
+    def __init__(self, schedule: dict[str, Any], peak: float, optimizer: torch.optim.Optimizer, updates: int) -> None:
+        """`updates` is the number of optimizer steps of the run."""
+        self.schedule: Schedule = SCHEDULES.create(schedule)
+        self.peak, self.optimizer, self.updates = peak, optimizer, updates
+        if self.schedule.beta1(0, 2) is not None and "betas" not in optimizer.defaults:
+            kind = type(optimizer).__name__
+            raise ValueError(f"schedule.betas: expected an optimizer with betas, got {kind}. Leave them out")
+        samples = np.linspace(0, updates - 1, min(100, updates)).astype(int)
+        if not any(self.schedule(int(update), updates) for update in samples):
+            raise ValueError(f"schedule: the learning rate is 0 in all {updates} steps, so nothing would be learned")
+
+    def set(self, update: int) -> float:
+        """Set the learning rates of an optimizer step, and return that of groups without a factor of their own."""
+        factor, beta1 = self.schedule(update, self.updates), self.schedule.beta1(update, self.updates)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.peak * group["lr_scale"] * factor
+            if beta1 is not None:
+                group["betas"] = (beta1, *group["betas"][1:])
+        return self.peak * factor

@@ -6,10 +6,9 @@ from torch import nn
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.run import build_loader, evaluate, train
-from ndformer.framework.engine.training import checkpoint, nonfinite
+from ndformer.framework.engine.training import checkpoint, nonfinite, trainer
 from ndformer.framework.engine.training.nonfinite import finite
-from ndformer.framework.engine.training.runner import AmpWrapper
-from ndformer.framework.engine.training.train_step import TrainStep
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -49,13 +48,13 @@ def short(**changes):
 def spoiling(monkeypatch, step, spoil):
     """From that step on, counted from 0, the MLP's output is spoil(output)."""
     forward, now = MLP.forward, []
-    reseed = TrainStep._reseed
+    seed_step = trainer.seed_step
 
-    def counted(self, iteration):
+    def counted(seed, iteration):
         now[:] = [iteration]
-        reseed(self, iteration)
+        seed_step(seed, iteration)
 
-    monkeypatch.setattr(TrainStep, "_reseed", counted)
+    monkeypatch.setattr(trainer, "seed_step", counted)
     monkeypatch.setattr(
         MLP,
         "forward",
@@ -111,7 +110,7 @@ def test_a_weight_that_is_not_finite_is_never_saved(tmp_path):
 def test_fp16_skips_steps_that_are_too_large_and_counts_them():
     layer = nn.Linear(2, 2)
     before = layer.weight.detach().clone()
-    wrapper = AmpWrapper(torch.float16, "cpu", optimizer=torch.optim.SGD(layer.parameters(), lr=1.0))
+    wrapper = OptimWrapper(torch.optim.SGD(layer.parameters(), lr=1.0), "cpu", epoch=3, amp=torch.float16)
     for count in (1, 2):
         wrapper.update_params(layer(torch.full((1, 2), float("inf"))).sum())
         assert (wrapper.updates, wrapper.skipped) == (count, count)

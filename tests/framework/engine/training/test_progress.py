@@ -137,7 +137,7 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(report, "curves", lambda *given: None)
     monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
     waits, steps = Waits(), []
-    step, end_step = Trainer.step, Trainer.end_step
+    step, end_step = Trainer.train_step, Trainer.end_step
 
     def watched(self: Trainer, batch: dict[str, Any]) -> Any:
         if not steps:
@@ -149,7 +149,7 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
         waits.__exit__(None, None, None)
         raise InterruptedError
 
-    monkeypatch.setattr(Trainer, "step", watched)
+    monkeypatch.setattr(Trainer, "train_step", watched)
     monkeypatch.setattr(Trainer, "end_step", lambda self: end_step(self))
     monkeypatch.setattr(Trainer, "end_epoch", end_epoch)
     cfg = config(batch=4)
@@ -159,4 +159,4 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     DATASETS.module_dict.pop("SoakSquares")
     assert len(steps) == 8
     # the first waits, and the others read what it brought to the host (tests/elsewhere tells them apart)
-    assert waits.found == ["train_step._sync_stats", "train_step._sync_stats", "progress.step"] * len(steps)
+    assert waits.found == ["trainer._sync_stats", "trainer._sync_stats", "progress.step"] * len(steps)

@@ -16,7 +16,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.engine.training.progress import CheckpointTimer
-from ndformer.framework.engine.training.trainer import Trainer, TrainLoop
+from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
@@ -128,14 +128,14 @@ def test_what_nohup_has_ignored_stays_ignored(tmp_path):
 
 
 def test_a_signal_during_validation_saves_what_was_trained(tmp_path, whole):
-    look = Trainer._check_signal
+    call_hook = Trainer._call_validation_hook
 
-    def told(self):
+    def signaled(self, point, **arguments):
         os.kill(os.getpid(), signal.SIGTERM)
-        look(self)
+        call_hook(self, point, **arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_check_signal", told)
+        patch.setattr(Trainer, "_call_validation_hook", signaled)
         with pytest.raises(SystemExit):
             train(short(), tmp_path)
     state = checkpoint.load(tmp_path / "last.pth")
@@ -214,7 +214,7 @@ def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole,
         best.unlink()
     else:
         checkpoint.save(best, checkpoint.load(best) | dict(model=dict(w=torch.zeros(2))))
-    monkeypatch.setattr(TrainLoop, "run", lambda self: pytest.fail("it went on before it looked"))
+    monkeypatch.setattr(Trainer, "train_epoch", lambda self: pytest.fail("it went on before it looked"))
     with pytest.raises(
         DataError, match="has the best weights of the run, which are tested at its end: restore a copy of it"
     ):

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ndformer.framework.engine.training.runner import AmpWrapper
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 
 
 def test_accumulating_micro_batches_is_one_big_batch():
@@ -14,14 +14,8 @@ def test_accumulating_micro_batches_is_one_big_batch():
     for k in (1, 2, 3, 6):
         torch.manual_seed(0)
         model = nn.Linear(4, 3).double()
-        wrapper = AmpWrapper(
-            None,
-            "cpu",
-            optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
-            accumulative_counts=k,
-            clip_grad=dict(max_norm=0.5),
-        )
-        wrapper.initialize_count_status(model, 0, 2 * k)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        wrapper = OptimWrapper(optimizer, "cpu", epoch=k, accumulate=k, clip_grad=0.5)
         for _ in range(2):
             for part in range(k):
                 rows = slice(part * 12 // k, (part + 1) * 12 // k)
@@ -36,9 +30,8 @@ def test_the_last_step_of_an_epoch_is_the_mean_of_the_batches_that_are_left():
     x, y = torch.randn(20, 4).double(), torch.randint(3, (20,))
     model, expected = (nn.Linear(4, 3).double() for _ in range(2))
     expected.load_state_dict(model.state_dict())
-    wrapper = AmpWrapper(None, "cpu", optimizer=torch.optim.SGD(model.parameters(), lr=0.1), accumulative_counts=3)
-    wrapper.epoch = 5  # batches of 2: steps of 3 and of 2 batches
-    wrapper.initialize_count_status(model, 0, 10)
+    # batches of 2: steps of 3 and of 2 batches
+    wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1), "cpu", epoch=5, accumulate=3)
     for rows in torch.arange(20).split(2):
         wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
@@ -52,9 +45,7 @@ def test_the_last_step_of_an_epoch_is_the_mean_of_the_batches_that_are_left():
 
 def test_clipping_bounds_the_norm_of_all_gradients_together():
     model = nn.Linear(4, 3)
-    wrapper = AmpWrapper(
-        None, "cpu", optimizer=torch.optim.SGD(model.parameters(), lr=1.0), clip_grad=dict(max_norm=0.5)
-    )
+    wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=1.0), "cpu", epoch=1, clip_grad=0.5)
     before = [p.detach().clone() for p in model.parameters()]
     wrapper.update_params(1000 * model(torch.randn(8, 4)).square().sum())
     moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before)])

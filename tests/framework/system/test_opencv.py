@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
 CODE = """
 import ndformer.framework.engine.training.trainer
-import mmengine.visualization.visualizer as drawing
+from ndformer.framework.system import opencv
+opencv.import_module("mmengine.hooks")
+opencv.import_module("mmengine.visualization")
 import sys
+drawing = sys.modules["mmengine.visualization.visualizer"]
 print(type(drawing.cv2).__name__)
 print([entry for entry in sys.path if entry.endswith("cv2")])
 try:

@@ -1,0 +1,112 @@
+"""Hooks of mmengine: `custom_hooks` of a config, called by the training loop at all of mmengine's points."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from torch.utils.data import DataLoader
+
+from ndformer.framework.engine.training.console import Console
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import HOOKS
+from ndformer.framework.system import processes
+
+PRIORITIES = dict(HIGHEST=0, VERY_HIGH=10, HIGH=30, ABOVE_NORMAL=40, NORMAL=50, BELOW_NORMAL=60, LOW=70, VERY_LOW=90)
+PRIORITIES |= dict(LOWEST=100)
+
+
+class Hooks(list[Any]):
+    """The hooks of a run, in order of their priorities; hooks with equal priority keep the order of the config."""
+
+    def __init__(self, settings: Sequence[dict[str, Any]] | None) -> None:
+        """With hooks of a config, mmengine's RuntimeInfoHook writes losses, rates and metrics to the message hub."""
+        for options in [dict(type="RuntimeInfoHook"), *settings] if settings else []:
+            hook = HOOKS.create({key: value for key, value in options.items() if key != "priority"})
+            if "priority" in options:
+                hook.priority = options["priority"]
+            self.append(hook)
+        self.sort(key=_priority)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the hooks that have `state_dict()`, by class name and number."""
+        return {name: hook.state_dict() for name, hook in self._named() if hasattr(hook, "state_dict")}
+
+    def load_state_dict(self, states: dict[str, Any]) -> None:
+        for name, hook in self._named():
+            if name in states and hasattr(hook, "load_state_dict"):
+                hook.load_state_dict(states[name])
+
+    def _named(self) -> list[tuple[str, Any]]:
+        return [(f"{type(hook).__name__}.{i}", hook) for i, hook in enumerate(self)]
+
+
+def _priority(hook: Any) -> int:
+    value = getattr(hook, "priority", "NORMAL")
+    value = PRIORITIES.get(value.upper()) if isinstance(value, str) else int(value)
+    if value is None or not 0 <= value <= 100:
+        choices = ", ".join(PRIORITIES)
+        raise DataError(
+            f"custom_hooks: expected a priority of 0 to 100 or one of {choices}, got {hook.priority!r} for "
+            f"{type(hook).__name__}"
+        )
+    return value
+
+
+class Runner:
+    """What hooks of mmengine read from their runner, besides the attributes of the training loop.
+
+    The logger and the message hub are created when a hook asks for them.
+    """
+
+    cfg: Config
+    hooks: Hooks
+    console: Console
+    folder: Path
+    loaders: Mapping[str, DataLoader[Any]]
+    experiment_name: str
+    max_epochs: int
+    batches: int
+
+    def call_hook(self, point: str, **arguments: Any) -> None:
+        """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""
+        for hook in self.hooks:
+            if hasattr(hook, point):
+                getattr(hook, point)(self, **arguments)
+
+    @cached_property
+    def logger(self) -> logging.Logger:
+        """A logger that prints to the screen and to train.log."""
+        logger = logging.Logger(self.experiment_name, logging.INFO)  # unknown to logging.getLogger()
+        logger.addHandler(_ConsoleHandler(self.console))
+        return logger
+
+    @cached_property
+    def message_hub(self) -> Any:
+        """mmengine's MessageHub of this run."""
+        hub = importlib.import_module("mmengine.logging").MessageHub
+        return hub.get_instance(self.experiment_name)
+
+    work_dir = log_dir = property(lambda self: str(self.folder))
+    seed = property(lambda self: self.cfg.seed)
+    max_iters = property(lambda self: self.max_epochs * self.batches)
+    train_loop = property(lambda self: self)  # hooks set its `stop_training`
+    dataloader = train_dataloader = property(lambda self: self.loaders["train"])
+    val_dataloader = property(lambda self: self.loaders["val"])
+    test_dataloader = property(lambda self: self.loaders["test"])
+    rank = property(lambda self: processes.rank())
+    world_size = property(lambda self: processes.count())
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.console.print(self.format(record))

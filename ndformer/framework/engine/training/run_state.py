@@ -1,0 +1,94 @@
+"""The state of a run: what its checkpoints contain, and how a run resumes from them bit for bit."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from ndformer.framework.engine.config.data_root import absolute
+from ndformer.framework.engine.config.differences import check_resumable
+from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
+from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.errors import BadNumbers
+from ndformer.framework.system import processes
+
+if TYPE_CHECKING:
+    from ndformer.framework.engine.training.trainer import Trainer
+
+
+def save(trainer: Trainer) -> None:
+    """Write last.pth with the state of the run; the file before it becomes previous.pth."""
+    content = _state(trainer) | _metadata(trainer, trainer.history.metrics)
+    _write(trainer, checkpoint.LAST, content, checkpoint.PREVIOUS)
+    trainer.timer.restart()
+
+
+def save_best(trainer: Trainer, metrics: dict[str, float]) -> None:
+    """Write best.pth with the weights that are validated."""
+    _write(trainer, checkpoint.BEST, dict(model=trainer.model.state_dict(), **_metadata(trainer, metrics)))
+
+
+def restore(trainer: Trainer) -> None:
+    """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
+    path, state = checkpoint.load_newest(trainer.folder)
+    trainer.call_hook("after_load_checkpoint", checkpoint=state)
+    check_resumable(trainer.cfg, state, trainer.allow_config_change)
+    same_data.check(state, trainer.data, _classes(trainer), trainer.allow_data_change)
+    resuming.check_best(trainer.folder, trainer.model, state["history"], trainer.history.main)
+    resuming.report_threads(state.get("threads"))
+    checkpoint.load_weights(trainer.model, state, path)
+    if trainer.ema is not None:
+        average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
+        trainer.ema.average = {name: value.to(trainer.device) for name, value in average.items()}
+    resuming.restore(trainer.optim_wrapper, state, path)
+    trainer.hooks.load_state_dict(state.get("hooks", {}))
+    trainer.epoch, trainer.iter, trainer.batch = state["epoch"], state["iter"], state["batch"]
+    trainer.seconds, trainer.history.epochs = state["seconds"], state["history"]
+    trainer.progress.restore(state["progress"])
+    for split, loader in trainer.loaders.items():
+        if isinstance(loader, Loader):
+            loader.bad |= state["bad"].get(split, {})
+    within = f", {trainer.batch} batches into the next" if trainer.batch else ""
+    print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
+
+
+def _state(trainer: Trainer) -> dict[str, Any]:
+    """Return all that a resumed run needs, except its config and its data."""
+    optim, progress, hooks = trainer.optim_wrapper, trainer.progress, trainer.hooks.state_dict()
+    return dict(
+        model=trainer.model.state_dict(),
+        ema=None if trainer.ema is None else trainer.ema.average,
+        optimizer=optim.optimizer.state_dict(),
+        scaler=optim.scaler.state_dict(),
+        skipped=optim.skipped,
+        updates=optim.updates,
+        iter=trainer.iter,
+        batch=trainer.batch,
+        progress=progress.state(),
+        seconds=trainer.seconds + time.perf_counter() - progress.epoch_start,
+        history=trainer.history.epochs,
+        bad={split: getattr(loader, "bad", {}) for split, loader in trainer.loaders.items()},
+        processes=processes.count(),
+        threads=torch.get_num_threads(),
+        settings=absolute(trainer.cfg.to_dict()),
+    ) | (dict(hooks=hooks) if hooks else {})
+
+
+def _metadata(trainer: Trainer, metrics: dict[str, float]) -> dict[str, Any]:
+    about = dict(classes=_classes(trainer), data=trainer.data, config=trainer.config_text)
+    return dict(epoch=trainer.epoch, metrics=metrics, **about)
+
+
+def _classes(trainer: Trainer) -> list[str]:
+    return list(cast(Any, trainer.loaders["train"].dataset).classes)
+
+
+def _write(trainer: Trainer, name: str, content: dict[str, Any], previous: str | None = None) -> None:
+    trainer.call_hook("before_save_checkpoint", checkpoint=content)
+    if not nonfinite.finite(content["model"].values()):
+        raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")
+    if processes.rank() == 0:
+        trainer.ownership.check()
+        checkpoint.save(trainer.folder / name, content, previous)

@@ -1,0 +1,157 @@
+"""Hooks of mmengine: its own and those of its tutorials run unchanged, at all points, in its order."""
+
+import json
+
+import pytest
+from mmengine.registry import HOOKS
+
+from ndformer.framework.engine.config.load import check
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.trainer import Trainer
+from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.system import opencv
+from tests.soak.tiny import config, differences, register
+
+Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
+
+
+@HOOKS.register_module(force=True)
+class RecordPoints(Hook):
+    """Records the point at which it is called, as (point, epoch, iteration)."""
+
+    calls: list = []
+
+    def __getattribute__(self, name):
+        if name in Hook.stages or name in ("before_save_checkpoint", "after_load_checkpoint"):
+            return lambda runner, **arguments: type(self).calls.append((name, runner.epoch, runner.iter))
+        return super().__getattribute__(name)
+
+
+@HOOKS.register_module(force=True)
+class CheckInvalidLossHook(Hook):
+    """The hook of mmengine's tutorial "Customize hooks", which reads the losses of every `interval` iterations."""
+
+    def __init__(self, interval=50):
+        self.interval = interval
+
+    def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        if self.every_n_train_iters(runner, self.interval):
+            assert outputs["loss"].isfinite().all(), runner.logger.info("loss become infinite or NaN!")
+            runner.logger.info(f"loss of iteration {runner.iter + 1} of {runner.max_iters} is finite")
+
+
+@HOOKS.register_module(force=True)
+class StopAfter(Hook):
+    """Stops the training loop when it has seen so many epochs, and remembers how many over a resume."""
+
+    def __init__(self, epochs):
+        self.epochs, self.seen = epochs, 0
+
+    def after_train_epoch(self, runner):
+        self.seen += 1
+        if self.seen >= self.epochs:
+            runner.train_loop.stop_training = True
+
+    def state_dict(self):
+        return dict(seen=self.seen)
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+@pytest.fixture(autouse=True)
+def registered():
+    register()
+
+
+def with_hooks(*hooks, **changes):
+    cfg = config(batch=11, custom_hooks=list(hooks), **changes)
+    cfg.train_cfg.update(max_epochs=2, accumulate=1, checkpoint_every=None)
+    return cfg
+
+
+def test_hooks_are_called_at_all_points_of_mmengine_in_its_order(tmp_path):
+    RecordPoints.calls.clear()
+    train(with_hooks(dict(type="RecordPoints")), tmp_path)
+    step = ["before_train_iter", "after_train_iter"]
+    begin, batch, end = (
+        ["before_val", "before_val_epoch"],
+        ["before_val_iter", "after_val_iter"],
+        ["after_val_epoch", "after_val"],
+    )
+    epoch = ["before_train_epoch", *step * 3, "after_train_epoch", *begin, *batch, *end]
+    test = [point.replace("val", "test") for point in [*begin, *batch * 2, *end]]
+    points = [point for point, _, _ in RecordPoints.calls if point != "before_save_checkpoint"]
+    assert points == ["before_run", "before_train", *epoch, *epoch, "after_train", "after_run", *test]
+    counts = [call[1:] for call in RecordPoints.calls if call[0] == "after_train_iter"]
+    assert counts == [(0, 0), (0, 1), (0, 2), (1, 3), (1, 4), (1, 5)]
+    assert ("after_train_epoch", 0, 3) in RecordPoints.calls  # as in mmengine, the epoch is counted afterwards
+    assert ("before_val", 1, 3) in RecordPoints.calls
+
+
+def test_a_profiler_of_mmengine_and_a_tutorials_hook_run_unchanged(tmp_path):
+    trace = tmp_path / "trace.json"
+    profiler = dict(type="ProfilerHook", by_epoch=False, profile_times=2, json_trace_path=str(trace))
+    check(cfg := with_hooks(profiler, dict(type="CheckInvalidLossHook", interval=3, priority="VERY_LOW")))
+    train(cfg, tmp_path / "run")
+    assert len(json.loads(trace.read_text())["traceEvents"]) > 100
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "profiler is profiling..." in log
+    assert "loss of iteration 6 of 6 is finite" in log
+
+
+def test_a_hook_reads_the_message_hub_and_changes_no_number(tmp_path):
+    class ReadHub(Hook):
+        priority = "LOWEST"
+
+        def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+            hub = runner.message_hub
+            assert hub.get_info("iter") == runner.iter
+            assert hub.get_scalar("train/loss").current() == outputs["loss"]
+            assert hub.get_scalar("train/lr").current() == runner.optim_wrapper.get_lr()["lr"][0]
+
+    HOOKS.register_module(module=ReadHub, force=True)
+    train(with_hooks(dict(type="ReadHub")), tmp_path / "with")
+    train(with_hooks(), tmp_path / "without")
+    assert differences(tmp_path / "with", tmp_path / "without") == []
+
+
+def test_the_state_of_a_hook_is_kept_over_a_resume(tmp_path, monkeypatch):
+    end_epoch = Trainer.end_epoch
+
+    def interrupted(self):
+        end_epoch(self)
+        raise InterruptedError
+
+    hooks = [dict(type="StopAfter", epochs=2)]
+    cfg = with_hooks(*hooks)
+    cfg.train_cfg.max_epochs = 4
+    monkeypatch.setattr(Trainer, "end_epoch", interrupted)
+    with pytest.raises(InterruptedError):
+        train(cfg, tmp_path)
+    assert checkpoint.load(tmp_path / "last.pth")["hooks"] == {"StopAfter.1": dict(seen=1)}
+    monkeypatch.setattr(Trainer, "end_epoch", end_epoch)
+    assert train(cfg, tmp_path, resume=True)["epochs"] == 2
+
+
+def test_priorities_order_hooks():
+    class Named(Hook):
+        def __init__(self, name):
+            self.name = name
+
+    HOOKS.register_module(module=Named, force=True)
+    from ndformer.framework.engine.training.hooks import Hooks
+
+    order = [("a", "LOW"), ("b", "NORMAL"), ("c", 5), ("d", "NORMAL")]
+    hooks = Hooks([dict(type="Named", name=name, priority=priority) for name, priority in order])
+    assert [hook.name for hook in hooks if isinstance(hook, Named)] == ["c", "b", "d", "a"]
+    with pytest.raises(DataError, match="custom_hooks: expected a priority of 0 to 100 or one of HIGHEST"):
+        Hooks([dict(type="Named", name="a", priority="FIRST")])
+
+
+def test_a_hook_that_is_unknown_or_has_no_such_option_is_an_error_of_the_config():
+    with pytest.raises(ConfigError, match="no hook is called 'ProfileHook', did you mean 'ProfilerHook'"):
+        check(with_hooks(dict(type="ProfileHook")))
+    with pytest.raises(ConfigError, match=r"custom_hooks\.0\.intervall: nothing reads it, did you mean .*interval"):
+        check(with_hooks(dict(type="CheckInvalidLossHook", intervall=3)))
