@@ -37,10 +37,9 @@ class OptimWrapper:
     @contextlib.contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         """Return a context for the forward pass: AMP, and no gradient synchronization before the last batch."""
-        local: Any = getattr(model, "no_sync", None)  # DistributedDataParallel's
-        skip_sync = local is not None and not self._ends_step(self.batches + 1)
-        amp = torch.autocast(self.device, self.amp, enabled=self.amp is not None)
-        with local() if skip_sync else contextlib.nullcontext(), amp:
+        no_sync: Any = getattr(model, "no_sync", contextlib.nullcontext)  # DistributedDataParallel's
+        sync: Any = contextlib.nullcontext if self._ends_step(self.batches + 1) else no_sync
+        with sync(), torch.autocast(self.device, self.amp, enabled=self.amp is not None):
             yield
 
     def backward(self, loss: Tensor) -> None:

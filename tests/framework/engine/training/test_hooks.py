@@ -36,6 +36,7 @@ class CheckInvalidLossHook(Hook):
         self.interval = interval
 
     def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+        assert outputs is not None
         if self.every_n_train_iters(runner, self.interval):
             assert outputs["loss"].isfinite().all(), runner.logger.info("loss become infinite or NaN!")
             runner.logger.info(f"loss of iteration {runner.iter + 1} of {runner.max_iters} is finite")
@@ -106,6 +107,7 @@ def test_a_hook_reads_the_message_hub_and_changes_no_number(tmp_path):
         priority = "LOWEST"
 
         def after_train_iter(self, runner, batch_idx, data_batch=None, outputs=None):
+            assert outputs is not None
             hub = runner.message_hub
             assert hub.get_info("iter") == runner.iter
             assert hub.get_scalar("train/loss").current() == outputs["loss"]
