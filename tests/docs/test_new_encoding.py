@@ -3,7 +3,6 @@ gets."""
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +15,11 @@ from ndformer.framework.engine.programs.naming import read
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
+from tests.docs.pages import DOCS, code_of
 from tools import check_encoding, show_encoding
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-encoding.md").read_text()
-EXAMPLE, USE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-encoding.md").read_text()
+EXAMPLE, USE = code_of(PAGE)
 COMMANDS = dict(re.findall(r"^    python tools/(\w+)\.py (.*)$", PAGE, re.MULTILINE))
 
 

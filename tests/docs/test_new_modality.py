@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,12 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures import samples
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
+from tests.docs.pages import DOCS, ROOT, code_of
 from tests.explored import told
+from tests.programs import run as start
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "new-modality.md").read_text()
-CHIRPS, CONFIG, PACK, FILES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-modality.md").read_text()
+CHIRPS, CONFIG, PACK, FILES = code_of(PAGE)
 (COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
 HEAD = "    def __init__(self, dim"
 WITH_FILES = CHIRPS.replace(HEAD, f"{FILES}\n{HEAD}")
@@ -147,9 +147,7 @@ def program(trained, monkeypatch, capsys):
     monkeypatch.syspath_prepend(trained)
 
     def run(module, words):
-        monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *words.split()])
-        code = module.main()
-        assert code in (0, None)
+        start(module.main, *words.split())
         return capsys.readouterr().out
 
     yield run
@@ -182,10 +180,7 @@ def swapped(text: str, old: str, new: str) -> str:
 
 MISTAKES = [
     lambda chirps, config: (swapped(chirps, "dim: int, frame", "frame").replace("+ 1, dim)", "+ 1, 48)"), config),
-    lambda chirps, config: (
-        re.sub(r"return TokenSet\((.*?), Where.*", r"return \1", chirps),
-        config,
-    ),
+    lambda chirps, config: (re.sub(r"return TokenSet\((.*?), Where.*", r"return \1", chirps), config),
     lambda chirps, config: (swapped(chirps, "+ 1, dim)", "+ 1, 32)"), config),
     lambda chirps, config: (chirps, swapped(config, "position_dims=1", "position_dims=2")),
     lambda chirps, config: (

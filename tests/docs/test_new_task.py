@@ -19,7 +19,8 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.registry import ANSWERS, DATASETS, HEADS, METRICS, MODELS
-from tests.docs.pages import TOOLS, commands_of
+from tests.docs.pages import DOCS, TOOLS, code_of, commands_of
+from tests.programs import run
 from tools import (
     check_data,
     check_modality,
@@ -35,10 +36,9 @@ from tools import (
     show_encoding,
     show_tokens,
 )
-from tools import test as test_tool
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-task.md").read_text()
-CODE, CONFIG = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-task.md").read_text()
+CODE, CONFIG = code_of(PAGE)
 BLOCK, _ = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)  # test_runnable parses both
 COMMANDS = [commands_of(f"```sh\n{line}\n```")[0] for line in BLOCK.splitlines()]
 ASKED = ["keypoints_config.py", "run/best.pth"]
@@ -67,11 +67,9 @@ def home(tmp_path_factory):
     known = [dict(registry.all()) for registry in registries]
     patch.chdir(home)
     patch.syspath_prepend(home)
-    patch.delenv("NDFORMER_DEBUG", raising=False)
     for program, *arguments in COMMANDS:
         more = ["--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
-        patch.setattr(sys, "argv", [program, *arguments, *more])
-        (TOOLS | {"test.py": test_tool.main})[program]()
+        run(TOOLS[program], *arguments, *more)
     yield home
     patch.undo()
     sys.modules.pop("keypoints", None)
@@ -104,8 +102,7 @@ def test_the_checkpoint_with_the_lowest_error_is_kept(home):
 def test_every_other_program_works_on_it(home, monkeypatch, tool, arguments, leaves):
     """Issue 44: a task whose metric falls, and every tool on it."""
     monkeypatch.chdir(home)
-    monkeypatch.setattr(sys, "argv", [tool.__file__, *arguments])
-    tool.main()
+    run(tool.main, *arguments)
     assert not leaves or (home / leaves).stat().st_size > 0
 
 

@@ -3,7 +3,6 @@ theirs."""
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,10 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
+from tests.docs.pages import DOCS, code_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "use-in-your-model.md").read_text()
-SECTIONS = (
-    "A plain ViT",
-    "Attention, ready to use",
-    "timm",
-    "Hugging Face",
-    "A whole model in plain code",
-)
+PAGE = (DOCS / "how-to" / "use-in-your-model.md").read_text()
+SECTIONS = ("A plain ViT", "Attention, ready to use", "timm", "Hugging Face", "A whole model in plain code")
 ENCODINGS = [
     dict(type="NoPE"),
     dict(type="AxialRoPE"),
@@ -36,7 +30,7 @@ GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(4.0))  # (12, 2)
 def code(section: str) -> list[str]:
     """The Python blocks under a heading."""
     (text,) = [part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if part.startswith(section + "\n")]
-    return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return code_of(text)
 
 
 def run(section: str) -> dict[str, Any]:
@@ -174,13 +168,18 @@ class TimmViT(nn.Module):
         return self.blocks(x)
 
 
+def with_positions(vit: TimmViT, config: Any, where: Where) -> Any:
+    """Add an encoding to a timm model as the page does, for tokens at these positions."""
+    encoding, place = run("timm")["add_positions"](vit, config)
+    place.where, place.state = where, encoding.prepare(where)
+    return place
+
+
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_without_positions_a_timm_model_stays_as_it_was(qk_norm):
     vit, x = TimmViT(qk_norm), torch.randn(2, 12, 32)
     before = vit(x)
-    encoding, place = run("timm")["add_positions"](vit, dict(type="NoPE"))
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, dict(type="NoPE"), Where(GRID[None]))
     torch.testing.assert_close(vit(x), before)
 
 
@@ -188,9 +187,7 @@ def test_without_positions_a_timm_model_stays_as_it_was(qk_norm):
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_timms_attention_becomes_ndformers(config, qk_norm):
     vit = TimmViT(qk_norm)
-    encoding, place = run("timm")["add_positions"](vit, config)
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    place = with_positions(vit, config, Where(GRID[None]))
     theirs, attn = vit.blocks[1].attn, vit.blocks[1].attn.attn
     ours = attention_with(attn.qkv, attn.proj, 4, theirs.encoding, qk_norm=qk_norm)
     ours.q_norm, ours.k_norm = attn.q_norm, attn.k_norm
@@ -209,9 +206,7 @@ def test_layers_of_a_timm_model_have_weights_of_their_own():
 
 def test_padding_reaches_no_token_of_a_timm_model():
     vit = TimmViT(qk_norm=True)
-    encoding, place = run("timm")["add_positions"](vit, dict(type="PaPE", m=5))
-    place.where = Where(GRID[None], valid=torch.arange(12)[None] < 9)
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, dict(type="PaPE", m=5), Where(GRID[None], valid=torch.arange(12)[None] < 9))
     x = torch.randn(2, 12, 32)
     spoilt = x.clone()
     spoilt[:, 9:] = 1e4
@@ -229,9 +224,7 @@ def test_under_autocast_a_timm_model_with_norms_still_runs(config):
     vit = TimmViT(qk_norm=True)
     for block in vit.blocks:
         block.attn.q_norm, block.attn.k_norm = Norm(8), Norm(8)
-    encoding, place = run("timm")["add_positions"](vit, config)
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, config, Where(GRID[None]))
     x = torch.randn(2, 12, 32)
     with torch.autocast("cpu", torch.bfloat16):
         half = vit(x)

@@ -108,10 +108,7 @@ def answers() -> str:
             f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
             "[PaPEDirectional](../reference/encodings/parabolic.md#papedirectional) still distinguishes directions.",
         ),
-        (
-            "Attention range that depends on the content of tokens",
-            f"{linked(those(content_dependent=True))}.",
-        ),
+        ("Attention range that depends on the content of tokens", f"{linked(those(content_dependent=True))}."),
     ]
     return "\n" + "".join(f"## {question}\n\n{answer.strip()}\n\n" for question, answer in parts)
 

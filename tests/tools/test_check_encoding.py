@@ -80,10 +80,7 @@ def test_options_are_python_values_or_words(capsys):
         (["some_encodings.nothere:Right"], "there is no module 'some_encodings.nothere'"),
         (["nothere.py:Right"], "there is no file 'nothere.py' in "),
         (["some_encodings:Rihgt"], "some_encodings has no class 'Rihgt', did you mean 'Right'?"),
-        (
-            ["some_encodings.py"],
-            "expected FILE.py:CLASS, got some_encodings.py. Give some_encodings.py:",
-        ),  # 44.13
+        (["some_encodings.py"], "expected FILE.py:CLASS, got some_encodings.py. Give some_encodings.py:"),  # 44.13
         (["nothere.py"], "there is no file 'nothere.py' in "),
         (["some_encodings.py:Layer"], "Layer in some_encodings.py is not a position encoding"),
         (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),

@@ -1,8 +1,6 @@
 """tools/convert_checkpoint.py: weights of others by our names. (Against official numbers: test_ptv3_golden.py.)"""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,16 +165,3 @@ def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "in.pth").write_bytes(b"half")
     with pytest.raises(DataError, match="cannot|not a checkpoint"):
         load_tensors(tmp_path / "in.pth")
-
-
-@pytest.mark.slow
-def test_as_a_program(tmp_path: Path) -> None:
-    script = str(convert_checkpoint.__file__)
-    ran = subprocess.run(
-        [sys.executable, script, "pointcept", str(tmp_path / "none.pth"), str(tmp_path / "out.pth")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert ran.stderr.strip() == f"convert_checkpoint: no checkpoint at {tmp_path / 'none.pth'}"

@@ -1,8 +1,6 @@
 """A detector of event streams through all tools: trained, tested, drawn, on recordings of one's own, and browsed."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +11,12 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.stand_ins.gen1 import BOX
+from tests.programs import CONFIGS, SMALL, run
 from tools import browse_dataset, predict, show_tokens, train
 from tools import test as test_tool
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "gen1_pape.py")
-TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
-    "train_cfg.max_epochs=1", "train_dataloader.batch_size=2",
-]  # fmt: skip
+CONFIG = CONFIGS / "gen1_pape.py"
+TINY = [*SMALL, "model.head.neck.width=16", "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
 PLACE = 160, 96, 48, 64  # x, y, width, height: whole patches
 MOMENTS = 750_000, 1_000_000
 
@@ -34,14 +30,6 @@ def block(until, seed=0, count=6000):
     x = rng.integers(0, width, count) + np.where(late, 0, left)
     y = rng.integers(0, height, count) + np.where(late, 0, top)
     return Events.from_arrays(x, y, t, rng.integers(0, 2, count), 240, 304)
-
-
-def run(main, *arguments):
-    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
-    try:
-        main()
-    finally:
-        sys.argv = before
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +123,7 @@ def test_browsing_a_config_and_the_files_themselves(home, drawn, monkeypatch):
 
 def test_tokens_are_shown_in_the_order_of_time_though_their_times_are_ages(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
-    show_tokens.main([CONFIG, "data/test/a_td.dat", "--sample", "--out", "t.gif"])
+    show_tokens.main([str(CONFIG), "data/test/a_td.dat", "--sample", "--out", "t.gif"])
     with Image.open(home / "t.gif") as film:
         film.seek(0)
         first = np.asarray(film.convert("L"))

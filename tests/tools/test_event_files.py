@@ -1,7 +1,6 @@
 """The same recording in each format: one answer from the dataset, predict, peek and show_tokens."""
 
 import importlib.util
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,14 +15,12 @@ from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from tests.modalities.events.conftest import WRITERS, random_events
+from tests.programs import CONFIGS, NO_WORKERS, SMALL
+from tests.programs import run as start
 from tools import peek, predict, show_tokens, train
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "custom_events.py")
-TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2",
-    "train_cfg.max_epochs=1", "train_dataloader.batch_size=2", "train_dataloader.num_workers=0",
-    "val_dataloader.num_workers=0", "test_dataloader.num_workers=0",
-]  # fmt: skip
+CONFIG = CONFIGS / "custom_events.py"
+TINY = [*SMALL, *NO_WORKERS, "model.head.classes=2", "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
 EVENTS = random_events(1500)
 DAVIS = {"DAVIS240C": (180, 240), "DAVIS346B": (260, 346)}
 
@@ -51,13 +48,9 @@ def installed(name):
 
 
 def run(main, *arguments):
-    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            main()
-    finally:
-        sys.argv = before
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start(main, *arguments)
     return [str(one.message) for one in caught if one.category is UserWarning]
 
 
@@ -94,7 +87,7 @@ def files(home):
 
 @pytest.mark.slow
 def test_the_dataset_and_programs_get_the_same_tokens(home, files):
-    cfg = load(Path(CONFIG), TINY)
+    cfg = load(CONFIG, TINY)
     prepared = Preparation(cfg, build_model(cfg))
     steps = cfg.test_dataloader.dataset.transforms
     dataset = DATASETS.create(

@@ -1,13 +1,11 @@
 """tools/explore.py: a page for each modality, and sentences for what it cannot show."""
 
-import sys
-
 import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.engine.programs import cli
 from tests.explored import KINDS, SMALL, page_of, run_of, terms_of, told, write_files
+from tests.programs import refusal
 from tools import explore
 
 SHALLOW = ["model.backbone.dim=32", "model.backbone.depth=1", "model.backbone.heads=2"]
@@ -88,20 +86,15 @@ def test_names_of_others_are_text(home, tmp_path):
 
 
 @pytest.fixture
-def refused(monkeypatch, tmp_path):
+def refused(tmp_path):
     """The sentence with which the program ends; it leaves no page."""
 
     def refused(run, *files, more=()):
         out = tmp_path / "page.html"
-        monkeypatch.setattr(sys, "argv", ["tools/explore.py", *run.arguments(*files, out=out), *more])
-        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-        with pytest.raises(SystemExit) as end:
-            cli.run(explore.main)
-        assert isinstance(end.value.code, str)
-        assert "\n" not in end.value.code
-        assert "NDFORMER_DEBUG" not in end.value.code
+        sentence = refusal(explore.main, *run.arguments(*files, out=out), *more)
+        assert "NDFORMER_DEBUG" not in sentence
         assert not out.exists()
-        return end.value.code
+        return sentence
 
     return refused
 

@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.programs.modelcard import plain
 from ndformer.framework.engine.training import checkpoint
+from tests.programs import CONFIGS, SMALL, run
 from tools import export
 
-ROOT = Path(__file__).parents[2]
 HOSTILE = [
     "<script>alert(1)</script>",
     "a](http://x) | ![b",
@@ -35,8 +34,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     """What a run leaves, of a model that nobody trained, and whose classes have strange names."""
-    options = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
-    cfg = load_config(ROOT / "configs" / "mnist_small.py", options, sample=True)
+    cfg = load_config(CONFIGS / "mnist_small.py", SMALL, sample=True)
     torch.manual_seed(0)
     model = build_model(cfg, "cpu")
     nn.init.normal_(model.head.get_parameter("linear.weight"))
@@ -50,10 +48,8 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def exported(monkeypatch: pytest.MonkeyPatch, home: Path, out: str, *more: str) -> Path:
-    arguments = [str(home / "config.json"), str(home / "best.pth"), str(home / out), *more]
-    monkeypatch.setattr(sys, "argv", ["export.py", *arguments])
-    export.main()
+def exported(home: Path, out: str, *more: str) -> Path:
+    run(export.main, home / "config.json", home / "best.pth", home / out, *more)
     return home / out
 
 
@@ -62,23 +58,18 @@ def front_of(card: str) -> dict[str, Any]:
     return yaml.safe_load(card.split("---\n")[1])
 
 
-def test_a_published_folder_answers_as_the_run_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = exported(monkeypatch, home, "digits", "--licence", "cc-by-4.0")
-    assert {path.name for path in folder.iterdir()} == {
-        "README.md",
-        "config.json",
-        "config.py",
-        "model.safetensors",
-        "results.json",
-    }
+def test_a_published_folder_answers_as_the_run_does(home: Path) -> None:
+    folder = exported(home, "digits", "--licence", "cc-by-4.0")
+    names = {"README.md", "config.json", "config.py", "model.safetensors", "results.json"}
+    assert {path.name for path in folder.iterdir()} == names
     theirs, ours = ndformer.load(folder), ndformer.load(home / "best.pth")
     assert torch.equal(theirs(PIXELS).scores, ours(PIXELS).scores)  # pyright: ignore[reportAttributeAccessIssue]
     assert theirs.classes == ours.classes
-    exported(monkeypatch, home, "digits")  # again, over its own
+    exported(home, "digits")  # again, over its own
 
 
-def test_its_card_says_what_the_run_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = (exported(monkeypatch, home, "digits", "--licence", "cc-by-4.0") / "README.md").read_text()
+def test_its_card_says_what_the_run_says(home: Path) -> None:
+    card = (exported(home, "digits", "--licence", "cc-by-4.0") / "README.md").read_text()
     front = front_of(card)
     assert (front["license"], front["library_name"]) == ("cc-by-4.0", "ndformer")
     assert front["pipeline_tag"] == "image-classification"
@@ -92,8 +83,8 @@ def test_its_card_says_what_the_run_says(home: Path, monkeypatch: pytest.MonkeyP
         assert row in card
 
 
-def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = (exported(monkeypatch, home, "digits") / "README.md").read_text()
+def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path) -> None:
+    card = (exported(home, "digits") / "README.md").read_text()
     body = card.split("---\n", 2)[2]
     assert "<script" not in body
     assert not re.search(r"(?<!\\)\]\(http", body)
@@ -105,18 +96,18 @@ def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path, monk
     assert ast.literal_eval(re.findall(r"load\((.*?)\)", body)[0]) == "digits"
 
 
-def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = exported(monkeypatch, home, "digits")
+def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path) -> None:
+    folder = exported(home, "digits")
     for path in folder.iterdir():
         assert b"somebody" not in path.read_bytes(), path.name
         assert str(home).encode() not in path.read_bytes(), path.name
 
 
-def test_other_things_are_not_written_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_things_are_not_written_over(home: Path) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "README.md").write_text("my own")
     with pytest.raises(Exception, match="already contains other files: give a new folder"):
-        exported(monkeypatch, home, "mine")
+        exported(home, "mine")
     (home / "results.json").write_text('{"test": [')
     with pytest.raises(Exception, match=r"results\.json is damaged: it is not a file that a run wrote"):
-        exported(monkeypatch, home, "digits")
+        exported(home, "digits")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from ndformer.modalities.pointcloud.voting import fragments, object_votes, scene_votes, variants
+from tests.programs import run
 from tools import predict, vote
 from tools import test as test_tool
 
@@ -59,6 +59,11 @@ def trained(home):
     return model, [CONFIG, str(path), "--sample", "--data-root", str(home)]
 
 
+def scenes_of(home):
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    return ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+
+
 def test_fragments_take_one_point_of_each_cell_until_all_were_taken():
     cell = np.array([7, 3, 7, 7, 3, 9])
     parts = [part.tolist() for part in fragments(cell)]
@@ -80,8 +85,7 @@ def test_there_are_thirteen_variants():
 @pytest.mark.slow
 def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     model, _ = trained
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    data = scenes_of(home)
     sample = data.read(data.records[0])
     one, four = (scene_votes(model, sample, data.transforms, batch) for batch in (1, 4))
     assert one == pytest.approx(four, rel=1e-4, abs=1e-5)
@@ -117,8 +121,7 @@ class Linear:
 
 def test_votes_of_scenes_look_by_look_and_fragment_by_fragment(home):
     """By hand: 4 turns x 3 scales and both mirrors; in each, as many fragments as the fullest voxel has points."""
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    data = scenes_of(home)
     sample, model = data.read(data.records[0]), Linear(20, 9)
     found = scene_votes(cast(Any, model), sample, data.transforms, 3)
     low, high = sample["points"].min(0), sample["points"].max(0)
@@ -162,8 +165,7 @@ def test_votes_of_objects_are_one_as_it_is_and_nine_stretched_along_each_axis():
 
 def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypatch):
     model, _ = trained
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    data = scenes_of(home)
     sample = data.read(data.records[0])
     monkeypatch.setattr(voting, "variants", lambda: iter([(np.eye(3), 1.0)]))
     exact = scene_votes(model, sample, data.transforms)
@@ -312,27 +314,21 @@ def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, caps
         vote.main([*arguments, "--out", str(out), "--repeats", "2"])
 
 
-def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):
+def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, capsys):
     _, arguments = trained
     scene = ScanNet(home, "test").read(home / "val" / "scene0003_00")
     np.savetxt(tmp_path / "mine.txt", np.concatenate([scene["points"], scene["normals"]], 1))
     grey = "test_dataloader.dataset.transforms.4.missing=dict(colours=0.5)"  # a text file holds no colours
     options = ["--cfg-options", grey, "--show-dir", str(tmp_path / "seen")]
-    monkeypatch.setattr(
-        sys, "argv", ["predict.py", *arguments[:2], str(tmp_path / "mine.txt"), "--top", "20", *arguments[2:], *options]
-    )
-    predict.main()
+    run(predict.main, *arguments[:2], tmp_path / "mine.txt", "--top", "20", *arguments[2:], *options)
     said = capsys.readouterr().out.splitlines()[0].split("  ")
     assert sum(float(one.split()[-2]) for one in said[1:]) == pytest.approx(100, abs=10)
     assert sorted(p.name for p in (tmp_path / "seen").iterdir()) == ["mine.png", "mine_prediction.ply"]
 
 
-def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, monkeypatch, capsys):
+def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, capsys):
     model, arguments = trained
-    monkeypatch.setattr(
-        sys, "argv", ["test.py", *arguments, "--classwise", "--show-dir", str(tmp_path / "seen"), "--show-count", "1"]
-    )
-    test_tool.main()
+    run(test_tool.main, *arguments, "--classwise", "--show-dir", tmp_path / "seen", "--show-count", "1")
     assert "otherfurniture" in capsys.readouterr().out  # the table of classes
     (picture,) = (tmp_path / "seen").glob("*.png")
     name = picture.stem.partition("_")[2]

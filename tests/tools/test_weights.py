@@ -1,12 +1,9 @@
 """tools/train.py --weights: a ViT in timm's layout, fine-tuned with its own encoding and with others."""
 
 import re
-import sys
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
@@ -14,55 +11,36 @@ from ndformer.framework.engine.training.pretrained import read
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from tests.framework.importers.given import CLS, HEAD, SIDE, D, N, vit
 from tests.framework.importers.plain import TIMM as TIMM_NAMES
+from tests.programs import NO_WORKERS, write_images
+from tests.programs import run as start
 from tools import convert_checkpoint, print_config, train
 
 TIMM = vit(**CLS, pos_embed=(1, N + 1, D), **HEAD)
 TINY = ["--no-report", "--cfg-options", "model.head.classes=2", "model.mix=None"]
-TINY += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
 SIZE = 4 * SIDE
 FRAMED = f"[dict(type='Resize', size=({SIZE}, {SIZE})), dict(type='PackImage')]"
-TINY += ["train_dataloader.batch_size=4"]
+TINY += [*NO_WORKERS, "train_dataloader.batch_size=4"]
 TINY += [f"{split}_dataloader.dataset.transforms={FRAMED}" for split in ("train", "val", "test")]
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder with the weights and eight photographs of two classes."""
-    random = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for i in range(8):
-            folder = tmp_path / f"mine/{split}/{'dark' if i % 2 else 'light'}"
-            folder.mkdir(parents=True, exist_ok=True)
-            pixels = random.integers(0, 100, (SIZE, SIZE, 3), dtype=np.uint8) + np.uint8(100 * (i % 2))
-            Image.fromarray(pixels).save(folder / f"{i}.png")
+    """A folder with the weights and eight images of two classes."""
+    write_images(tmp_path / "mine", splits=("train", "val", "test"), size=(SIZE, SIZE))
     torch.save(TIMM, tmp_path / "vit.pth")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def run(home, monkeypatch, capsys):
+def run(home, capsys):
     """train.py imagefolder with these arguments: the best checkpoint, its config, what was printed."""
 
     def run(name, *arguments, config="imagefolder", options=(), epochs=1):
-        words = [
-            config,
-            "--data-root",
-            "mine",
-            "--work-dir",
-            name,
-            *arguments,
-            *TINY,
-            f"train_cfg.max_epochs={epochs}",
-            *options,
-        ]
-        monkeypatch.setattr(sys, "argv", ["train.py", *words])
-        train.main()
-        return (
-            checkpoint.load(home / name / "best.pth")["model"],
-            load(home / name / "config.json"),
-            capsys.readouterr().out,
-        )
+        words = [*arguments, *TINY, f"train_cfg.max_epochs={epochs}", *options]
+        start(train.main, config, "--data-root", "mine", "--work-dir", name, *words)
+        weights = checkpoint.load(home / name / "best.pth")["model"]
+        return weights, load(home / name / "config.json"), capsys.readouterr().out
 
     return run
 
