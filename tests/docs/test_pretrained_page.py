@@ -31,7 +31,7 @@ def test_its_licences_begin_as_those_that_are_printed():
         name = source.strip("`")
         word = words.get(name, licence)
         assert word in licence
-        assert word in SOURCES[name].LICENCE
+        assert word in SOURCES[name].license
 
 
 def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeypatch):

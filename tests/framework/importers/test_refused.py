@@ -97,4 +97,4 @@ def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
 
 
 def test_every_source_says_its_licence():
-    assert all(source.LICENCE and source.INSIDE and source.HEAD_DIM for source in SOURCES.values())
+    assert all(source.license and source.inside and source.head_dim for source in SOURCES.values())
