@@ -136,13 +136,6 @@ def test_pictures_are_small_and_can_be_drawn_again():
     assert all(pictures[name].stat().st_size < 150_000 for name in shown)
 
 
-@pytest.mark.parametrize("page", [TABLE, *FAMILIES], ids=lambda page: page.partition("\n")[0])
-def test_links_within_a_page_lead_somewhere(page):
-    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in page.splitlines() if line.startswith("#")}
-    headings = {re.sub(r"[^\w-]", "", heading) for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
-
-
 @pytest.mark.parametrize("m, patches", [(2, 4), (8, 2), (50, 0.8)])
 def test_attention_starts_as_wide_as_the_page_says(m, patches):
     assert "4 patches at m=2, 2 at m=8 and 0.8 at m=50" in section("init_radius")

@@ -121,11 +121,7 @@ def test_points_events_and_frames_are_the_same_as_files_of_them(runs, tmp_path):
     "kind, given, says",
     [
         ("image", np.zeros((28, 28, 5)), r"image: an image must be a Pillow image, an array .* got \(28, 28, 5\)"),
-        (
-            "image",
-            np.full((28, 28), -1.5),
-            r"floats from 0 to 1 \(pixels / 255\), got float64 from -1\.5 to -1\.5",
-        ),
+        ("image", np.full((28, 28), -1.5), r"floats from 0 to 1 \(pixels / 255\), got float64 from -1\.5 to -1\.5"),
         ("image", np.full((28, 28), np.nan), "floats from 0 to 1"),
         ("image", None, "got a NoneType"),
         ("image", np.zeros((0, 28)), r"got an empty one, \(0, 28\)"),

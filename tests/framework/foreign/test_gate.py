@@ -9,15 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 GATE = ROOT / "ndformer" / "framework" / "foreign"
 NAMES = {"open", "safe_open", "load_file", "load_model", "Unpickler", "FileIO", "VideoReader", "VideoCapture", "imread"}
-NAMES |= {
-    "TextIOWrapper",
-    "BufferedReader",
-    "load_scene",
-    "load_mesh",
-    "InferenceSession",
-    "LasZipDecompressor",
-    "getline",
-}
+NAMES |= {"TextIOWrapper", "BufferedReader", "load_scene", "load_mesh", "InferenceSession", "LasZipDecompressor"}
+NAMES |= {"getline"}
 METHODS = {"open", "read_text", "read_bytes", "open_memmap"}  # of anything: Path.open, Image.open, os.open, av.open ...
 OF_MODULES = {  # by the last part of a module's name: jit of torch.jit
     "np": {"load", "fromfile", "memmap", "loadtxt", "genfromtxt"},
@@ -80,11 +73,9 @@ ALLOWED = {
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
     "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
     "ndformer/framework/engine/programs/naming.py": {
-        "util.spec_from_file_location": "code that the user named, which is said",
+        "util.spec_from_file_location": "code that the user named, which is said"
     },
-    "ndformer/framework/engine/inputs.py": {
-        "self.adapters[name].open": ADAPTER,
-    },
+    "ndformer/framework/engine/inputs.py": {"self.adapters[name].open": ADAPTER},
     "ndformer/lab/jobs.py": {
         "(job.folder / LOG).open": WRITES,
         "os.open": "a lock, of which nothing is read",
@@ -221,17 +212,6 @@ def test_openings_of_any_path_are_seen(tmp_path, line):
         "import numpy as n\nn.load(path)",
         "import torch\ntorch.jit.load(path)", "from ndformer.framework import archive as a\na.read(path)",
         "import shutil\nshutil.copyfile(path, 'b')", "from shutil import copy2\ncopy2(path, 'b')",
-    ],
-)  # fmt: skip
-def test_openings_are_seen_however_they_are_imported(tmp_path, line):
-    """Issue 44.25."""
-    (tmp_path / "a.py").write_text(line)
-    assert len(list(opening(tmp_path / "a.py"))) == 1
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
         "open(path)", "path.open()", "os.open(path, 0)", "Image.open(path)", "path.read_text()", "np.load(path)",
         "np.memmap(path)", "gzip.open(path)", "zipfile.ZipFile(path)", "tarfile.open(path)", "h5py.File(path)",
         "pickle.loads(content)", "torch.load(path)", "json.load(file)", "yaml.safe_load(file)", "av.open(path)",
@@ -239,6 +219,7 @@ def test_openings_are_seen_however_they_are_imported(tmp_path, line):
         "ElementTree.parse(path)", "csv.reader(file)", "zlib.decompress(content)", "safe_open(path)", "io.FileIO(path)",
     ],
 )  # fmt: skip
-def test_openings_are_seen(tmp_path, line):
-    (tmp_path / "a.py").write_text(f"def f(path):\n    return {line}\n")
+def test_openings_are_seen_however_they_are_imported(tmp_path, line):
+    """Issue 44.25."""
+    (tmp_path / "a.py").write_text(line)
     assert len(list(opening(tmp_path / "a.py"))) == 1

@@ -98,8 +98,7 @@ def found() -> dict[str, list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "step",
-    ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"],
+    "step", ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"]
 )
 def test_nothing_of_the_host_is_changed(found: dict[str, list[str]], step: str) -> None:
     assert found[step] == []

@@ -11,19 +11,12 @@ from hypothesis import strategies as st
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import StrictConfig, check, load
-from ndformer.framework.errors import ConfigError
 from tests.encodings_of_papers import with_encodings
+from tests.framework.engine.conftest import CIFAR, refusal
 
 ROOT = Path(__file__).parents[4]
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
-CIFAR = ROOT / "configs" / "cifar10_pape.py"
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 # The configs of the repository

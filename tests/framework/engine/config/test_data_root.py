@@ -14,18 +14,12 @@ from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.training.loading import build_dataset
-from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from tests.framework.engine.conftest import CIFAR, refusal
 from tests.soak.tiny import register
 
 CONFIGS = Path(__file__).parents[4] / "configs"
-CIFAR = CONFIGS / "cifar10_pape.py"
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 def as_once_saved(cfg):

@@ -12,17 +12,10 @@ from hypothesis import strategies as st
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import format_config
-from ndformer.framework.errors import ConfigError
+from tests.framework.engine.conftest import CIFAR, refusal
 
 ROOT = Path(__file__).parents[4]
-CIFAR = ROOT / "configs" / "cifar10_pape.py"
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 def nested(leaves):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
@@ -14,8 +13,7 @@ from ndformer.framework.engine.config.schema import Keys
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry.ranges import Ascending, Count, Filled, Finite, Positive, Range, Rate, Span, Text
 from ndformer.framework.registry.signature import arguments, fits, in_words
-
-CIFAR = Path(__file__).parents[4] / "configs" / "cifar10_pape.py"
+from tests.framework.engine.conftest import CIFAR, refusal
 
 
 def bare(hint: Any) -> bool:
@@ -86,12 +84,6 @@ def test_ranges_are_told_in_words(rule, words):
     assert in_words(Annotated[float, rule]) == f"a number {words}"
 
 
-def refusal(*options: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(CIFAR, [*options, "sample=None"])
-    return str(caught.value)
-
-
 SILENT = [  # each of these trained, and did not do what it said
     ("train_cfg.clip_grad=-1", "train_cfg.clip_grad: takes a number above 0 and up to 1e+12 or None, got -1"),
     ("train_cfg.clip_grad=0", "train_cfg.clip_grad: takes a number above 0 and up to 1e+12 or None, got 0"),
@@ -124,17 +116,14 @@ CRASHED = [  # a traceback, or a sentence about something else
     ("model.type=", "model.type: no model is called ''"),
     ("model.backbone.encoding.type=", "model.backbone.encoding.type: no encoding is called ''"),
     ("model.modalities=dict(_delete_=True)", "model.modalities: takes a dict that is not empty whose keys are names"),
-    (
-        "model.backbone.position_dims=dict(_delete_=True,type=2)",
-        "model.backbone.position_dims: takes a whole number",
-    ),
+    ("model.backbone.position_dims=dict(_delete_=True,type=2)", "model.backbone.position_dims: takes a whole number"),
     ("optimizer.type=os.system", "optimizer.type: no optimizer is called 'os.system'"),
 ]
 
 
 @pytest.mark.parametrize("option, words", SILENT + CRASHED)
 def test_what_means_nothing_is_refused_before_anything_is_built(option, words):
-    assert any(line.startswith(words) for line in refusal(option).splitlines())
+    assert any(line.startswith(words) for line in refusal(load, CIFAR, [option, "sample=None"]).splitlines())
 
 
 @pytest.mark.parametrize("place", ["model.head.label_smoothing", "train_dataloader.timeout", "optimizer.lr"])

@@ -1,6 +1,7 @@
 """config.json beside a run's config.py: the same config as data, so that nothing of a stranger's folder is run."""
 
 import json
+import math
 import os
 import sys
 import zipfile
@@ -15,8 +16,8 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load, load_text
 from ndformer.framework.errors import ConfigError, DataError
+from tests.programs import CONFIGS
 
-CONFIGS = Path(__file__).parents[4] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.py"))
 ENCODINGS = [None, "PaPE(m=8)", "Sincos, RelativeBias(reach=8)"]
 
@@ -53,17 +54,7 @@ def test_what_a_run_was_of_is_loaded_again(sample: bool, encoding: str | None, t
 
 @pytest.mark.parametrize(
     "value",
-    [
-        (),
-        (1, (2,)),
-        {0: "a", 1: ("b",)},
-        {"__tuple__": [1]},
-        float("inf"),
-        float("nan"),
-        -0.0,
-        [None, True, 1, 1.0],
-        {},
-    ],
+    [(), (1, (2,)), {0: "a", 1: ("b",)}, {"__tuple__": [1]}, math.inf, math.nan, -0.0, [None, True, 1, 1.0], {}],
 )
 def test_what_json_lacks_comes_back_too(value: Any, tmp_path: Path) -> None:
     assert typed(there_and_back(tmp_path, dict(sample=dict(x=value)))) == typed(dict(sample=dict(x=value)))
@@ -84,22 +75,21 @@ def poison(folder: Path) -> Path:
     return ran
 
 
-def test_a_config_py_that_is_not_of_its_config_json_is_not_run_unless_told_to(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "is_old, sentence",
+    [(False, "was changed after its run wrote it"), (True, "is code, and its folder has no config.json")],
+)
+def test_a_config_py_without_the_same_config_json_is_not_run_unless_told_to(
+    folder: Path, is_old: bool, sentence: str
+) -> None:
+    if is_old:
+        (folder / "config.json").unlink()
     ran = poison(folder)
-    with pytest.raises(DataError, match="was changed after its run wrote it") as error:
+    with pytest.raises(DataError, match=sentence) as error:
         load(folder / "config.py")
     assert error.value.option == "--trust-config runs it"
-    load(folder / "config.json")
-    assert not ran.exists()
-    load(folder / "config.py", trusted=True)
-    assert ran.exists()
-
-
-def test_the_config_py_of_an_old_run_is_not_run_unless_told_to(folder: Path) -> None:
-    (folder / "config.json").unlink()
-    ran = poison(folder)
-    with pytest.raises(DataError, match="is code, and its folder has no config.json"):
-        load(folder / "config.py")
+    if not is_old:
+        load(folder / "config.json")
     assert not ran.exists()
     load(folder / "config.py", trusted=True)
     assert ran.exists()

@@ -5,13 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ndformer.framework.engine.config.text import format_config, parse_encoding, parse_option
-from ndformer.framework.errors import ConfigError
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
+from tests.framework.engine.conftest import refusal
 
 
 @pytest.mark.parametrize(
@@ -90,11 +84,7 @@ def test_an_encoding_that_is_no_name_is_refused(text):
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 INSIDE = st.text() | st.sampled_from(["class", "for"]) | st.from_regex(r"[a-z_]{1,9}", fullmatch=True) | st.integers()
-TREE = st.recursive(
-    VALUES,
-    lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v),
-    max_leaves=12,
-)
+TREE = st.recursive(VALUES, lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v), max_leaves=12)
 
 
 @settings(deadline=None, max_examples=60)
