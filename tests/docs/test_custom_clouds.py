@@ -17,7 +17,6 @@ TINY = dict(
 
 
 def thing(path, side, number):
-    """A flat box or a tall one, of 1,200 points."""
     cloud = np.random.default_rng(number).random((1200, 3)) * ((1, 1, 0.2) if side == "flat" else (0.2, 0.2, 1))
     if number % 2:
         np.savetxt(path.with_suffix(".xyz"), cloud, "%.4f")
@@ -27,7 +26,7 @@ def thing(path, side, number):
 
 
 def scene(path, number, labelled=True):
-    """A floor, a wall and something red, where UTM has them."""
+    """A floor, a wall and a red object in UTM coordinates."""
     rng = np.random.default_rng(number)
     label = rng.integers(0, 3, 900)
     places = rng.random((900, 3)) * np.array([(2, 2, 0.01), (2, 0.01, 2), (0.3, 0.3, 0.3)])[label]

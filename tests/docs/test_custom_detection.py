@@ -22,7 +22,7 @@ TINY += [f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train
 
 
 def mine(home: Path, split: str, count: int, seed: int) -> None:
-    """Two classes of one's own, all figures of one of them, in a folder of images and one json."""
+    """Write images with two classes of boxes in COCO's format."""
     rng, images, annotations = np.random.default_rng(seed), [], []
     for i in range(count):
         one = draw_image(64, 64, rng)
@@ -38,7 +38,6 @@ def mine(home: Path, split: str, count: int, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with data/mine, photos and a checkpoint of 80 classes."""
     home = tmp_path_factory.mktemp("custom")
     mine(home, "train", 24, 0)
     mine(home, "val", 4, 1)

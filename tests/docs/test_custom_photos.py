@@ -19,7 +19,6 @@ RECIPES = sorted({"imagefolder_pape", *(path.stem for path in CONFIGS.glob("cust
 
 
 def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys):
-    """Issue 44.8: all other modalities had a page."""
     rng = np.random.default_rng(0)
     for folder, count in (("data/mine/train", 8), ("data/mine/test", 2)):
         for shade, name in ((40, "night"), (180, "day")):
@@ -44,7 +43,6 @@ def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_has_a_small_version_on_the_same_data(recipe):
-    """Issue 44.8: --sample of custom_clouds and custom_videos was another data set."""
     assert f"`{recipe}`" in PAGE
     path = CONFIGS / f"{recipe}.py"
     full, small = load(path), load(path, ["preset=small"])

@@ -18,7 +18,7 @@ TINY = ["--cfg-options", "model.backbone.dim=24", "model.backbone.depth=1", *SHO
 
 
 def video(path, side, number):
-    """A bright square on its way to one side."""
+    """A bright square that moves to one side."""
     frames = np.full((44, 48, 64, 3), 30 + number, np.uint8)
     for i, frame in enumerate(frames):
         at = i if side == "right" else 44 - i
@@ -27,7 +27,7 @@ def video(path, side, number):
 
 
 def recording(path, side, number):
-    """An edge on its way to one side, for half a second a day after the camera was switched on."""
+    """An edge that moves to one side for half a second, with large time stamps."""
     rng = np.random.default_rng(number)
     t = np.sort(rng.integers(0, 500_000, 3000))
     x = (t if side == "right" else 500_000 - t) // 8000

@@ -19,7 +19,7 @@ TINY = [
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """Bright squares in the dark, and what is one."""
+    """Images of bright squares, with masks."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 12), ("val", 4)):
         for kind in ("images", "masks"):

@@ -30,7 +30,7 @@ def section(name: str) -> str:
 
 
 def flags(name: str) -> dict[str, str]:
-    """The table of a section: heading -> cell."""
+    """Return the table of a section as heading -> cell."""
     rows = [line.strip("| ").split(" | ") for line in section(name).splitlines() if line.startswith("|")]
     header, _, cells = rows[:3]
     return dict(zip(header, cells))

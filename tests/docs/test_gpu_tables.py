@@ -50,5 +50,4 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_has_the_figures_of_the_file(name: str) -> None:
-    """Issue 44.16"""
     assert "\n".join(TABLES[name]) in (DOCS / "results" / "benchmarks-gpu.md").read_text()

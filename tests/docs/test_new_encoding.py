@@ -25,7 +25,7 @@ COMMANDS = dict(re.findall(r"^    python tools/(\w+)\.py (.*)$", PAGE, re.MULTIL
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of one's own; what is imported and registered there is forgotten again."""
+    """An empty folder; imports and registrations are undone after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     ENCODINGS.get("NoPE")
@@ -40,7 +40,6 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def page(folder):
-    """What the first block of the page defines."""
     return vars(saved(folder / "window.py", EXAMPLE))
 
 

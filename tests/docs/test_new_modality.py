@@ -47,7 +47,7 @@ SENTENCES = re.findall(r"^\| [^|]*\| `([^`]+)` \|$", PAGE, re.MULTILINE)
 
 @pytest.fixture(autouse=True)
 def nothing_stays():
-    """What is registered here is forgotten again."""
+    """Undo registrations after each test."""
     registries = [MODALITIES, DATASETS, TRANSFORMS]
     for registry, name in zip(registries, ("ImagePatches", "CIFAR10", "PackImage")):
         registry.get(name)
@@ -72,7 +72,7 @@ def test_it_is_under_40_lines():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of the page's files, where its command has run."""
+    """The folder of the page's files, after its training command."""
     folder = tmp_path_factory.mktemp("chirps")
     (folder / "chirps.py").write_text(CHIRPS)
     (folder / "chirps_config.py").write_text(CONFIG)
@@ -99,7 +99,6 @@ def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(trained):
 
 
 def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
-    """Issue 44.5: the report of a modality without pictures shows dots, and says why its samples are not drawn."""
     shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
     assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]
     (missing,) = (one["says"] for one in shown if not one["file"])
@@ -142,7 +141,6 @@ REFUSED = [  # programs that need what this modality does not have, and the sent
 
 @pytest.fixture
 def program(trained, monkeypatch, capsys):
-    """Run a program in the folder of the page's files; return what it prints."""
     monkeypatch.chdir(trained)
     monkeypatch.syspath_prepend(trained)
 
@@ -156,7 +154,6 @@ def program(trained, monkeypatch, capsys):
 
 @pytest.mark.parametrize("module, words, printed", PROGRAMS, ids=[f"{m.__name__} {w}" for m, w, _ in PROGRAMS])
 def test_every_program_runs_on_it(module, words, printed, program):
-    """Issue 44.5: show_attention, explore and show_tokens ended with "not enough values to unpack"."""
     assert printed in program(module, words)
 
 
@@ -167,7 +164,6 @@ def test_programs_that_cannot_run_on_it_say_why(module, words, sentence, program
 
 
 def test_the_explorer_names_its_axis(program, trained):
-    """Issue 44.5: axes are named as the adapter names them; the explorer called them x, y, z."""
     program(tools.explore, f"chirps_config.py {BEST} 3 --out named.html")
     about, _ = told((trained / "named.html").read_text())
     assert about["files"][0]["sides"][0]["axes"] == ["time"]

@@ -58,7 +58,7 @@ OTHERS = [  # all other programs that take a config, and what each leaves
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """The page's commands, run as they are printed, but for one epoch; what is registered is forgotten again."""
+    """The folder after all commands of the page, with fewer epochs; registrations are undone at the end."""
     home, patch = tmp_path_factory.mktemp("task"), pytest.MonkeyPatch()
     (home / "keypoints.py").write_text(CODE)
     (home / "keypoints_config.py").write_text(CONFIG)
@@ -91,7 +91,6 @@ def test_it_learns(home):
 
 
 def test_the_checkpoint_with_the_lowest_error_is_kept(home):
-    """Issue 44.1: the one with the highest error was."""
     best = checkpoint.load(home / "run" / "best.pth")
     history = checkpoint.load(home / "run" / "last.pth")["history"]
     assert best["metrics"]["error"] == min(epoch["error"] for epoch in history)
@@ -100,14 +99,13 @@ def test_the_checkpoint_with_the_lowest_error_is_kept(home):
 
 @pytest.mark.parametrize("tool, arguments, leaves", OTHERS, ids=[Path(str(one[0].__file__)).stem for one in OTHERS])
 def test_every_other_program_works_on_it(home, monkeypatch, tool, arguments, leaves):
-    """Issue 44: a task whose metric falls, and every tool on it."""
     monkeypatch.chdir(home)
     run(tool.main, *arguments)
     assert not leaves or (home / leaves).stat().st_size > 0
 
 
 def test_its_values_have_their_units_in_tables(home, monkeypatch, capsys):
-    """Issue 44.1: an error in pixels was "100 x mean" in %; runs that are done are not run again."""
+    """Runs that are done are not run again."""
     monkeypatch.chdir(home)
     shutil.copytree("run", "compared/run_lr=0.002_seed0")
     grid = ["--grid", "optimizer.lr=2e-3", "--seeds", "0", "--cfg-options", "train_cfg.max_epochs=2"]

@@ -32,7 +32,7 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
         red, *cyan = seen.split()
         row, column = divmod(int(names["seen"].argmax()), 7)
         assert red.getpixel((40 * column + 20, 40 * row + 20)) > 240
-        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # Issue 44.13: over the digit
+        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # over the digit
     assert names["seen"].shape == (7, 7)
     assert names["terms"].keys() == {"semantic", "distance", "direction"}
     assert [layer.shape for layer in names["layers"]] == [(1, 4, 50, 50)] * 4
@@ -41,7 +41,6 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
 
 
 def test_it_names_every_modality_that_takes_files():
-    """A folder of modalities/ is a row."""
     rows = set(re.findall(r"^\| (\w+) \| [^-]", PAGE.partition("## Outputs")[0], re.MULTILINE)) - {"modality"}
     adapters = (ROOT / "ndformer" / "modalities").glob("*/adapter.py")
     folders = {path.parent.name for path in adapters if "endings = " in path.read_text()}

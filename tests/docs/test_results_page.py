@@ -19,7 +19,7 @@ SETS = {
 
 
 def rows() -> list[tuple[str, list[str]]]:
-    """Of the table: (config, its cells)."""
+    """Return (config, cells) of each row of the table."""
     page = (DOCS / "results" / "class-token-and-radius.md").read_text(encoding="utf-8")
     _, _, rest = page.partition("| set | encoding | learning rate |")
     found, config = [], ""
@@ -31,7 +31,7 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def chosen(runs: dict[str, Any]) -> tuple[str, dict[str, float]]:
-    """The learning rate whose validation is best on seed 0, the first of equals, and test accuracies in %."""
+    """Return the learning rate that validates best on seed 0, and its test accuracies in %."""
     rates = sorted(runs, key=float)
     rate = max(rates, key=lambda rate: (runs[rate]["0"]["val"], -rates.index(rate)))
     return rate, {seed: 100 * run["test"] for seed, run in runs[rate].items()}
@@ -77,7 +77,7 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
 
 
 def test_sensors_are_told_by_their_runs() -> None:
-    """`python -m tests.docs.test_results_page` writes the table anew."""
+    """`python -m tests.docs.test_results_page` writes the table."""
     assert made.part("docs/results/detection.md", "streets") == streets()
 
 

@@ -6,7 +6,7 @@ from tests.docs.made import ROOT
 
 
 def threats() -> list[list[str]]:
-    """The rows of the table: threat, what happens, test."""
+    """Return the rows of the table: threat, result, test."""
     section = (ROOT / "docs/concepts/threats.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]

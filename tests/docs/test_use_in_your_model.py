@@ -28,13 +28,12 @@ GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(4.0))  # (12, 2)
 
 
 def code(section: str) -> list[str]:
-    """The Python blocks under a heading."""
     (text,) = [part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if part.startswith(section + "\n")]
     return code_of(text)
 
 
 def run(section: str) -> dict[str, Any]:
-    """All names that a section's blocks define, one block after the other."""
+    """Run the blocks of a section, and return the names that they define."""
     names: dict[str, Any] = {}
     for number, block in enumerate(code(section)):
         exec(compile(block, f"{section}, block {number}", "exec"), names)
@@ -42,7 +41,7 @@ def run(section: str) -> dict[str, Any]:
 
 
 def assert_same(ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Equal outputs and equal gradients."""
+    """Check that outputs and gradients are equal."""
     results = []
     for function in (ours, theirs):
         leaf = x.clone().requires_grad_()
@@ -52,7 +51,6 @@ def assert_same(ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Ten
 
 
 def attention_with(qkv: nn.Linear, proj: nn.Linear, heads: int, layer: Any, **options: Any) -> Attention:
-    """ndformer's Attention with given weights."""
     attention = Attention(proj.in_features, heads, layer, **options)
     attention.qkv, attention.proj = qkv, proj
     return attention
@@ -133,7 +131,7 @@ def test_a_class_token_is_nowhere():
 
 
 class TimmAttention(nn.Module):
-    """The names that timm's Attention has, and its function."""
+    """An attention layer with the names and the computation of timm's."""
 
     def __init__(self, dim: int, num_heads: int, qk_norm: bool) -> None:
         super().__init__()
@@ -216,7 +214,7 @@ def test_padding_reaches_no_token_of_a_timm_model():
 @pytest.mark.parametrize("config", ENCODINGS[:4], ids=str)
 def test_under_autocast_a_timm_model_with_norms_still_runs(config):
     class Norm(nn.LayerNorm):
-        """As on a GPU, where autocast lets norms answer in float32."""
+        """As on a GPU, where norms return float32 under autocast."""
 
         def forward(self, input: Tensor) -> Tensor:
             return super().forward(input.float())
@@ -236,7 +234,7 @@ def test_under_autocast_a_timm_model_with_norms_still_runs(config):
 
 @pytest.fixture
 def padded():
-    """Three samples of 12, 7 and 1 tokens, each at positions of its own."""
+    """Three samples of 12, 7 and 1 tokens, with different positions."""
     mask = (torch.arange(12) < torch.tensor([[12], [7], [1]])).long()
     return torch.randn(3, 12, 32), torch.randn(3, 12, 2) * 4, mask
 

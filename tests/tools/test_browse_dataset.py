@@ -60,7 +60,6 @@ def test_oblong_images_keep_their_shape(folder):
 
 @pytest.fixture
 def browse(tmp_path, monkeypatch):
-    """Run the program in an empty folder, and return the picture."""
     monkeypatch.chdir(tmp_path)
 
     def browse(*arguments, out="sheet.png"):
@@ -73,7 +72,6 @@ def browse(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clouds(tmp_path):
-    """Two classes of clouds, as ModelNet has them."""
     home = tmp_path / "clouds"
     rng = np.random.default_rng(0)
     names = [f"{kind}_{i:04}" for kind in ("cup", "jar") for i in range(1, 4)]

@@ -32,7 +32,6 @@ class Hostile:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Two classes of four images, to be in."""
     monkeypatch.chdir(tmp_path)
     write_images(tmp_path / "data", ("cat", "dog"))
     return tmp_path

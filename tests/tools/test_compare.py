@@ -28,7 +28,6 @@ sample = None
 
 @pytest.fixture
 def config(tmp_path):
-    """Two classes of noise, and a very small model for them."""
     write_images(tmp_path / "set", splits=("train",), size=(8, 8))
     write_images(tmp_path / "set", count=1, splits=("val", "test"), size=(8, 8))
     path = tmp_path / "tiny.py"
@@ -119,6 +118,5 @@ def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sente
 
 
 def test_a_second_comparison_in_one_work_dir_is_refused(config, tmp_path):
-    """Issue 44.30: its runs failed one by one, as the first had their folders."""
     with owned(tmp_path / "out"), pytest.raises(DataError, match="out is in use by another run, process"):
         compare.main([str(config), "--encodings", "NoPE", "--work-dir", str(tmp_path / "out")])

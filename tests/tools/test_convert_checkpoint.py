@@ -33,7 +33,7 @@ SIZES: dict[str, Any] = dict(
 
 
 def official(model: PTv3) -> dict[str, Tensor]:
-    """Weights of ours by Pointcept's names."""
+    """Return the weights of our model by Pointcept's names."""
     found = {}
     for name, value in model.state_dict().items():
         name = re.sub(r"^stem\.", "embedding.stem.", name)
@@ -99,7 +99,7 @@ def test_an_encoder_alone() -> None:
 
 
 def test_a_classifier_of_objects() -> None:
-    """Linear, norm, ReLU, dropout, twice, and a linear layer: numbers 0, 1, 4, 5 and 8 have weights."""
+    """Pointcept's layers are Linear, norm, ReLU, dropout, twice, and Linear: 0, 1, 4, 5 and 8 have weights."""
     torch.manual_seed(0)
     ours = Classifier(32, 40, pool="mean", hidden=(16, 8), dropout=0.5)
     nn.init.normal_(ours.linear.weight)

@@ -16,7 +16,6 @@ CONFIG, SIDES = "imagefolder_pape", ("left", "right")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A run on photos of two classes, and other folders."""
     home = tmp_path_factory.mktemp("newcomer")
     write_images(home / "mine", SIDES)
     write_images(home / "unsplit", SIDES, splits=(".",))

@@ -26,7 +26,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder in COCO's form, and a run on it."""
+    """A dataset in COCO's format, and a run on it."""
     home, rng = tmp_path_factory.mktemp("detection"), np.random.default_rng(0)
     (home / "data" / "annotations").mkdir(parents=True)
     for split, count in (("train2017", 13), ("val2017", 4)):
@@ -42,7 +42,6 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def use(home, monkeypatch):
-    """A program with the run's config and checkpoint."""
     monkeypatch.chdir(home)
     return lambda main, *arguments: run(main, "run/config.py", "run/best.pth", *arguments)
 
@@ -76,7 +75,7 @@ def test_saved_predictions_evaluate_to_the_same_numbers(use, home, capsys):
 
 
 def test_pictures_show_only_what_is_sure_enough(use, home):
-    """The threshold of pictures is not evaluation's: everything is below it, and nothing is drawn as found."""
+    """Evaluation does not use the threshold of pictures."""
     use(test_tool.main, "--show-dir", "seen", "--show-score", "1", "--show-count", "3")
     names = sorted(path.name for path in (home / "seen").iterdir())
     assert len(names) == 3
@@ -125,7 +124,6 @@ def test_a_head_of_other_classes_says_which_option_mends_it(home):
 
 
 def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
-    """Of a plain image with one box, in a tile of four times its size."""
     drawn = []
     monkeypatch.setattr(
         boxes_module,
@@ -144,7 +142,7 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
 
 @pytest.mark.slow
 def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_nothing(tmp_path, capsys):
-    """Panoramas, images smaller than a patch, objects of a pixel, of none, and beyond the borders; nothing to find."""
+    """Panoramas, images smaller than a patch, tiny and empty boxes, boxes outside, and a split without boxes."""
     sizes = [(400, 1), (3, 3), (64, 64), (64, 64), (64, 64), (64, 48)]  # width, height
     boxes = {1: [(0, 0, 1, 1)], 2: [(5, 5, 0, 9), (-20, -20, 30, 30), (60, 60, 500, 500)], 3: [(90, 90, 9, 9)]}
     for split in ("train", "val"):

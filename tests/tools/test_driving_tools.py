@@ -45,7 +45,7 @@ def scan(home):
 
 @pytest.fixture
 def start(home, monkeypatch, tmp_path, capsys):
-    """A program, in an empty folder."""
+    """Return a function that runs a program in an empty folder and returns its output."""
 
     def start(tool, kind, *words, weights=True):
         name, options = kind
@@ -84,7 +84,7 @@ def test_boxes_of_files_are_told_and_drawn(start, home, scan, tmp_path):
 
 
 def test_tokens_are_drawn_where_they_are(start, home, scan, tmp_path):
-    """Pillars from above and patches in the cameras: of a scan alone there are no others."""
+    """Pillars from above, and patches of the cameras if there are any."""
     for file, cameras in ((scan, True), (home / "alone.pcd.bin", False)):
         said = start(show_tokens, BOTH, file, "--out", "a.png", weights=False)
         assert int(said.split(" tokens")[0].split()[-1]) > 100

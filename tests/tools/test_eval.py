@@ -21,7 +21,7 @@ FOUND = [dict(image_id=1, category_id=18, bbox=[0, 0, 40, 40], score=0.9)]
 
 @pytest.fixture
 def files(tmp_path):
-    """Return the arguments for two contents; a text is written as it is."""
+    """Return a function that writes two files, texts unchanged, and returns the arguments."""
 
     def write(truth, found):
         for name, content in (("gt.json", truth), ("found.json", found)):
@@ -33,7 +33,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def run(files, capsys):
-    """Run it on two contents; return the numbers that it prints."""
+    """Return a function that evaluates two contents and returns the printed numbers."""
 
     def start(truth, found, *options):
         tool.main([*files(truth, found), *options])

@@ -26,7 +26,7 @@ DAVIS = {"DAVIS240C": (180, 240), "DAVIS346B": (260, 346)}
 
 
 def write_davis(path, camera, named):
-    """Its first event is in the corner, so that its size can be told without a name."""
+    """The first event is in the corner, so that the size is known without the camera's name."""
     height, width = DAVIS[camera]
     x, y = width - 1 - EVENTS.x.astype(int), height - 1 - EVENTS.y.astype(int)
     body = np.stack([y << 22 | x << 12 | EVENTS.p.astype(int) << 11, EVENTS.t], 1).astype(">u4").tobytes()
@@ -56,7 +56,7 @@ def run(main, *arguments):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A model of two classes, of recordings of 32 x 32, and the files."""
+    """A model for recordings of 32 x 32 pixels, and one recording in each format."""
     home = tmp_path_factory.mktemp("events")
     for split in ("train", "test"):
         for label, name in enumerate(("a", "b")):

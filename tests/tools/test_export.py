@@ -33,7 +33,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """What a run leaves, of a model that nobody trained, and whose classes have strange names."""
+    """The folder of a run with strange class names, untrained."""
     cfg = load_config(CONFIGS / "mnist_small.py", SMALL, sample=True)
     torch.manual_seed(0)
     model = build_model(cfg, "cpu")
@@ -54,7 +54,6 @@ def exported(home: Path, out: str, *more: str) -> Path:
 
 
 def front_of(card: str) -> dict[str, Any]:
-    """The YAML at its head."""
     return yaml.safe_load(card.split("---\n")[1])
 
 
@@ -92,7 +91,7 @@ def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path) -> N
     assert "license: mine" not in front_of(card)
     assert len(re.findall(r"^- .*samples$", body, re.MULTILINE)) == 10  # a line each
     assert plain("a\n# b") == r"a \# b"
-    assert plain('bird\'s "nest"') == 'bird\'s "nest"'  # issue 44.30: was bird&#x27;s
+    assert plain('bird\'s "nest"') == 'bird\'s "nest"'
     assert ast.literal_eval(re.findall(r"load\((.*?)\)", body)[0]) == "digits"
 
 

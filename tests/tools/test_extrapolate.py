@@ -15,7 +15,7 @@ TINY += [f"{split}_dataloader.dataset.transforms.0.size=16" for split in ("train
 
 @pytest.fixture
 def runs(tmp_path):
-    """Folders of three runs, as training leaves them, but untrained."""
+    """Folders of three runs, untrained."""
     write_images(tmp_path / "set", count=1, splits=("train", "val", "test"), size=(20, 20))
     found = []
     for encoding, seed in (("Sincos", 0), ("Sincos", 1), ("PaPE", 0)):

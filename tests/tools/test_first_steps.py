@@ -35,7 +35,6 @@ def photos(home, names, count=3, first=0):
 
 @pytest.fixture
 def said(monkeypatch, capsys, tmp_path):
-    """Run a program in the folder of the test, and return what it prints."""
     monkeypatch.chdir(tmp_path)
     return lambda program, *words: printed(capsys, program, *words)
 
@@ -132,7 +131,6 @@ def test_a_set_that_is_nowhere_near_is_only_missing(tmp_path):
     ],
 )
 def test_options_of_other_programs_suggest_the_one_that_is_meant(capsys, words, sentence):
-    """Issue 44.13: argparse said "unrecognized arguments: --epochs 5"."""
     with pytest.raises(SystemExit) as end:
         run(train.main, CONFIG, *words.split())
     assert end.value.code == 2
@@ -152,7 +150,6 @@ def test_keys_that_are_suggested_are_keys_of_a_config(tmp_path):
 
 
 def test_the_folder_of_a_run_stands_for_its_config_and_checkpoint(said, weights, tmp_path):
-    """Issue 44.13: predict.py takes the folder of a run, as ndformer.load does, and so do all programs like it."""
     photos(tmp_path / "new", ["any"], 1)
     saved.write(tmp_path, load(config_path(CONFIG), [*TINY, *LOADERS]).to_dict())
     assert "any/0.png  " in said(predict.main, tmp_path, "new/any/0.png").replace("new/", "")
@@ -163,7 +160,6 @@ def test_the_folder_of_a_run_stands_for_its_config_and_checkpoint(said, weights,
 
 
 def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
-    """Issue 44.13: --data-root that is a file was said to be missing."""
     (tmp_path / "mine.zip").write_bytes(b"PK")
     (tmp_path / "mine.csv").write_text("a,b")
     expected = "--data-root: expected a folder, got the file"
@@ -178,13 +174,11 @@ def test_a_file_as_data_root_is_said_to_be_one(said, tmp_path):
     [("RoPE", "AxialRoPE"), ("sinusoidal", "Sincos"), ("APE", "LearnableAbsolute"), ("RPE", "RelativeBias")],
 )
 def test_encodings_by_the_names_of_papers_suggest_ours(said, name, meant):
-    """Issue 44.13: --encoding RoPE suggested three names, ComRoPE first."""
     assert f"no encoding is called '{name}', did you mean '{meant}'?" in said(train.main, CONFIG, "--encoding", name)
 
 
 @pytest.mark.parametrize("program", [predict, explore, test_tool])
 def test_the_usage_shows_that_a_run_folder_stands_for_config_and_checkpoint(program, capsys):
-    """It showed CONFIG CHECKPOINT as required."""
     with pytest.raises(SystemExit):
         run(program.main, "--help")
     usage = " ".join(capsys.readouterr().out.partition("\n\n")[0].split())
@@ -192,14 +186,12 @@ def test_the_usage_shows_that_a_run_folder_stands_for_config_and_checkpoint(prog
 
 
 def test_a_run_folder_that_is_not_there_is_named(said):
-    """It ended with the usage and 'the following arguments are required: CHECKPOINT'."""
     told = said(test_tool.main, "work_dirs/nothing")
     assert told.endswith("got work_dirs/nothing alone. Train first, or add the checkpoint after it\n")
     assert "the folder of a run with config.json and best.pth" in told
 
 
 def test_modules_that_benchmarks_share_are_listed_as_no_programs(monkeypatch, capsys):
-    """`ndformer` listed benchmarks/gpu_calls, which does nothing when it is run."""
     monkeypatch.setattr(sys, "argv", ["ndformer"])
     ndformer.__main__.main()
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]

@@ -9,8 +9,6 @@ from tools import make_sample
 
 
 class Dots(StandIn):
-    """One that is quick to make."""
-
     def write(self, folder, seed=0):
         (folder / "dots.txt").write_text(f"seed {seed}")
 

@@ -27,7 +27,7 @@ def home(tmp_path_factory):
 
 
 def run(home, tmp_path, capsys, *options):
-    """What the program says, and the model that it was said of."""
+    """Return the output of tools/test.py, the model and its config."""
     options = [
         "model.backbone.dim=24",
         "model.backbone.depth=1",

@@ -23,7 +23,7 @@ CLASSES = list("abcdefghij")
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """The checkpoint of a model that sees something: its head does not start at zero any more."""
+    """A checkpoint with a random head instead of zeros."""
     torch.manual_seed(0)
     model = build_model(load(CONFIG, SMALL))
     torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
@@ -34,7 +34,6 @@ def weights(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder with a few images in it, to be in."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "some").mkdir()
     for name, height, width in [("some/b.png", 32, 32), ("some/a.jpg", 32, 48), ("odd.png", 33, 46)]:
@@ -45,8 +44,6 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def use(weights):
-    """Run a program with a config, the checkpoint and some arguments."""
-
     def use(main, *arguments, options=()):
         run(main, CONFIG, weights, *arguments, "--cfg-options", *SMALL, *options)
 
@@ -55,8 +52,6 @@ def use(weights):
 
 @pytest.fixture
 def refused(use):
-    """The sentence with which a program ends."""
-
     def refused(main, *arguments, **more):
         sentence = refusal(lambda: use(main, *arguments, **more))
         assert "NDFORMER_DEBUG" not in sentence
@@ -189,7 +184,7 @@ def test_clouds_are_predicted_from_their_files(tmp_path, capsys):
 
 
 def titles(monkeypatch, use, *arguments, **more):
-    """What stands above the columns of each block, and beside its rows."""
+    """Return the figure, its axes with images, and their row titles."""
     drawn = []
     painting = show_attention.attention.painting
     monkeypatch.setattr(show_attention.attention, "painting", lambda *given: drawn.append(painting(*given)) or drawn[0])

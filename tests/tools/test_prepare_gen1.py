@@ -20,7 +20,7 @@ SPLITS = ("train", "val", "test")
 
 @pytest.fixture
 def home(tmp_path):
-    """Three recordings of two seconds in each split, with boxes at ten of their moments; the second has none."""
+    """Three recordings of two seconds per split, with boxes at ten moments; the second has none."""
     rng = np.random.default_rng(0)
     for split in SPLITS:
         (tmp_path / split).mkdir()

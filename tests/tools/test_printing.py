@@ -43,7 +43,7 @@ def weights(tmp_path):
 
 @pytest.fixture
 def said(capsys):
-    """Run a program and return what it prints, all of it printable."""
+    """Return a function that runs a program and returns its output, after checking that it is printable."""
 
     def run(program, *words):
         text = printed(capsys, program, *words)

@@ -13,7 +13,7 @@ TINY += ["test_dataloader.num_workers=0", "test_dataloader.dataset.transforms.0.
 
 @pytest.fixture
 def words(tmp_path):
-    """Of a command line for a small model on twelve pictures."""
+    """The arguments for a small model on 12 images."""
     options = [*TINY, f"data_root={str(write_images(tmp_path / 'set', count=6))!r}"]
     save_untrained(tmp_path / "best.pth", load(CONFIG, options))
     return [str(CONFIG), str(tmp_path / "best.pth"), "--cfg-options", *options]

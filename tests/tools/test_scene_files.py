@@ -21,7 +21,7 @@ N = 400
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """One scene as arrays, where data sets have it, and in new/ in other forms."""
+    """A scene as a dataset's arrays, and in new/ in other formats."""
     home, rng = tmp_path_factory.mktemp("scenes"), np.random.default_rng(0)
     coord = rng.uniform(0, 2, (N, 3)).round(4).astype("f4")
     normal = rng.normal(size=(N, 3))

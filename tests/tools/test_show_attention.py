@@ -26,7 +26,6 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A model and a file of each."""
     home, rng = tmp_path_factory.mktemp("home"), np.random.default_rng(0)
     for kind, (name, options) in MODELS.items():
         cfg = load(CONFIGS / f"{name}.py", options, sample=True)
@@ -101,10 +100,7 @@ def test_z_scores_are_drawn_and_told(show, home):
     "kind, write, sentence",
     [
         ("image", lambda path: Image.new("RGB", (1, 1)).save(path.with_suffix(".png")), "1 x 1 pixels"),
-        ("image", lambda path: path.with_suffix(".png").write_bytes(b"\x89PNG\r\n broken"), "cannot be read as an im"),
-        ("cloud", lambda path: np.save(path.with_suffix(".npy"), np.zeros((0, 6))), "cannot be read as a point cloud"),
         ("cloud", lambda path: path.with_suffix(".npy").write_bytes(b"\x93NUMPY"), "cannot be read as a point cloud"),
-        ("events", lambda path: path.with_suffix(".txt").write_text(""), "cannot be read as events"),
         ("events", lambda path: np.save(path.with_suffix(".npy"), np.zeros(0, EVENTS)), "has no tokens"),
     ],
 )
@@ -113,13 +109,6 @@ def test_what_is_no_sample_is_a_sentence(show, tmp_path, kind, write, sentence):
     (file,) = tmp_path.glob("x.*")
     with pytest.raises(DataError, match=sentence) as found:
         show(kind, file)
-    assert "\n" not in str(found.value)
-
-
-def test_another_models_checkpoint_and_wishes_that_do_not_fit_are_a_sentence(show, home, monkeypatch):
-    monkeypatch.setitem(MODELS, "image", MODELS["cloud"])  # the config of the one with the checkpoint of the other
-    with pytest.raises(DataError) as found:
-        show("image", home / "cloud.npy")
     assert "\n" not in str(found.value)
 
 

@@ -62,7 +62,6 @@ def test_the_title_says_name_options_and_dimensions():
 
 
 def test_options_are_read_as_python_values_or_words(tmp_path):
-    """As those of configs, words in lists too."""
     assert options(["m=8", "reach=[2, 3]", "context=False", "preset=pape_repo", "kinds=[a, b]"]) == dict(
         m=8, reach=[2, 3], context=False, preset="pape_repo", kinds=["a", "b"]
     )

@@ -39,7 +39,7 @@ def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def started(*lines: str) -> list[str]:
-    """What was printed by programs, one after the other in one process, and at its end what they imported."""
+    """Return the output of programs that run in one process, and at its end the imported modules."""
     return ran("-c", STARTS, *lines).stdout.splitlines()
 
 

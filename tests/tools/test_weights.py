@@ -25,7 +25,6 @@ TINY += [f"{split}_dataloader.dataset.transforms={FRAMED}" for split in ("train"
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder with the weights and eight images of two classes."""
     write_images(tmp_path / "mine", splits=("train", "val", "test"), size=(SIZE, SIZE))
     torch.save(TIMM, tmp_path / "vit.pth")
     monkeypatch.chdir(tmp_path)
@@ -34,7 +33,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(home, capsys):
-    """train.py imagefolder with these arguments: the best checkpoint, its config, what was printed."""
+    """Return a function that trains and returns the best weights, the config and the output."""
 
     def run(name, *arguments, config="imagefolder", options=(), epochs=1):
         words = [*arguments, *TINY, f"train_cfg.max_epochs={epochs}", *options]
@@ -51,7 +50,6 @@ NAMED = "timm(head_dim=16):vit.pth"
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["PaPE(m=4)", "AxialRoPE", None])
 def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, run):
-    """Issue 44.6: `weights=` of a converted file was refused, "backbone.blocks.0.attention.encoding.wp is missing"."""
     chosen = ["--encoding", encoding] if encoding else []
     weights, cfg, said = run("out", "--weights", NAMED, *chosen, options=["optimizer.lr=1e-9"])
     found = cfg.model.backbone
@@ -73,7 +71,6 @@ def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, 
 
 
 def test_the_learned_table_stays_beside_the_new_encoding(run):
-    """Issue 44.6."""
     weights, cfg, said = run("out", "--weights", NAMED, "--encoding", "PaPE", "--keep-encoding",
                              options=["optimizer.lr=1e-9"])  # fmt: skip
     assert [part.type for part in cfg.model.backbone.encoding] == ["LearnableAbsolute", "PaPE"]
@@ -83,7 +80,7 @@ def test_the_learned_table_stays_beside_the_new_encoding(run):
 
 @pytest.mark.slow
 def test_a_checkpoint_of_ours_and_a_converted_one_are_begun_with_alike(run, home, capsys):
-    """Issue 44.6: a checkpoint of a run, and of convert_checkpoint.py, give the model their sizes too."""
+    """Both give the model their sizes."""
     run("first", "--weights", NAMED)
     convert_checkpoint.main(["timm", "vit.pth", "ours.pth", "--head-dim", "16"])
     capsys.readouterr()
@@ -100,7 +97,7 @@ def test_a_checkpoint_of_ours_and_a_converted_one_are_begun_with_alike(run, home
 
 
 def test_only_the_head_and_the_encoding_learn_while_the_backbone_is_frozen(run, home):
-    """Issue 44.6: frozen for the first of two epochs."""
+    """Frozen in the first of two epochs."""
     arguments = ["--weights", NAMED, "--encoding", "PaPE"]
     options = ["optimizer.weight_decay=0.1", "optimizer.lr=1e-2", "train_cfg.freeze_epochs=1"]
     run("out", *arguments, options=options, epochs=2)
@@ -114,7 +111,6 @@ def test_only_the_head_and_the_encoding_learn_while_the_backbone_is_frozen(run, 
 
 
 def test_which_importer_is_found_or_a_sentence(home):
-    """Issue 44.6."""
     wide = vit(TIMM_NAMES, 64, cls_token=(1, 1, 64), pos_embed=(1, N + 1, 64))
     torch.save(wide, home / "wide.pth")
     assert read("wide.pth").source == "timm"

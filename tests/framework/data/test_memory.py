@@ -22,7 +22,7 @@ COUNT = 12
 
 
 class Counted(Dataset):
-    """Of each record a table, a picture and a place that is not in memory in one piece; `reads` are those so far."""
+    """Samples with a table, an image and a noncontiguous array; `reads` lists the records read."""
 
     def index(self, split):
         self.classes, self.reads = ["a", "b"], []
@@ -38,7 +38,7 @@ class Counted(Dataset):
 
 
 class Larger(Counted):
-    """Samples that are not looked at beforehand are large."""
+    """Samples outside of the size estimate are larger."""
 
     def read(self, record):
         return super().read(record) | dict(more=bytes(40_000 if record == 1 else 10))
@@ -57,7 +57,7 @@ class Rotten(Counted):
 
 
 class Decoded(Decoding):
-    """What it was called for; random as SampleFrames can be."""
+    """Counts its calls; random unless fixed, as SampleFrames can be."""
 
     def __init__(self, fixed):
         self.fixed, self.calls = fixed, 0
@@ -68,7 +68,7 @@ class Decoded(Decoding):
 
 
 def spoiled(sample, rng):
-    """All in place."""
+    """Change a sample in place."""
     sample["table"] += rng.random()
     sample["place"][0] = 0
     sample["picture"].putpixel((0, 0), (1, 2, 3))

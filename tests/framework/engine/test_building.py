@@ -24,7 +24,6 @@ def squares():
 
 
 def test_heads_that_leave_the_number_of_classes_open_get_it_from_a_checkpoint_or_the_data():
-    """Issue 44.9"""
     cfg = config()
     there = cfg.model.head.classes
     assert with_classes(cfg, ["x"]) is cfg

@@ -25,7 +25,7 @@ CONFIGS = dict(image="mnist_small", points="modelnet40_plain_pape", events="dvsg
 
 
 def saved(folder: Path, name: str, *options: str, **content) -> Path:
-    """A checkpoint that nobody trained."""
+    """Save an untrained checkpoint."""
     cfg = load_config(ROOT / "configs" / f"{name}.py", [*TINY, *options], "PaPE(m=4)", sample=True)
     torch.manual_seed(0)
     model = build_model(cfg, "cpu")
@@ -144,7 +144,6 @@ def test_what_is_none_of_these_is_a_sentence(runs, digits, kind, given, says):
 
 
 def test_requests_from_several_threads_have_their_own_answers_and_layers(digits):
-    """Issue 44.27: predictions, looks() and attention() of one model in eight threads."""
     pictures = [np.full((28, 28), 30 * i, np.uint8) for i in range(8)]
     expected = [(digits(one), digits.looks(one)) for one in pictures]
 

@@ -134,7 +134,7 @@ ALLOWED = {
 
 
 def openings(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Each opening as it is written and its node, also where it is passed on, or imported under another name."""
+    """Yield the text and node of each call that opens a file, also under an imported name."""
     names, modules = {name: name for name in NAMES}, {module: module for module in OF_MODULES}
     for node in ast.walk(tree):
         for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
@@ -169,7 +169,7 @@ FOUND = {
 
 
 def unguarded(file: Path) -> Iterator[str]:
-    """Openings that take a `path` as it came, and neither regular(path) nor a file that was opened before."""
+    """Yield calls that open `path` without regular(path)."""
     tree = ast.parse(file.read_text())
     nodes = {node for _, node in openings(tree)}
     for call in ast.walk(tree):
@@ -191,7 +191,6 @@ def test_each_reason_is_of_an_opening_that_there_is():
 
 @pytest.mark.parametrize("file", sorted(GATE.glob("*.py")), ids=lambda file: file.stem)
 def test_the_gate_itself_opens_regular_files_alone(file):
-    """Issue 44.25: its own folder was not looked at, and weights.py gave a pipe to torch."""
     assert not list(unguarded(file))
 
 
@@ -220,6 +219,5 @@ def test_openings_of_any_path_are_seen(tmp_path, line):
     ],
 )  # fmt: skip
 def test_openings_are_seen_however_they_are_imported(tmp_path, line):
-    """Issue 44.25."""
     (tmp_path / "a.py").write_text(line)
     assert len(list(opening(tmp_path / "a.py"))) == 1

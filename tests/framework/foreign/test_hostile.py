@@ -33,7 +33,7 @@ NAMES = {  # of each kind, what takes the shortest
 
 @pytest.fixture
 def outside(tmp_path_factory):
-    """A folder in which nothing may be opened or made, and a secret and a pipe in it."""
+    """A folder outside, with a secret and a pipe, in which nothing may be opened or created."""
     found = tmp_path_factory.mktemp("outside")
     (found / "secret").write_bytes(bytes(64))
     os.mkfifo(found / "pipe")

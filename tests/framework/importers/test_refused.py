@@ -82,7 +82,7 @@ def test_heads_are_as_wide_as_one_says(tmp_path):
 
 @pytest.mark.parametrize("dim, hidden", [(1408, 6144), (1664, 8192), (1152, 4304), (384, 1536)])
 def test_any_width_of_an_mlp_is_told_exactly(dim, hidden):
-    """V-JEPA 2's 48/11 and 64/13 and so400m's are no round ratios."""
+    """Some published ratios, such as V-JEPA 2's 48 / 11, are not round."""
     assert int(dim * _ratio(hidden, dim)) == hidden
 
 

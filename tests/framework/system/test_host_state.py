@@ -84,7 +84,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[str]]:
-    """What changed, step by step, in a process that begins with what a host may have imported."""
+    """Return the changes by step in a process that starts with a host's usual imports."""
     ran = subprocess.run(
         [sys.executable, "-c", CODE, str(ROOT)],
         env=os.environ | dict(PYTHONPATH=str(ROOT)),

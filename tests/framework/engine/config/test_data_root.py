@@ -23,7 +23,7 @@ CONFIGS = Path(__file__).parents[4] / "configs"
 
 
 def as_once_saved(cfg):
-    """The settings of a run as they were when `data_root` was written into every dataset."""
+    """Return the settings of an old run, which repeat `data_root` in every dataset."""
     settings = cfg.to_dict()
     for split in SPLITS:
         dataset = settings[f"{split}_dataloader"]["dataset"]
@@ -90,7 +90,7 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
 
 
 def in_turn(**image):
-    """The config of four datasets in turn, the first of them another one."""
+    """Return the config of a mixture with another image dataset."""
     dataset = dict(parts=dict(image=dict(_delete_=True, **image)))
     own = format_config({f"{split}_dataloader": dict(dataset=dataset) for split in SPLITS})
     return f"_base_ = [{str(CONFIGS / 'joint_sample.py')!r}]\n{own}"

@@ -17,7 +17,7 @@ from tests.framework.engine.conftest import CIFAR, refusal
 
 
 def bare(hint: Any) -> bool:
-    """Whether an annotation has a number in it without a range."""
+    """Return whether an annotation contains a number without a range."""
     if get_origin(hint) is Annotated:
         return hint.__origin__ not in (int, float) and bare(hint.__origin__)
     if get_origin(hint) is Literal:
@@ -26,7 +26,7 @@ def bare(hint: Any) -> bool:
 
 
 def taken() -> Iterator[tuple[str, Any]]:
-    """(who.argument, annotation) of all that a config can give."""
+    """Yield (class.argument, annotation) of all values in configs."""
     for place in PLACES.values():
         for name, kind in place.registry.all().items():
             if kind.__module__.startswith(("ndformer.", "torch.")):

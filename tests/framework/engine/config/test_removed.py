@@ -27,7 +27,7 @@ PLAIN = [  # the encodings of some of them, as the files had them
 
 
 def replacement(name):
-    """The config and the encoding of the command in the error."""
+    """Return the config and the encoding of the command in the error."""
     config, option, encoding, *_ = shlex.split(refusal(load, config_path(name)).partition("Write instead of it: ")[2])
     assert option == "--encoding"
     return config_path(config), encoding.removesuffix(",")

@@ -110,7 +110,7 @@ def test_a_missing_part_is_named(write, key):
 
 
 def places(cfg, at=()):
-    """The keys of a config that are not the user's own names."""
+    """Yield the places of keys in a config, without names of modalities."""
     items = cfg.items() if isinstance(cfg, dict) else enumerate(cfg) if isinstance(cfg, (list, tuple)) else ()
     for key, value in items:
         if isinstance(key, str) and at[-1:] != ("modalities",):

@@ -105,7 +105,7 @@ cli.run(lambda: print(int((torch.full((2**20,), 1e-20) * 1e-20).count_nonzero())
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor knows no such switch")
 def test_in_a_program_a_weight_below_1e_38_is_0_on_all_threads():
-    """Else a processor may take five times as long for the gradients of attention that falls with distance."""
+    """Computing with denormals may take five times as long."""
     assert cli.run(lambda: None) is None
     assert (torch.tensor(1e-20) * 1e-20).item() > 0  # whoever calls a program's main goes on as before
     said = subprocess.run([sys.executable, "-c", TINY], capture_output=True, text=True, check=True)
