@@ -74,10 +74,17 @@ def write_images(
     return home
 
 
-def save_untrained(path: Path, cfg: Config, classes: Sequence[str] | None = None, **content: Any) -> TokenModel:
-    """Save the checkpoint of an untrained model, and return the model."""
+def save_untrained(
+    path: Path, cfg: Config, classes: Sequence[str] | None = None, head_std: float = 0.0, **content: Any
+) -> TokenModel:
+    """Save the checkpoint of an untrained model, and return the model.
+
+    The weights of its head are 0, or random with `head_std`, so that answers differ.
+    """
     torch.manual_seed(int(cfg.seed))
     model = build_model(cfg, "cpu").eval()
+    if head_std:
+        torch.nn.init.normal_(model.head.get_parameter("linear.weight"), std=head_std)
     named = {} if classes is None else dict(classes=list(classes))
     checkpoint.save(path, dict(model=model.state_dict()) | named | content)
     return model

@@ -1,4 +1,4 @@
-"""What a newcomer meets first: CONTRIBUTING.md, docs/concepts/architecture.md, CITATION.cff, hooks and issue forms."""
+"""CONTRIBUTING.md, links of other pages, CITATION.cff, hooks and issue forms."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""docs/get-started/custom-clouds.md: its commands, on clouds and scenes of one's own in several formats."""
+"""docs/get-started/custom-clouds.md: its commands, on clouds and scenes in several formats."""
 
 import re
 import struct

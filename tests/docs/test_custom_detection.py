@@ -1,5 +1,4 @@
-"""docs/get-started/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it
-shows."""
+"""docs/get-started/custom-detection.md: its three commands, and the errors that it shows."""
 
 import json
 import re

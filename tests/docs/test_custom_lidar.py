@@ -1,4 +1,4 @@
-"""docs/get-started/custom-lidar.md: its three commands, on a folder as the page says it."""
+"""docs/get-started/custom-lidar.md: its three commands."""
 
 import csv
 

@@ -1,5 +1,4 @@
-"""docs/get-started/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe
-it lists."""
+"""docs/get-started/custom-photos.md: its three commands, and the small version of every recipe in its list."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""docs/get-started/custom-recordings.md: its commands, on folders of one's own."""
+"""docs/get-started/custom-recordings.md: its commands."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""docs/get-started/custom-segmentation.md: its three commands, on a folder of one's own."""
+"""docs/get-started/custom-segmentation.md: its three commands."""
 
 import json
 

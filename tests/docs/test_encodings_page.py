@@ -1,4 +1,4 @@
-"""docs/reference/encodings.md and its pages say of each encoding what the code says of it."""
+"""docs/reference/encodings.md and its pages agree with the code of each encoding."""
 
 import inspect
 import re

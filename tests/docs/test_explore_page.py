@@ -1,4 +1,4 @@
-"""docs/how-to/explore.md: its commands are understood, its picture is small, its words are those of the page."""
+"""docs/how-to/explore.md: its commands are parsed, its picture is small, its words are in the viewer."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""docs/results/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it anew."""
+"""docs/results/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it."""
 
 import re
 

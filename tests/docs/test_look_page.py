@@ -1,4 +1,4 @@
-"""docs/how-to/look.md: its code runs, its commands are understood, its pictures are small."""
+"""docs/how-to/look.md: its code runs, its commands are parsed, its pictures are small."""
 
 from typing import Any
 

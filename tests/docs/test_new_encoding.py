@@ -1,5 +1,4 @@
-"""docs/how-to/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one
-gets."""
+"""docs/how-to/new-encoding.md: its example is short and meets the contract; commands and messages are real."""
 
 import re
 import sys

@@ -1,5 +1,4 @@
-"""Pages of docs/papers are what the tool makes of their results, and every figure of ours on them can be computed from
-those again, another way."""
+"""docs/papers: pages are generated from their results, and all our numbers are recomputed in another way."""
 
 import itertools
 import json
@@ -14,9 +13,9 @@ import pytest
 from ndformer.lab.experiment import Experiment, Results
 from ndformer.lab.pages import measured
 from ndformer.studies import PAPERS, paper_experiments
+from tests.programs import ROOT
 from tools import reproduce
 
-ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "papers"
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by seeds
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?"

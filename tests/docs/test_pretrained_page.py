@@ -1,4 +1,4 @@
-"""docs/how-to/pretrained.md: its table has all sources, with their licences; its commands are understood."""
+"""docs/how-to/pretrained.md: its table has all sources and licenses; its commands are parsed."""
 
 import argparse
 import re

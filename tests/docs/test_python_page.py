@@ -1,4 +1,4 @@
-"""docs/reference/python.md: its code runs as it stands there, on a model that nobody trained."""
+"""docs/reference/python.md: its code runs, on an untrained model."""
 
 import re
 from typing import Any

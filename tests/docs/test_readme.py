@@ -1,4 +1,4 @@
-"""README.md: its length and order, and tables that repeat what other files say."""
+"""README.md: its length and order, and tables that repeat other files."""
 
 import re
 

@@ -1,14 +1,13 @@
-"""The figures of docs/results/class-token-and-radius.md and detection.md are those of the runs in results/data."""
+"""Numbers in docs/results/class-token-and-radius.md and detection.md are those of results/data."""
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from ndformer.lab.interval import Summary
 from tests.docs import made
+from tests.docs.pages import DOCS
 
-DOCS = Path(__file__).parents[2] / "docs"
 SETS = {
     "MNIST, 6,000": "mnist_small",
     "hand signs": "sign_digits",

@@ -1,4 +1,4 @@
-"""Every ```python block of every page is run somewhere; what is an excerpt says ```py."""
+"""Every ```python block of every page is run by a test; excerpts are ```py."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""SECURITY.md, docs/concepts/security.md, and the table of threats: each line names a test that there is."""
+"""SECURITY.md, docs/concepts/security.md, and the table of threats: each row names an existing test."""
 
 import re
 

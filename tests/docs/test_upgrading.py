@@ -1,4 +1,4 @@
-"""UPGRADING.md: what it says to import can be imported, and what it says is gone is gone."""
+"""UPGRADING.md: new names exist, and old names are gone or give a warning."""
 
 import importlib
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ndformer import moved
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "UPGRADING.md").read_text()
 NAMES, MODULES = PAGE.partition("**Names that")[2].split("**Modules**")
 MOVED, MODULES = MODULES.split("### Framework")

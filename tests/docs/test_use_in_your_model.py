@@ -1,5 +1,4 @@
-"""docs/how-to/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like
-theirs."""
+"""docs/how-to/use-in-your-model.md: its code runs, on modules with the structure of timm's and transformers'."""
 
 import re
 from collections.abc import Callable

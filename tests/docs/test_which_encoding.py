@@ -1,5 +1,4 @@
-"""docs/how-to/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes
-them."""
+"""docs/how-to/which-encoding.md: its sections (`python -m tests.docs.test_which_encoding` writes them)."""
 
 import json
 from collections import Counter

@@ -1,11 +1,11 @@
-"""tools/browse_dataset.py: the sheet shows the samples as the model gets them, each under its class."""
+"""tools/browse_dataset.py: sheets of transformed samples with class names."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ndformer.framework.answers.label import Label
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import DATASETS, STAND_INS
 from tests.programs import CONFIGS, refusal, run, write_images
 from tools import browse_dataset
 from tools.browse_dataset import CAPTION, sheet
@@ -72,19 +72,9 @@ def browse(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clouds(tmp_path):
-    home = tmp_path / "clouds"
-    rng = np.random.default_rng(0)
-    names = [f"{kind}_{i:04}" for kind in ("cup", "jar") for i in range(1, 4)]
-    for name in names:
-        file = home / name[:3] / f"{name}.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savetxt(
-            file, np.concatenate([rng.normal(size=(50, 3)), np.eye(3)[rng.integers(3, size=50)]], 1), "%.4f", ","
-        )
-    for split in ("train", "test"):
-        (home / f"modelnet40_{split}.txt").write_text("\n".join(names))
-    (home / "modelnet40_shape_names.txt").write_text("cup\njar")
-    return home
+    (tmp_path / "clouds").mkdir()
+    STAND_INS.get("modelnet40")().write(tmp_path / "clouds", 0, train=1, test=1, points=50)
+    return tmp_path / "clouds"
 
 
 def test_a_config_is_read_as_for_training(browse, folder, capsys):

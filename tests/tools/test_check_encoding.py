@@ -1,4 +1,4 @@
-"""tools/check_encoding.py: finds an encoding, prints a line per promise, and says what is wrong in one sentence."""
+"""tools/check_encoding.py: finding an encoding, a line per requirement, and errors."""
 
 import subprocess
 import sys

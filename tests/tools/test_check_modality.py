@@ -1,4 +1,4 @@
-"""tools/check_modality.py: what keeps its promises passes, and each thing that is broken is one sentence."""
+"""tools/check_modality.py: a correct module passes, and each fault is one sentence."""
 
 import sys
 

@@ -1,5 +1,4 @@
-"""What programs make of checkpoints: hostile ones run nothing, tables over positions are resized on request, and a run
-that torchrun starts again goes on."""
+"""Checkpoints in programs: hostile files run nothing, position tables are resized, torchrun restarts resume."""
 
 import pickle
 import warnings

@@ -1,4 +1,4 @@
-"""tools/compare.py: a table from real runs of tools/train.py, which the same command does not run again."""
+"""tools/compare.py: a table from real runs, which a second call does not repeat."""
 
 import json
 

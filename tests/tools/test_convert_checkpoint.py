@@ -1,4 +1,4 @@
-"""tools/convert_checkpoint.py: weights of others by our names. (Against official numbers: test_ptv3_golden.py.)"""
+"""tools/convert_checkpoint.py on Pointcept's weights. (Official numbers: test_ptv3_golden.py.)"""
 
 import re
 from pathlib import Path

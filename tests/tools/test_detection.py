@@ -1,4 +1,4 @@
-"""A detector through all tools: trained, tested, drawn, its predictions evaluated again, and files of one's own."""
+"""Image detection in all tools: training, testing, pictures, evaluation of saved predictions, user files."""
 
 import csv
 import json

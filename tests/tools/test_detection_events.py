@@ -1,4 +1,4 @@
-"""A detector of event streams through all tools: trained, tested, drawn, on recordings of one's own, and browsed."""
+"""Event detection in all tools: training, testing, pictures, user recordings, browsing."""
 
 import json
 

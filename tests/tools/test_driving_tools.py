@@ -1,4 +1,4 @@
-"""predict, show_tokens, show_attention and explore on a car's sensors: a sample of a data root, a scan alone."""
+"""predict, show_tokens, show_attention and explore on driving data: samples of a dataset and single scans."""
 
 import json
 import re

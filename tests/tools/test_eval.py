@@ -1,4 +1,4 @@
-"""tools/eval.py: twelve numbers from two files, and one sentence for whatever is wrong with them."""
+"""tools/eval.py coco: the metrics, and one sentence for each fault of the files."""
 
 import json
 import re

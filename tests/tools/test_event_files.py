@@ -1,4 +1,4 @@
-"""The same recording in each format: one answer from the dataset, predict, peek and show_tokens."""
+"""The same recording in each format gives the same result in the dataset, predict, peek and show_tokens."""
 
 import importlib.util
 import warnings

@@ -1,4 +1,4 @@
-"""tools/explore.py: a page for each modality, and sentences for what it cannot show."""
+"""tools/explore.py: a page for each modality, and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""tools/export.py to a folder: a card that the hub understands, whatever its classes are, and a model that answers."""
+"""tools/export.py to a folder: the model card for any class names, and a model that loads."""
 
 import ast
 import json
@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from torch import nn
 
 import ndformer
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.programs.modelcard import plain
-from ndformer.framework.engine.training import checkpoint
-from tests.programs import CONFIGS, SMALL, run
+from tests.programs import CONFIGS, SMALL, run, save_untrained
 from tools import export
 
 HOSTILE = [
@@ -35,13 +32,10 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
 def home(tmp_path: Path) -> Path:
     """The folder of a run with strange class names, untrained."""
     cfg = load_config(CONFIGS / "mnist_small.py", SMALL, sample=True)
-    torch.manual_seed(0)
-    model = build_model(cfg, "cpu")
-    nn.init.normal_(model.head.get_parameter("linear.weight"))
     classes = [*HOSTILE, *"56789"]
     told = {str(i): dict(name=name, samples=10 + i) for i, name in enumerate(classes)}
-    content = dict(model=model.state_dict(), classes=classes, config=cfg.pretty_text)
-    checkpoint.save(tmp_path / "best.pth", content | dict(data=dict(train=dict(samples=145, classes=told))))
+    data = dict(train=dict(samples=145, classes=told))
+    save_untrained(tmp_path / "best.pth", cfg, classes, 1.0, config=cfg.pretty_text, data=data)
     saved.write(tmp_path, cfg.to_dict() | dict(data_root="/somebody/has/mnist", weights="/home/somebody/x.pth"))
     results = dict(config="/home/somebody/mnist_small.py", test=dict(accuracy=0.5, top5=0.75), epochs=3, seed=7)
     (tmp_path / "results.json").write_text(json.dumps(results | dict(sample=True)))

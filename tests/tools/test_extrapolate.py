@@ -1,4 +1,4 @@
-"""tools/extrapolate.py: which checkpoints it takes, and what it leaves."""
+"""tools/extrapolate.py: checkpoints as arguments, and output files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a newcomer does first and gets wrong: each ends in a sentence that names the mend, or in what was wanted."""
+"""Common mistakes of new users: the error names the remedy, or the program does what was meant."""
 
 import csv
 import sys

@@ -1,4 +1,4 @@
-"""tools/make_sample.py: complete or nothing, never over something else, and one sentence when it cannot."""
+"""tools/make_sample.py: complete folders or none, no overwriting, and errors."""
 
 import pytest
 

@@ -1,7 +1,6 @@
 """tools/peek.py and tools/show_tokens.py on files of each modality."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +13,8 @@ from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
 from ndformer.modalities.image.pictures.tokens import separate_patches
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.video.pictures.tokens import tubelets
+from tests.programs import CONFIGS
 from tools import peek, show_tokens
-
-CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""tools/predict.py, tools/test.py and tools/show_attention.py, as one uses them on a trained model."""
+"""tools/predict.py, tools/test.py and tools/show_attention.py on a trained model."""
 
 import csv
 import json
@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from tests.programs import CONFIGS, refusal, run, save_untrained
@@ -23,12 +21,8 @@ CLASSES = list("abcdefghij")
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """A checkpoint with a random head instead of zeros."""
-    torch.manual_seed(0)
-    model = build_model(load(CONFIG, SMALL))
-    torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
     path = tmp_path_factory.mktemp("run") / "best.pth"
-    checkpoint.save(path, dict(model=model.state_dict(), classes=CLASSES))
+    save_untrained(path, load(CONFIG, SMALL), CLASSES, head_std=1.0)
     return path
 
 
@@ -225,8 +219,7 @@ def test_one_head_shows_its_terms_in_all_layers(monkeypatch, use):
 
 def test_without_a_class_token_the_middle_patch_looks(monkeypatch, use, refused, weights):
     bare = ["model.modalities.image.class_token=False", "model.head.pool=mean"]
-    model = build_model(load(CONFIG, [*SMALL, *bare]))
-    checkpoint.save(weights.with_name("bare.pth"), dict(model=model.state_dict(), classes=CLASSES))
+    save_untrained(weights.with_name("bare.pth"), load(CONFIG, [*SMALL, *bare]), CLASSES)
     monkeypatch.setattr(checkpoint, "load", lambda path, load=checkpoint.load: load(weights.with_name("bare.pth")))
     picture, _, _ = titles(monkeypatch, use, "some/b.png", options=bare)
     assert picture.get_suptitle().endswith(", query 4,4")

@@ -1,4 +1,4 @@
-"""tools/prepare_gen1.py: the same samples with its index as without, never those of files that have changed."""
+"""tools/prepare_gen1.py: the same samples with and without its index, and outdated indices."""
 
 import os
 import warnings

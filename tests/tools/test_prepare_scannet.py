@@ -1,4 +1,4 @@
-"""tools/prepare_scannet.py on a release of a few boxes: what comes out, what is wrong with a scene, starting again."""
+"""tools/prepare_scannet.py on a tiny release: output, faulty scenes, restarts."""
 
 import json
 import struct

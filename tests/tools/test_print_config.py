@@ -1,4 +1,4 @@
-"""tools/print_config.py: what it prints is the config, and loads again."""
+"""tools/print_config.py: the printed config loads again, and differences."""
 
 import pytest
 

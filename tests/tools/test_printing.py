@@ -1,4 +1,4 @@
-"""Whatever files, folders and lists are called: programs print it as text, in the lines that they meant."""
+"""Programs print untrusted names of files, folders and classes as text."""
 
 import csv
 import json

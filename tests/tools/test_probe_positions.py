@@ -1,4 +1,4 @@
-"""tools/probe_positions.py: what it says, leaves, and refuses."""
+"""tools/probe_positions.py: report, output files and errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What was trained before the house was put in order still loads, goes on and gives the same numbers.
+"""A run of an older version still loads, resumes and gives the same numbers.
 
 tests/fixtures/released holds a run of one epoch, made by the code as it was then: on generated digits, with seed 0. The
 JSON files are that code's scores of five digits, and what its own --resume made of the run.

@@ -1,4 +1,4 @@
-"""tools/report.py on the folder of a run, with samples of its test set."""
+"""tools/report.py on the folder of a run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""tools/reproduce.py: what it can run here, and what it says of the rest."""
+"""tools/reproduce.py: what it runs here, and what it says about other experiments."""
 
 import argparse
 import re

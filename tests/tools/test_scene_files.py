@@ -1,4 +1,4 @@
-"""A scene in every form is the same scene for the data set, predict, show_tokens and peek."""
+"""A scene in each format is the same in the dataset, predict, show_tokens and peek."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""tools/show_attention.py on each modality, and on what is no sample or no model of theirs."""
+"""tools/show_attention.py on each modality, and errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""tools/show_encoding.py: the numbers it draws are the encoding's, and what goes wrong is one sentence."""
+"""tools/show_encoding.py: the drawn numbers are the encoding's, and errors."""
 
 import math
 import runpy

@@ -1,4 +1,4 @@
-"""Before any work: what programs import for --help and for a mistake, --version, a reader that goes away, a device."""
+"""Imports before --help and errors, --version, a closed output pipe, and devices."""
 
 import os
 import subprocess

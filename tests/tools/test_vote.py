@@ -1,4 +1,4 @@
-"""tools/vote.py and test.py --show-dir on tiny scenes and objects: fragments, votes, resuming, what is written."""
+"""tools/vote.py, and test.py --show-dir on scenes and objects: fragments, votes, resuming, output files."""
 
 import csv
 import json
@@ -12,7 +12,6 @@ from PIL import Image
 
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.batches import collate
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
@@ -22,7 +21,7 @@ from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from ndformer.modalities.pointcloud.voting import fragments, object_votes, scene_votes, variants
-from tests.programs import run
+from tests.programs import run, save_untrained
 from tools import predict, vote
 from tools import test as test_tool
 
@@ -50,13 +49,8 @@ def home(tmp_path_factory):
 def trained(home):
     """An untrained model, and the arguments of programs."""
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    torch.manual_seed(0)
-    model = build_model(cfg).eval()
-    head: Any = model.head
-    torch.nn.init.normal_(head.linear.weight, std=0.5)
-    path = home / "best.pth"
-    checkpoint.save(path, dict(model=model.state_dict(), classes=list(SCANNET)))
-    return model, [CONFIG, str(path), "--sample", "--data-root", str(home)]
+    model = save_untrained(home / "best.pth", cfg, list(SCANNET), head_std=0.5)
+    return model, [CONFIG, str(home / "best.pth"), "--sample", "--data-root", str(home)]
 
 
 def scenes_of(home):
@@ -238,7 +232,7 @@ def objects(tmp_path):
     (tmp_path / "GENERATED_SAMPLE").write_text("")
     options = ["model.head.classes=2", "model.backbone.enc_depths=(1,1,1)"]
     cfg = load("configs/modelnet40_pape.py", [f"data_root={str(tmp_path)!r}", *options], "NoPE", True)
-    checkpoint.save(tmp_path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cone", "cup"]))
+    save_untrained(tmp_path / "best.pth", cfg, ["cone", "cup"])
     arguments = ["configs/modelnet40_pape.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
     return [*arguments, "--encoding", "NoPE", "--cfg-options", *options], [0, 0, 0, 1, 1, 1]
 

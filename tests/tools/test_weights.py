@@ -1,4 +1,4 @@
-"""tools/train.py --weights: a ViT in timm's layout, fine-tuned with its own encoding and with others."""
+"""tools/train.py --weights: fine-tuning a ViT in timm's layout with its own and with other encodings."""
 
 import re
 

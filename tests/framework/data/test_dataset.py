@@ -1,4 +1,4 @@
-"""Datasets: which splits there are, and `per_class` keeps a few samples of each class of one."""
+"""Datasets: splits on disk, `per_class`, and random labels."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,4 @@
-"""A fingerprint tells what changed in a data set, and nothing where nothing did. tests/soak/changed_data.py does so
-through train.py and test.py, and to every file of every stand-in."""
+"""Fingerprints detect changed data and nothing else. tests/soak/changed_data.py tries more through programs."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""`cache='memory'`: the same samples, read once, within its limit."""
+"""`cache='memory'`: the same samples, read once, within the limit."""
 
 from typing import cast
 

@@ -1,4 +1,4 @@
-"""A test set alone, without what would name its classes: they are the checkpoint's, in its order."""
+"""A test set without class names has the checkpoint's classes, in its order."""
 
 import json
 

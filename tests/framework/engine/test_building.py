@@ -1,4 +1,4 @@
-"""What is wrong with a config beside its data shows before data is opened, and no model is larger than the memory."""
+"""Faults of a config appear before data is read, and no model is larger than the memory."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Whatever opens or unpacks a file goes through ndformer/framework/foreign, or stands here with the reason why not."""
+"""Files are opened and unpacked in ndformer/framework/foreign only, or here with a reason."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.programs import ROOT
+
 GATE = ROOT / "ndformer" / "framework" / "foreign"
 NAMES = {"open", "safe_open", "load_file", "load_model", "Unpickler", "FileIO", "VideoReader", "VideoCapture", "imread"}
 NAMES |= {"TextIOWrapper", "BufferedReader", "load_scene", "load_mesh", "InferenceSession", "LasZipDecompressor"}

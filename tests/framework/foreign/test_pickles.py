@@ -1,4 +1,4 @@
-"""Pickles of others: plain values come out as they went in, anything else is an error, and nothing crashes."""
+"""Untrusted pickles: plain values are unchanged, anything else is an error, and nothing crashes."""
 
 import os
 import pickle

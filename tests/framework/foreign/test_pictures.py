@@ -1,4 +1,4 @@
-"""Pictures come out as people see them, at once and in bounded memory, or as one sentence."""
+"""Images are upright and on white, read quickly in bounded memory, or an error."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""Files from elsewhere run nothing, and are never read in unbounded time."""
+"""Untrusted files run nothing, and are read in bounded time and memory."""
 
 import json
 import os

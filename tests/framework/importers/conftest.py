@@ -1,4 +1,4 @@
-"""What the command line makes of weights of others."""
+"""Conversion by the command line."""
 
 import re
 from typing import Any

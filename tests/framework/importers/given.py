@@ -1,4 +1,4 @@
-"""Small weights in the layout of each source, by its own names."""
+"""Small random weights in the layout of each source."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A vision transformer in plain torch, from its definition, over the weights of others by their own names."""
+"""A vision transformer in plain torch, which uses other projects' weights by their names."""
 
 import math
 from collections.abc import Callable

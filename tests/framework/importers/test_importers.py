@@ -1,4 +1,4 @@
-"""Weights of others answer here as they do there: against plain torch over their own names, source by source."""
+"""Imported weights give the outputs of plain torch with the original names, for each source."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What has no place here is refused by name and shape, whatever the file; nothing is converted by halves."""
+"""Weights with unknown names or wrong shapes are refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Names in configurations: found without a list, and helped along where they miss."""
+"""Names in configs: found without a list, with suggestions for unknown ones."""
 
 import pickle
 import shutil

@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all."""
+"""Files and folders are written completely or not at all."""
 
 import os
 

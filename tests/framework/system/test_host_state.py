@@ -1,4 +1,4 @@
-"""A good guest: what the process has of its own is the same before and after imports, trainings and loads."""
+"""Imports, trainings and loads leave the state of the host process unchanged."""
 
 import json
 import os

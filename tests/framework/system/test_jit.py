@@ -1,4 +1,4 @@
-"""numba where it is of use, and one sentence where it is not."""
+"""numba that fails is left out, with one warning."""
 
 import sys
 import types

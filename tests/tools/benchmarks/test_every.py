@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.programs import ROOT
 from tools.benchmarks import attention, backends, driving, events, loader, pipeline, selection, step
 
-ROOT = Path(__file__).parents[3]
 ELSEWHERE = {"gpu", "soak", "browser", "kernels", "matrix", "devkit", "headless"}  # not part of the suite
 FEW = ["--tokens", "17", "--repeats", "2", "--device", "cpu", "--out", "out"]
 

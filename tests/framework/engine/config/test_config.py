@@ -1,8 +1,7 @@
-"""Configs: mmengine's rules of inheritance, and nothing in them that nothing reads."""
+"""Configs: inheritance by mmengine's rules, and no unknown keys."""
 
 import copy
 import pickle
-from pathlib import Path
 
 import mmengine.config
 import pytest
@@ -13,8 +12,8 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import StrictConfig, check, load
 from tests.encodings_of_papers import with_encodings
 from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

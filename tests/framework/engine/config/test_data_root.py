@@ -1,4 +1,4 @@
-"""`data_root` is said once; datasets follow it, wherever a config repeats it, unless they name their own."""
+"""`data_root` is set once, and datasets without their own use it."""
 
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import CONFIGS
 from tests.soak.tiny import register
-
-CONFIGS = Path(__file__).parents[4] / "configs"
 
 
 def as_once_saved(cfg):

@@ -1,8 +1,7 @@
-"""Config files inherit by mmengine's rules, and are the Python they look like."""
+"""Config files inherit by mmengine's rules, and are plain Python."""
 
 import math
 import warnings
-from pathlib import Path
 
 import mmengine.config
 import pytest
@@ -13,8 +12,8 @@ from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import format_config
 from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

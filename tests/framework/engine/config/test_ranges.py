@@ -1,4 +1,4 @@
-"""Numbers that mean nothing are refused, by the signature of who takes them, and every number has a range there."""
+"""Numbers outside of the ranges in signatures are refused, and every number has a range."""
 
 import math
 from collections.abc import Iterator

@@ -7,9 +7,7 @@ import pytest
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS, config_path, removed
-from ndformer.framework.errors import ConfigError
 from tests.framework.engine.conftest import refusal
-from tools import compare, explore, print_config, probe_positions
 
 PLAIN = [  # the encodings of some of them, as the files had them
     ("cifar10_rope", dict(type="AxialRoPE")),
@@ -86,19 +84,3 @@ def test_the_small_version_of_gestures_had_a_start_of_its_own(tmp_path):
     small = load(config_path("dvsgesture_pape"), encoding=encoding, sample=True)
     assert small.to_dict() == load(mine, sample=True).to_dict()
     assert small.model.backbone.encoding == dict(type="PaPERI", preset="pape_repo", init_radius=8.0)
-
-
-@pytest.mark.parametrize(
-    "main, arguments",
-    [
-        (print_config.main, ["mnist_rope"]),
-        (print_config.main, ["mnist_pape", "--diff", "mnist_rope"]),
-        (compare.main, ["mnist_rope", "--encodings", "PaPE"]),
-        (probe_positions.main, ["mnist_rope", "best.pth"]),
-        (explore.main, ["mnist_rope", "best.pth", "1"]),
-    ],
-)
-def test_programs_answer_with_the_command(main, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"mnist_rope was removed\. Write instead of it: mnist_pape --encoding Axial"):
-        main(arguments)

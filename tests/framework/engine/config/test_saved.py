@@ -1,4 +1,4 @@
-"""config.json beside a run's config.py: the same config as data, so that nothing of a stranger's folder is run."""
+"""config.json next to a run's config.py: the same config as data, so that no untrusted code runs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Nothing in a config that nothing reads, and no value that its reader does not take."""
+"""Unknown keys and values of wrong types are refused, with suggestions."""
 
 import copy
 import sys
@@ -16,8 +16,8 @@ from ndformer.framework.engine.config.schema import describe_keys
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.registry.signature import arguments, fits
 from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
 TRAIN, ENCODING = "train_dataloader.dataset", "model.backbone.encoding"
 
 

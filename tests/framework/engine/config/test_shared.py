@@ -1,4 +1,4 @@
-"""`dataset` in a config: what the three loaders' datasets have in common, said once."""
+"""`dataset` in a config: options for the datasets of all three loaders."""
 
 import pytest
 

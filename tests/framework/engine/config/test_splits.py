@@ -1,4 +1,4 @@
-"""Loaders read the split that they are named after, cut from the same data in the same way, unless told otherwise."""
+"""Loaders read their own split, and splits of one dataset do not overlap."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings as text: what options and encodings mean, and that a config is written as it reads."""
+"""Settings as text: options, encodings, and configs written as Python."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -46,20 +46,10 @@ def test_an_option_is_a_literal_or_a_text(text, value):
 @pytest.mark.parametrize(
     "text",
     [
-        "a",
-        "=1",
-        "a..b=1",
-        "a=[dict(type='x')",
-        "a=dict(b=1",
-        "a='x",
-        "a=f(3)",
-        "a={1, 2}",
-        "a=b'x'",
-        "a=[f(x)]",
-        "a=dict(**b)",
-        "a=dict(b=1, b=2)",
+        "a", "=1", "a..b=1", "a=[dict(type='x')", "a=dict(b=1", "a='x", "a=f(3)", "a={1, 2}", "a=b'x'", "a=[f(x)]",
+        "a=dict(**b)", "a=dict(b=1, b=2)",
     ],
-)
+)  # fmt: skip
 def test_an_option_that_is_neither_is_refused(text):
     assert text in refusal(parse_option, text)
 

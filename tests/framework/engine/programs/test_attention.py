@@ -1,4 +1,4 @@
-"""What a token takes of the others, also where the model cuts them into windows or moments."""
+"""Attention of one query token, also in models with windows or moments."""
 
 from typing import Any
 

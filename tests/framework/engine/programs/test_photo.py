@@ -1,4 +1,4 @@
-"""The photo that pictures of attention and the explorer show in the place of the model's small input."""
+"""The larger image that pictures of attention show instead of the model's input."""
 
 import numpy as np
 import pytest
