@@ -255,12 +255,6 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
         run_as_script(monkeypatch, "NoPE")
 
 
-def test_dimensions_that_no_page_can_show_are_refused(capsys):
-    with pytest.raises(SystemExit):
-        show_encoding.main(["PaPE", "--dims", "4"])
-    assert "choose from 1, 2, 3" in capsys.readouterr().err
-
-
 def test_pictures_do_not_depend_on_earlier_random_numbers(where):
     torch.manual_seed(1)
     first, _ = measure(dict(type="RoPEMixed"), where, 2, QUERIES)

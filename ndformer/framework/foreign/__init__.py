@@ -30,6 +30,7 @@ from ndformer.framework.foreign.images import image_size as image_size
 from ndformer.framework.foreign.images import normalized_image as normalized_image
 from ndformer.framework.foreign.images import picture as picture
 from ndformer.framework.foreign.pickles import plain_pickle as plain_pickle
+from ndformer.framework.foreign.plain import json_rows as json_rows
 from ndformer.framework.foreign.plain import lines as lines
 from ndformer.framework.foreign.plain import parsed_json as parsed_json
 from ndformer.framework.foreign.plain import plain_json as plain_json
@@ -43,4 +44,3 @@ from ndformer.framework.foreign.printable import rewritable as rewritable
 from ndformer.framework.foreign.printable import single_line as single_line
 from ndformer.framework.foreign.row_width import conflicting_row_width as conflicting_row_width
 from ndformer.framework.foreign.row_width import guess_row_width as guess_row_width
-from ndformer.framework.foreign.rows import json_rows as json_rows

@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.engine.config.data_root import unused_data_root
+from ndformer.framework.engine.config.merging import LOADER_KEYS
 from ndformer.framework.engine.config.schema import Keys, settings_class
-from ndformer.framework.engine.config.shared import LOADER_KEYS
 from ndformer.framework.engine.config.splits import split_problems
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import (

@@ -140,13 +140,10 @@ def test_a_root_that_is_missing_or_none_is_refused(root, words):
     assert words in refusal(load, CIFAR, [f"data_root={root}", "sample=None"]).splitlines()
 
 
-def test_a_dataset_that_is_nowhere_has_no_root_to_be_given(on_cifar):
+def test_a_dataset_that_is_nowhere_has_no_root_to_be_given(on_cifar, monkeypatch):
     class Nowhere:
         def __init__(self, split: str = "train", seed: int = 0) -> None: ...
 
-    DATASETS.register_module(module=Nowhere)
-    try:
-        path = on_cifar("test_dataloader = dict(dataset=dict(_delete_=True, type='Nowhere', split='test'))")
-        assert "test_dataloader.dataset.data_root: nothing reads it" in refusal(load, path)
-    finally:
-        DATASETS.module_dict.pop("Nowhere")
+    monkeypatch.setitem(DATASETS.module_dict, "Nowhere", Nowhere)
+    path = on_cifar("test_dataloader = dict(dataset=dict(_delete_=True, type='Nowhere', split='test'))")
+    assert "test_dataloader.dataset.data_root: nothing reads it" in refusal(load, path)
