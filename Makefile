@@ -6,7 +6,6 @@
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/reference/machines.md
 # make soak    kills, faults, ranks, damaged files and 16 bit for an hour
 # make mutations  40 planted faults: whether make test and make test-all notice each; a quarter of an hour
-# make journeys  from files of one's own to pictures, and the commonest mistakes, all with the real programs: minutes
 # make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours
 # make kernels  the fused kernels, in .venv-kernels: interpreted, and compiled for GPUs that are not here; an hour
 # make exports  graphs of models, .pt2 and .onnx, of encodings and tasks beside the models: half an hour
@@ -21,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: train test test-all lint types gpu headless matrix soak mutations journeys integrations devkit kernels elsewhere exports docs browser clean
+.PHONY: train test test-all lint types gpu headless matrix soak mutations integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
@@ -67,9 +66,6 @@ soak: $(READY)
 
 mutations: $(READY)
 	$(BIN)/python -m tests.soak.mutations
-
-journeys: $(READY)
-	JOURNEYS=all $(BIN)/python -m pytest -q -n 2 tests/journeys
 
 INTEGRATIONS := .venv-integrations
 

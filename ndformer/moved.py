@@ -88,6 +88,7 @@ MODULES: dict[str, str] = {
     "framework.pipes": "framework.system.pipes",
     "framework.processes": "framework.system.processes",
     "framework.ranges": "framework.registry.ranges",
+    "framework.registry.base": "framework.registry",
     "framework.scaling": "framework.encoding.scaling",
     "framework.signature": "framework.registry.signature",
     "framework.spacing": "framework.encoding.spacing",

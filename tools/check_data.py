@@ -19,9 +19,7 @@ from ndformer.framework.system import processes
 def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
-    parser.add_argument(
-        "--workers", type=int, default=processes.cores(), help="number of reading processes; default: all cores"
-    )
+    parser.add_argument("--workers", type=int, default=processes.cores(), help="reading processes; default: all cores")
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=SPLITS)
     parser.add_argument("--show", type=int, default=20, help="number of bad samples to print")
     args = parser.parse_args()

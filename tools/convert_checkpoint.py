@@ -29,18 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("origin", metavar="SOURCE", choices=list(SOURCES), help=", ".join(SOURCES))
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)
-    parser.add_argument(
-        "--head-dim", metavar="N", type=int, help="channels of a head, as published: 64; for pointcept 16"
-    )
-    parser.add_argument(
-        "--fov", type=int, choices=[180, 90, 45], default=90, help="for lookhere: the field of view (90)"
-    )
+    parser.add_argument("--head-dim", metavar="N", type=int, help="channels of a head: 64; for pointcept 16")
+    parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="field of view of lookhere (90)")
     args = parser.parse_args(arguments)
     atomic.make_parent(args.output)
     source = SOURCES[args.origin]
     extra_options = dict(fov=args.fov) if args.origin == "lookhere" else {}
     imported = source.convert(
-        load_tensors(args.input, source.INSIDE), args.head_dim or source.HEAD_DIM, **extra_options
+        load_tensors(args.input, source.inside), args.head_dim or source.head_dim, **extra_options
     )
     weights = {}
     dim = 0
@@ -55,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         checked = check_weights(module, dict(model=part.weights), args.input)  # of all names and shapes
         weights |= {f"{name}.{key}": value for key, value in checked.items()}
     save(args.output, dict(model=weights, architecture=format_config(collect_architecture(imported))))
-    print(f"license of {args.origin}: {source.LICENCE}")
+    print(f"license of {args.origin}: {source.license}")
     if imported.assumed:
         print(f"assumed, since the file does not contain it: {imported.assumed}")
     print(f"{args.output}: {len(weights)} tensors of {sum(w.numel() for w in weights.values()):,} numbers for")

@@ -42,16 +42,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     coco.add_argument("--classwise", action="store_true", help="also the metrics of each class, under 'classes'")
     coco.add_argument("--pictures", metavar="DIR", type=Path, help="folder for pr_curves.png and confusion_matrix.png")
     coco.add_argument(
-        "--backend", choices=BACKENDS, default=BACKENDS[0], help="implementation of the twelve metrics (builtin)"
+        "--backend", choices=BACKENDS, default=BACKENDS[0], help="implementation of the metrics (builtin)"
     )
     nuscenes = protocols.add_parser("nuscenes", help="boxes in space")
-    nuscenes.add_argument(
-        "data_root", metavar="DATA_ROOT", type=Path, help="folder that contains v1.0-trainval or v1.0-mini"
-    )
+    nuscenes.add_argument("data_root", metavar="DATA_ROOT", type=Path, help="folder with v1.0-trainval or v1.0-mini")
     nuscenes.add_argument("submission", metavar="SUBMISSION.json", type=Path)
-    nuscenes.add_argument(
-        "--version", choices=VERSIONS, default="v1.0-trainval", help="version of the tables (v1.0-trainval)"
-    )
+    nuscenes.add_argument("--version", choices=VERSIONS, default="v1.0-trainval", help="tables (v1.0-trainval)")
     nuscenes.add_argument("--split", default="val", help="official split: val, mini_val, train ... (val)")
     for protocol in (coco, nuscenes):
         protocol.add_argument("--out", metavar="FILE.json", type=Path, help="also write the metrics to a file")

@@ -32,12 +32,8 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("files", metavar="FILE", nargs="+", help="files, or numbers of test samples")
     parser.add_argument("--beside", metavar=("CONFIG", "CHECKPOINT"), nargs=2, help="a second model for the same files")
-    parser.add_argument(
-        "--layers", metavar="L", type=int, nargs="+", default=[], help="layers to include, from 1 (all)"
-    )
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, default=Path("explorer.html"), help="page to write (explorer.html)"
-    )
+    parser.add_argument("--layers", metavar="L", type=int, nargs="+", default=[], help="layers to show, from 1 (all)")
+    parser.add_argument("--out", metavar="FILE", type=Path, default=Path("explorer.html"), help="page (explorer.html)")
     return parser
 
 

@@ -103,9 +103,7 @@ def main() -> None:
     config_arguments(parser)
     checkpoint.arguments(parser)
     parser.add_argument("out", metavar="OUT", type=Path, help=".onnx, .pt2, .safetensors, or a folder")
-    parser.add_argument(
-        "--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="size of the images for the comparison"
-    )
+    parser.add_argument("--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="image size of the comparison")
     parser.add_argument(
         "--licence", metavar="NAME", default="unknown", help="license of a folder's weights, as on the hub: cc-by-4.0"
     )

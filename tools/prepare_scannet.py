@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("home", metavar="SCANNET", type=Path, help="folder of the release")
     parser.add_argument("--out", type=Path, default=Path("data/scannet"))
     parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")
-    parser.add_argument(
-        "--lists", metavar="DIR", type=Path, help="folder of scannetv2_train.txt, _val.txt and _test.txt"
-    )
+    parser.add_argument("--lists", metavar="DIR", type=Path, help="folder of scannetv2_train.txt, _val.txt, _test.txt")
     file_arguments(parser)
     args = parser.parse_args(arguments)
     labels = label_map(args.labels or args.home / "scannetv2-labels.combined.tsv")

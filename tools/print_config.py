@@ -42,9 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     weights_arguments(parser)
-    parser.add_argument(
-        "--diff", metavar="OTHER", type=config_path, help="print only the differences of CONFIG from it"
-    )
+    parser.add_argument("--diff", metavar="OTHER", type=config_path, help="print only CONFIG's differences from it")
     parser.add_argument("--keys", action="version", version=keys(), help="print all keys of configs")
     args = parser.parse_args(arguments)
     cfg = config_from(args)

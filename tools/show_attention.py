@@ -52,17 +52,13 @@ def arguments() -> argparse.ArgumentParser:
         default=[],
         help="query token (class, else the middle one); clouds: X,Y,Z; driving: X,Y in meters or CAMERA,ROW,COLUMN",
     )
-    parser.add_argument(
-        "--parts", action="store_true", help="also draw the terms of the logits, for all layers and heads"
-    )
+    parser.add_argument("--parts", action="store_true", help="also draw the logits' terms, for all layers and heads")
     parser.add_argument(
         "--z-scores",
         action="store_true",
         help="z-score of each head: above 0 for attention by position, below 0 for attention by content",
     )
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="(attention.png, and attention.gif if the sample moves)"
-    )
+    parser.add_argument("--out", metavar="FILE", type=Path, help="(attention.png; attention.gif if the sample moves)")
     return parser
 
 

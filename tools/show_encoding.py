@@ -49,9 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="another column, with these options",
     )
     parser.add_argument("--out", type=Path, help="picture to write (NAME.png)")
-    parser.add_argument(
-        "--config", help="report the coverage by the data of a config instead; --sample: its small version"
-    )
+    parser.add_argument("--config", help="report coverage by the data of a config instead; --sample: its small version")
     args = parser.parse_intermixed_args(words)
     out = args.out or Path(f"{args.encoding.rpartition(':')[2]}.png")
     output.ready(out, output.PICTURES)

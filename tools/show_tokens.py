@@ -85,9 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config_arguments(parser)
     device_argument(parser)
     parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument(
-        "--out", type=Path, help="a .png or .gif; default: tokens.png, or tokens.gif if the sample moves"
-    )
+    parser.add_argument("--out", type=Path, help="default: tokens.png, or tokens.gif if the sample moves")
     parser.add_argument("--seconds", type=float, default=0.15, help="duration of each picture in a GIF (0.15)")
     args = parser.parse_args(arguments)
     if args.out is not None:

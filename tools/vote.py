@@ -107,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, help="folder for a file per scene or object; a second start resumes"
-    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="folder for a file per sample; a second start resumes")
     parser.add_argument("--submit", metavar="DIR", type=Path, help="scenes: files for ScanNet's benchmark server")
     parser.add_argument("--batch", type=int, default=4, help="scenes: fragments per batch (4)")
     parser.add_argument("--repeats", type=int, default=1, help="objects: repeats of the ten votes (1)")

@@ -11,14 +11,14 @@ def _marks(name: str) -> re.Pattern[str]:
 
 
 def encodings() -> dict[str, tuple[str, str]]:
-    """Name -> (its section as a path from docs/, its line), by the table of docs/reference/encodings.md."""
+    """Return by name (section as a path from docs/, description) of the table in docs/reference/encodings.md."""
     row = re.compile(r"^\| \[(\w+)\]\((encodings/\w+\.md#\w+)\) \| (.+?) \|$", re.MULTILINE)
     table = row.findall((ROOT / "docs" / "reference" / "encodings.md").read_text())
     return {name: (f"reference/{section}", words) for name, section, words in table}
 
 
 def part(page: str, name: str) -> str:
-    """What stands on a page, `docs/reference/configs.md`, under that name."""
+    """Return the generated part of a page, such as docs/reference/configs.md, with this name."""
     (found,) = _marks(name).findall((ROOT / page).read_text())
     return found
 

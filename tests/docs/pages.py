@@ -1,31 +1,46 @@
-"""Commands of a page of docs/, run as they are printed."""
+"""Pages of docs/: their code blocks and commands, run as they are printed."""
 
 import re
 import shlex
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
+from tests.programs import CONFIGS, NO_WORKERS, ROOT
+from tests.programs import run as start
 from tools import browse_dataset, predict, test, train
 
-ROOT = Path(__file__).parents[2]
-TOOLS = {
+DOCS = ROOT / "docs"
+TOOLS: dict[str, Callable[[], object]] = {
     "browse_dataset.py": browse_dataset.main,
     "train.py": train.main,
     "predict.py": predict.main,
     "test.py": test.main,
 }
+SHORT = [*NO_WORKERS, "train_cfg.max_epochs=1", "train_dataloader.batch_size=4"]
+
+
+def code_of(page: str) -> list[str]:
+    """Return the Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
 def commands_of(page: str) -> list[list[str]]:
-    """Program and arguments of each block of one command."""
+    """Return program and arguments of each block of one command."""
     return [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", page, re.MULTILINE)]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, command: list[str], *more: str) -> None:
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    program, config, *rest = command
-    config = str(ROOT / config) if config.startswith("configs/") else config
-    monkeypatch.setattr(sys, "argv", [program, config, *rest, *more])
-    TOOLS[program]()
+def indented_commands(page: str, program: str) -> list[list[str]]:
+    """Return the arguments of each indented command of a program."""
+    found = re.findall(rf"^    python tools/{program}\.py (.*)$", page, re.MULTILINE)
+    return [shlex.split(command) for command in found]
+
+
+def pictures_of(page: str) -> list[Path]:
+    """Return the pictures that a page of a folder of docs/ shows, each with a text for those who cannot see it."""
+    return [DOCS / name for name in re.findall(r"!\[[^]]+\]\(\.\./(images/\w+\.png)\)", page)]
+
+
+def run(command: list[str], *more: str) -> None:
+    program, config, *others = command
+    config = str(CONFIGS / Path(config).name) if config.startswith("configs/") else config
+    start(TOOLS[program], config, *others, *more)

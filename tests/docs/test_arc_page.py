@@ -1,5 +1,4 @@
-"""docs/get-started/arc.md: its table of tasks is that of the generators (`python -m tests.docs.test_arc_page` writes
-it)."""
+"""docs/get-started/arc.md: its table of tasks (`python -m tests.docs.test_arc_page` writes it)."""
 
 from ndformer.modalities.arc.generators import TASKS
 from tests.docs import made

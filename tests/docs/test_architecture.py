@@ -1,5 +1,4 @@
-"""docs/concepts/architecture.md: its rooms are those that are tested (`python -m tests.docs.test_architecture` writes
-them)."""
+"""docs/concepts/architecture.md: its layers (`python -m tests.docs.test_architecture` writes them) and files."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""docs/how-to/compare.md: its commands are understood, and its table is in the form that one gets."""
+"""docs/how-to/compare.md: its commands are parsed, and its table has the current format."""
 
 import re
 import shlex
@@ -12,9 +12,9 @@ from ndformer.framework.engine.config.load import load
 from ndformer.lab import compare_table
 from ndformer.lab.compare import Outcome, Run, plan
 from ndformer.lab.friedman import critical_difference
+from tests.programs import ROOT
 from tools import compare, extrapolate, rank
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "compare.md").read_text()
 COMMANDS = [
     shlex.split(line) for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()

@@ -40,7 +40,7 @@ NAMES = [*SECTIONS, *sorted(set(ENCODINGS.module_dict) - set(SECTIONS))]
 
 
 class Built:
-    """One encoding at work in the first of ViT-Tiny's twelve blocks, and what it did there."""
+    """An encoding in the first of ViT-Tiny's twelve blocks, and its effects there."""
 
     def __init__(self, name: str) -> None:
         torch.manual_seed(0)
@@ -96,7 +96,7 @@ class Built:
 
 
 def larger() -> dict[str, str]:
-    """Accuracy on digits of twice the size: positions go on counting / are interpolated."""
+    """Return the accuracy on digits of twice the size, with continued and with interpolated positions."""
     runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
     mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
     return {
@@ -111,7 +111,7 @@ def benchmark(file: str, title: str, figure: Callable[[dict[str, Any]], str]) ->
 
 
 def by_kind(rows: dict[str, dict[str, Any]], figure: Callable[[dict[str, Any]], str]) -> dict[str, str]:
-    """What was measured with an option alone, as RotaryND(directions='simplex'), is its class' too: the first one."""
+    """Return figures by row, and by class for rows with options such as RotaryND(directions='simplex')."""
     figures = {name: figure(row) for name, row in rows.items()}
     return {name.split("(")[0]: found for name, found in reversed(figures.items())} | figures
 
@@ -122,7 +122,7 @@ def on_points() -> dict[str, str]:
 
 
 def chooser() -> str:
-    """One row per registered encoding, in the order of docs/reference/encodings.md, without empty columns."""
+    """Return a table with a row per encoding, in the order of docs/reference/encodings.md, without empty columns."""
     built = {name: Built(name) for name in NAMES}
     flag = lambda name: {n: "✓" if getattr(b.encoding, name) else "" for n, b in built.items()}
     ratio = lambda row: f"{row['ratio']:.2f}"
@@ -152,7 +152,7 @@ def chooser() -> str:
 
 
 def measured() -> str:
-    """Of docs/results/data/comparison.json, which tools/rank.py writes."""
+    """Return the tables of docs/results/data/comparison.json, which tools/rank.py writes."""
     file = DOCS / "results" / "data" / "comparison.json"
     table = Table(join([file]), json.loads(file.read_text())["baseline"])
     picture = "![Average ranks; bars join ranks without a significant difference](data/comparison.png)\n\n"
@@ -173,14 +173,14 @@ def test_the_text_beside_the_figures_is_theirs() -> None:
 
 
 def block(start: str) -> list[str]:
-    """Lines of the indented block that begins so."""
+    """Return the lines of the indented block that begins with `start`."""
     page = (made.ROOT / PAGE).read_text()
     (found,) = re.findall(rf"^    {re.escape(start)}.*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
     return [line.strip() for line in found.splitlines()]
 
 
 def commands(start: str) -> tuple[list[argparse.Namespace], dict[str, list[str]]]:
-    """Arguments of tools/compare.py, with lists of encodings in the place of their names; and these lists."""
+    """Return the arguments of each tools/compare.py command with its lists of encodings expanded, and the lists."""
     lists, found = {}, []
     for line in block(start):
         if line.startswith("python tools/compare.py "):
@@ -216,7 +216,7 @@ def test_families_can_be_built_for_all_sets(monkeypatch) -> None:
 
 
 def test_rates_of_families_are_those_that_validated_best() -> None:
-    """In the single runs that results.md has: added, turned and parabolas."""
+    """The families are additive, rotary and parabolic encodings."""
     runs = json.loads((DOCS / "results" / "data" / "start.json").read_text())
     page = (made.ROOT / PAGE).read_text()
     for name in SETS:

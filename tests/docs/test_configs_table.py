@@ -5,16 +5,14 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import IN_PAPER, REMOVED, paper_encoding
 from tests.docs import made
+from tests.programs import CONFIGS, ROOT
 
-ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "configs"
 PLACE = ("docs/reference/configs.md", "encodings of papers")
 
 

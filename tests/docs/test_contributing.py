@@ -1,4 +1,4 @@
-"""What a newcomer meets first: CONTRIBUTING.md, docs/concepts/architecture.md, CITATION.cff, hooks and issue forms."""
+"""CONTRIBUTING.md, links of other pages, CITATION.cff, hooks and issue forms."""
 
 import re
 
@@ -8,7 +8,9 @@ import yaml
 import ndformer
 from tests.docs.made import ROOT
 
-PAGES = ["CONTRIBUTING.md", "docs/concepts/architecture.md", "README.md", "UPGRADING.md"]
+PAGES = ["CONTRIBUTING.md", "docs/concepts/architecture.md", "README.md", "UPGRADING.md", "SECURITY.md"]
+PAGES += ["docs/concepts/security.md", "docs/concepts/threats.md", "docs/reference/encodings.md"]
+PAGES += [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs/reference/encodings").glob("*.md"))]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 

@@ -1,4 +1,4 @@
-"""docs/get-started/custom-clouds.md: its commands, on clouds and scenes of one's own in several formats."""
+"""docs/get-started/custom-clouds.md: its commands, on clouds and scenes in several formats."""
 
 import re
 import struct
@@ -6,11 +6,10 @@ import struct
 import numpy as np
 import pytest
 
-from tests.docs.pages import ROOT, commands_of, run
+from tests.docs.pages import DOCS, NO_WORKERS, commands_of, run
 
-PAGE = (ROOT / "docs" / "get-started" / "custom-clouds.md").read_text()
+PAGE = (DOCS / "get-started" / "custom-clouds.md").read_text()
 COMMANDS = commands_of(PAGE)
-LOADERS = [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
 TINY = dict(
     custom_clouds=["model.backbone.dim=24", "model.backbone.depth=1", "model.modalities.points.centres=8"],
     custom_scenes=["train_dataloader.loops=1", "model.backbone.window=32"],
@@ -18,7 +17,6 @@ TINY = dict(
 
 
 def thing(path, side, number):
-    """A flat box or a tall one, of 1,200 points."""
     cloud = np.random.default_rng(number).random((1200, 3)) * ((1, 1, 0.2) if side == "flat" else (0.2, 0.2, 1))
     if number % 2:
         np.savetxt(path.with_suffix(".xyz"), cloud, "%.4f")
@@ -28,7 +26,7 @@ def thing(path, side, number):
 
 
 def scene(path, number, labelled=True):
-    """A floor, a wall and something red, where UTM has them."""
+    """A floor, a wall and a red object in UTM coordinates."""
     rng = np.random.default_rng(number)
     label = rng.integers(0, 3, 900)
     places = rng.random((900, 3)) * np.array([(2, 2, 0.01), (2, 0.01, 2), (0.3, 0.3, 0.3)])[label]
@@ -67,14 +65,14 @@ def mine(request, tmp_path, monkeypatch):
     return request.param
 
 
-def test_its_three_commands_work_on_folders_of_ones_own(mine, tmp_path, monkeypatch, capsys):
+def test_its_three_commands_work_on_folders_of_ones_own(mine, tmp_path, capsys):
     look, fit, ask = (command for command in COMMANDS if mine in command[1])
-    options = ["--cfg-options", *TINY[mine], *LOADERS]
-    run(monkeypatch, look, *options)
+    options = ["--cfg-options", *TINY[mine], *NO_WORKERS]
+    run(look, *options)
     assert (tmp_path / "sheet.png").stat().st_size > 2_000
-    run(monkeypatch, fit, *options, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2")
+    run(fit, *options, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2")
     capsys.readouterr()
-    run(monkeypatch, ask)
+    run(ask)
     assert re.search(r"new/a\.(ply|xyz)", capsys.readouterr().out)
     seen = {path.name for path in (tmp_path / "seen").iterdir()}
     assert seen == {"a.png", "a_prediction.ply"} if mine == "custom_scenes" else len(seen) == 2

@@ -1,38 +1,27 @@
-"""docs/get-started/custom-detection.md: its three commands, on a folder of one's own, and the sentences that it
-shows."""
+"""docs/get-started/custom-detection.md: its three commands, and the errors that it shows."""
 
 import json
 import re
-import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.training import checkpoint
 from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.crowds import draw_image
-from tools import browse_dataset, predict, train
+from tests.docs.pages import CONFIGS, DOCS, NO_WORKERS, TOOLS, commands_of, run
+from tests.programs import refusal, save_untrained
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "get-started" / "custom-detection.md").read_text()
-COMMANDS = [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", PAGE, re.MULTILINE)]
+PAGE = (DOCS / "get-started" / "custom-detection.md").read_text()
+COMMANDS = commands_of(PAGE)
 SENTENCES = re.findall(r"^\| [^|]*\| `(.+)` \|$", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
-TOOLS = {"browse_dataset.py": browse_dataset.main, "train.py": train.main, "predict.py": predict.main}
-TINY = [
-    "model.backbone.dim=24", "model.backbone.depth=2", "model.head.neck.width=80",
-    *(f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train", "val", "test")),
-    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
-]  # fmt: skip
+TINY = [*NO_WORKERS, "model.backbone.dim=24", "model.backbone.depth=2", "model.head.neck.width=80"]
+TINY += [f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train", "val", "test")]
 
 
 def mine(home: Path, split: str, count: int, seed: int) -> None:
-    """Two classes of one's own, all figures of one of them, in a folder of images and one json."""
+    """Write images with two classes of boxes in COCO's format."""
     rng, images, annotations = np.random.default_rng(seed), [], []
     for i in range(count):
         one = draw_image(64, 64, rng)
@@ -48,45 +37,22 @@ def mine(home: Path, split: str, count: int, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder with data/mine, photos and a checkpoint of 80 classes."""
     home = tmp_path_factory.mktemp("custom")
     mine(home, "train", 24, 0)
     mine(home, "val", 4, 1)
     save(np.zeros((40, 60, 3), np.uint8), home / "photos/new.jpg")
-    torch.manual_seed(0)
-    model = build_model(load(ROOT / "configs/coco_vitt_pape.py", TINY))
     (home / "work_dirs/coco_vitt_pape").mkdir(parents=True)
-    state = dict(model=model.state_dict(), classes=[str(i) for i in range(80)])
-    (home / "configs").symlink_to(ROOT / "configs")
-    checkpoint.save(home / "work_dirs/coco_vitt_pape/best.pth", state)
+    cfg = load(CONFIGS / "coco_vitt_pape.py", TINY)
+    save_untrained(home / "work_dirs/coco_vitt_pape/best.pth", cfg, [str(i) for i in range(80)])
     return home
 
 
-@pytest.fixture
-def use(home, monkeypatch):
-    """A command of the page, with more options."""
+def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-
-    def use(number, *options):
-        tool, *arguments = COMMANDS[number]
-        monkeypatch.setattr(sys, "argv", [tool, *arguments, *options])
-        TOOLS[tool]()
-
-    return use
-
-
-def refused(main):
-    with pytest.raises(SystemExit) as end:
-        cli.run(main)
-    return str(end.value.code).partition(": ")[2]
-
-
-def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home, capsys):
-    assert [command[0] for command in COMMANDS] == list(TOOLS)
-    use(0, "--cfg-options", *TINY, "weights=None")
+    look, fit, ask = COMMANDS
+    run(look, "--cfg-options", *TINY, "weights=None")
     assert (home / "sheet.png").stat().st_size > 10_000
-    use(1, *TINY, "train_cfg.max_epochs=1")
+    run(fit, *TINY, "train_cfg.max_epochs=1")
     said = capsys.readouterr().out
     ends = {f"head.{branch}.score.{level}.4" for branch in ("many", "one") for level in range(3)}
     assert "weights of work_dirs/coco_vitt_pape/best.pth (ndformer): " in said
@@ -96,7 +62,7 @@ def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home
     assert results["test"]["mAP50"] >= 0
     rows = (home / "work_dirs/custom_detection/classes.txt").read_text().splitlines()
     assert [row.split()[0] for row in rows] == ["class", "nut", "bolt"]
-    use(2)
+    run(ask)
     assert len(list((home / "seen").iterdir())) == 1
     assert "photos/new.jpg" in capsys.readouterr().out
 
@@ -104,11 +70,10 @@ def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(use, home
 def test_the_sentences_on_the_page(home, monkeypatch):
     head, splits, category, absent, backbone = SENTENCES
     monkeypatch.chdir(home)
-    plain = [argument for argument in COMMANDS[1] if not argument.startswith("model.head.classes")]
+    _, config, *plain = [argument for argument in COMMANDS[1] if not argument.startswith("model.head.classes")]
 
     def said(*options):
-        monkeypatch.setattr(sys, "argv", [*plain, *options, "--work-dir", "x"])
-        return refused(train.main)
+        return refusal(TOOLS["train.py"], CONFIGS / Path(config).name, *plain, *options, "--work-dir", "x")
 
     assert said(*TINY, "model.head.classes=80") == head
     wide = [option.replace("dim=24", "dim=48") for option in TINY]

@@ -1,14 +1,13 @@
-"""docs/get-started/custom-lidar.md: its three commands, on a folder as the page says it."""
+"""docs/get-started/custom-lidar.md: its three commands."""
 
 import csv
 
 from ndformer.modalities.driving.stand_ins.lidar import lidar
-from tests.docs.pages import ROOT, commands_of, run
+from tests.docs.pages import DOCS, NO_WORKERS, commands_of, run
 
-COMMANDS = commands_of((ROOT / "docs" / "get-started" / "custom-lidar.md").read_text())
+COMMANDS = commands_of((DOCS / "get-started" / "custom-lidar.md").read_text())
 TINY = ["model.modalities.points.cell=3.2", "model.backbone.cell=3.2", "model.head.neck.cell=3.2"]
 TINY += ["model.backbone.dim=24", "model.backbone.heads=2", "model.head.neck.widths=(8,8,8)", "model.head.neck.up=8"]
-TINY += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
 
 
 def test_its_three_commands_work_on_scans_of_ones_own(tmp_path, monkeypatch, capsys):
@@ -17,12 +16,12 @@ def test_its_three_commands_work_on_scans_of_ones_own(tmp_path, monkeypatch, cap
     lidar(home, 0, train=6, test=2)
     monkeypatch.chdir(tmp_path)
     look, fit, ask = COMMANDS
-    run(monkeypatch, look, "--count", "2")
+    run(look, "--count", "2")
     assert (tmp_path / "sheet.png").stat().st_size > 2_000
-    options = [*TINY, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
-    run(monkeypatch, fit, "--cfg-options", *options)
+    options = [*TINY, *NO_WORKERS, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
+    run(fit, "--cfg-options", *options)
     capsys.readouterr()
-    run(monkeypatch, ask, "--show-score", "0.05")
+    run(ask, "--show-score", "0.05")
     said = capsys.readouterr().out
     assert "mAP " in said
     assert "lorry" in said

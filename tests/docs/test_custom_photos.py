@@ -1,5 +1,4 @@
-"""docs/get-started/custom-photos.md: its three commands on a folder of photos, and the small version of every recipe
-it lists."""
+"""docs/get-started/custom-photos.md: its three commands, and the small version of every recipe in its list."""
 
 import json
 import re
@@ -10,19 +9,15 @@ from PIL import Image
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from tests.docs.pages import ROOT, commands_of, run
+from tests.docs.pages import CONFIGS, DOCS, SHORT, commands_of, run
+from tests.programs import SMALL
 
-PAGE = (ROOT / "docs" / "get-started" / "custom-photos.md").read_text()
+PAGE = (DOCS / "get-started" / "custom-photos.md").read_text()
 COMMANDS = commands_of(PAGE)
-RECIPES = sorted({"imagefolder_pape", *(path.stem for path in (ROOT / "configs").glob("custom_*.py"))})
-TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "train_cfg.max_epochs=1",
-    "train_dataloader.batch_size=4", *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
-]  # fmt: skip
+RECIPES = sorted({"imagefolder_pape", *(path.stem for path in CONFIGS.glob("custom_*.py"))})
 
 
 def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys):
-    """Issue 44.8: all other modalities had a page."""
     rng = np.random.default_rng(0)
     for folder, count in (("data/mine/train", 8), ("data/mine/test", 2)):
         for shade, name in ((40, "night"), (180, "day")):
@@ -35,21 +30,20 @@ def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, ask = COMMANDS
-    run(monkeypatch, look)
+    run(look)
     assert (tmp_path / "sheet.png").stat().st_size > 5_000
-    run(monkeypatch, fit, *TINY)
+    run(fit, *SMALL, *SHORT)
     assert "accuracy" in json.loads((tmp_path / "work_dirs/mine/results.json").read_text())["test"]
     assert (tmp_path / "work_dirs/mine/report.html").is_file()
-    run(monkeypatch, ask)
+    run(ask)
     assert re.search(r"new/bright\.jpg  (day|night) 0\.\d{3}", capsys.readouterr().out)
     assert len(list((tmp_path / "seen").iterdir())) == 1
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_recipe_has_a_small_version_on_the_same_data(recipe):
-    """Issue 44.8: --sample of custom_clouds and custom_videos was another data set."""
     assert f"`{recipe}`" in PAGE
-    path = ROOT / "configs" / f"{recipe}.py"
+    path = CONFIGS / f"{recipe}.py"
     full, small = load(path), load(path, ["preset=small"])
     sizes = [sum(p.numel() for p in build_model(cfg, "cpu", ["a", "b"]).parameters()) for cfg in (full, small)]
     assert sizes[1] < sizes[0] / 3

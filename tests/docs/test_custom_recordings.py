@@ -1,7 +1,6 @@
-"""docs/get-started/custom-recordings.md: its commands, on folders of one's own."""
+"""docs/get-started/custom-recordings.md: its commands."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -10,20 +9,16 @@ from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.video.formats.writing import write_avi
-from tests.docs.pages import ROOT, commands_of, run
+from tests.docs.pages import DOCS, SHORT, code_of, commands_of, run
 
-PAGE = (ROOT / "docs" / "get-started" / "custom-recordings.md").read_text()
+PAGE = (DOCS / "get-started" / "custom-recordings.md").read_text()
 COMMANDS = commands_of(PAGE)
 SIDES = ("left", "right")
-TINY = [
-    "--cfg-options",
-    "model.backbone.dim=24", "model.backbone.depth=1", "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
-    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
-]  # fmt: skip
+TINY = ["--cfg-options", "model.backbone.dim=24", "model.backbone.depth=1", *SHORT]
 
 
 def video(path, side, number):
-    """A bright square on its way to one side."""
+    """A bright square that moves to one side."""
     frames = np.full((44, 48, 64, 3), 30 + number, np.uint8)
     for i, frame in enumerate(frames):
         at = i if side == "right" else 44 - i
@@ -32,7 +27,7 @@ def video(path, side, number):
 
 
 def recording(path, side, number):
-    """An edge on its way to one side, for half a second a day after the camera was switched on."""
+    """An edge that moves to one side for half a second, with large time stamps."""
     rng = np.random.default_rng(number)
     t = np.sort(rng.integers(0, 500_000, 3000))
     x = (t if side == "right" else 500_000 - t) // 8000
@@ -60,26 +55,25 @@ def mine(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, monkeypatch, capsys):
+def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, capsys):
     kind, home = mine
     commands = [command for command in COMMANDS if kind in command[1]]
     assert [command[0] for command in commands] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, ask = commands
-    run(monkeypatch, look, *TINY)
+    run(look, *TINY)
     assert (home / "sheet.png").stat().st_size > 2_000
-    run(monkeypatch, fit, *TINY)
+    run(fit, *TINY)
     assert "accuracy" in json.loads((home / "work_dirs" / kind / "results.json").read_text())["test"]
     (home / "data/mine/test/left").rename(home / "new")
     capsys.readouterr()
-    run(monkeypatch, ask)
+    run(ask)
     assert any(side in capsys.readouterr().out for side in SIDES)
     assert len(list((home / "seen").iterdir())) == 2
 
 
 def test_its_table_of_events_is_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
-    exec(code, dict(x=[3, 4], y=[5, 6], t=[7_000_000_000, 8_000_000_000], p=[0, 1]))
+    exec(code_of(PAGE)[0], dict(x=[3, 4], y=[5, 6], t=[7_000_000_000, 8_000_000_000], p=[0, 1]))
     found = read_events(tmp_path / "recording.npy")
     assert [column.tolist() for column in (found.x, found.y, found.t, found.p)] == [
         [3, 4], [5, 6], [7_000_000_000, 8_000_000_000], [0, 1]

@@ -1,4 +1,4 @@
-"""docs/get-started/custom-segmentation.md: its three commands, on a folder of one's own."""
+"""docs/get-started/custom-segmentation.md: its three commands."""
 
 import json
 
@@ -7,21 +7,19 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from tests.docs.pages import ROOT, commands_of, run
+from tests.docs.pages import DOCS, SHORT, commands_of, run
 
-PAGE = (ROOT / "docs" / "get-started" / "custom-segmentation.md").read_text()
+PAGE = (DOCS / "get-started" / "custom-segmentation.md").read_text()
 COMMANDS = commands_of(PAGE)
 TINY = [
-    "model.backbone.dim=24", "model.backbone.depth=1", "model.head.neck.width=16", "train_cfg.max_epochs=1",
-    "train_dataloader.batch_size=4",
+    *SHORT, "model.backbone.dim=24", "model.backbone.depth=1", "model.head.neck.width=16",
     *(f"{split}_dataloader.dataset.transforms.0.size=64" for split in ("train", "val", "test")),
-    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
 ]  # fmt: skip
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """Bright squares in the dark, and what is one."""
+    """Images of bright squares, with masks."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 12), ("val", 4)):
         for kind in ("images", "masks"):
@@ -38,23 +36,23 @@ def mine(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_three_commands_from_a_folder_to_what_is_where(mine, monkeypatch, capsys):
+def test_three_commands_from_a_folder_to_what_is_where(mine, capsys):
     assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, find = COMMANDS
-    run(monkeypatch, look, "--cfg-options", *TINY)
+    run(look, "--cfg-options", *TINY)
     assert (mine / "sheet.png").stat().st_size > 5_000
-    run(monkeypatch, fit, "--cfg-options", *TINY)
+    run(fit, "--cfg-options", *TINY)
     home = mine / "work_dirs" / "custom_segmentation"
     assert set(json.loads((home / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
     assert "square" in (home / "classes.txt").read_text()
     (mine / "data/mine/images/val").rename(mine / "photos")
-    run(monkeypatch, find)
+    run(find)
     assert "ground" in capsys.readouterr().out
     assert len(list((mine / "seen").iterdir())) == 4
 
 
-def test_masks_that_nobody_knows_are_said_to_be_so(mine, monkeypatch):
+def test_masks_that_nobody_knows_are_said_to_be_so(mine):
     for path in (mine / "data/mine/masks").rglob("*.png"):
         Image.new("L", (64, 48), 255).save(path)
     with pytest.raises(DataError, match="what nobody knows is 255 in a mask"):
-        run(monkeypatch, COMMANDS[1], "--cfg-options", *TINY)
+        run(COMMANDS[1], "--cfg-options", *TINY)

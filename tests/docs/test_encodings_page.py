@@ -1,4 +1,4 @@
-"""docs/reference/encodings.md and its pages say of each encoding what the code says of it."""
+"""docs/reference/encodings.md and its pages agree with the code of each encoding."""
 
 import inspect
 import re
@@ -30,7 +30,7 @@ def section(name: str) -> str:
 
 
 def flags(name: str) -> dict[str, str]:
-    """The table of a section: heading -> cell."""
+    """Return the table of a section as heading -> cell."""
     rows = [line.strip("| ").split(" | ") for line in section(name).splitlines() if line.startswith("|")]
     header, _, cells = rows[:3]
     return dict(zip(header, cells))
@@ -134,13 +134,6 @@ def test_pictures_are_small_and_can_be_drawn_again():
     assert sorted(shown) == sorted(Path(command[-1]).name for command in commands)
     assert set(shown) <= set(pictures)
     assert all(pictures[name].stat().st_size < 150_000 for name in shown)
-
-
-@pytest.mark.parametrize("page", [TABLE, *FAMILIES], ids=lambda page: page.partition("\n")[0])
-def test_links_within_a_page_lead_somewhere(page):
-    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in page.splitlines() if line.startswith("#")}
-    headings = {re.sub(r"[^\w-]", "", heading) for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) <= headings
 
 
 @pytest.mark.parametrize("m, patches", [(2, 4), (8, 2), (50, 0.8)])

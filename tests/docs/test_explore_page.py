@@ -1,19 +1,18 @@
-"""docs/how-to/explore.md: its commands are understood, its picture is small, its words are those of the page."""
+"""docs/how-to/explore.md: its commands are parsed, its picture is small, its words are in the viewer."""
 
-import re
 from pathlib import Path
 
+from tests.docs.pages import DOCS, ROOT, indented_commands, pictures_of
 from tools import explore
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "explore.md").read_text()
+PAGE = (DOCS / "how-to" / "explore.md").read_text()
 
 
 def test_its_commands_are_understood():
-    commands = re.findall(r"^    python tools/explore\.py (.*)$", PAGE, re.MULTILINE)
+    commands = indented_commands(PAGE, "explore")
     assert len(commands) == 2
     for command in commands:
-        given = explore.arguments().parse_args(command.split())
+        given = explore.arguments().parse_args(command)
         assert (ROOT / given.config).is_file()
         if given.beside is not None:  # the config that a run left, and its checkpoint
             config, weights = map(Path, given.beside)
@@ -22,8 +21,8 @@ def test_its_commands_are_understood():
 
 
 def test_its_picture_is_there_and_small():
-    (picture,) = re.findall(r"!\[[^]]+\]\(\.\./(images/\w+\.png)\)", PAGE)
-    assert (ROOT / "docs" / picture).stat().st_size < 200_000
+    (picture,) = pictures_of(PAGE)
+    assert picture.stat().st_size < 200_000
 
 
 def test_what_it_names_is_in_the_page():

@@ -1,4 +1,4 @@
-"""docs/results/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it anew."""
+"""docs/results/gallery.md: every encoding with its picture; `python -m tests.docs.test_gallery` writes it."""
 
 import re
 
@@ -9,7 +9,7 @@ PAGE = "docs/results/gallery.md"
 
 
 def gallery() -> str:
-    """One encoding after the other, in the order and the words of docs/reference/encodings.md."""
+    """Return a section per encoding, in the order of docs/reference/encodings.md."""
     return "\n" + "".join(
         f"## {name}\n\n[{name}](../{section}): {words}.\n\n![{name}](../images/{name}.png)\n\n"
         for name, (section, words) in made.encodings().items()

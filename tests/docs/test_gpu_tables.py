@@ -1,12 +1,12 @@
 """The tables in docs/results/benchmarks-gpu.md are those of docs/benchmarks/h100.json."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.docs.pages import DOCS
+
 CASES: dict[str, dict[str, dict[str, Any]]] = json.loads((DOCS / "benchmarks" / "h100.json").read_text())["cases"]
 SIZES = ["197 tokens x 64", "1025 tokens x 16", "4097 tokens x 4"]
 WAYS = ["forward", "forward and backward"]
@@ -50,5 +50,4 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_page_has_the_figures_of_the_file(name: str) -> None:
-    """Issue 44.16"""
     assert "\n".join(TABLES[name]) in (DOCS / "results" / "benchmarks-gpu.md").read_text()

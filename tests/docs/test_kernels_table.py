@@ -1,9 +1,9 @@
 """The table of the fused kernels in docs/results/benchmarks-kernels.md is that of docs/benchmarks/kernels.json."""
 
 import json
-from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.docs.pages import DOCS
+
 KERNELS, ARCHS = ("forward", "backward_queries", "backward_keys"), ("sm_80", "sm_90", "sm_120")
 NAMES = {"none": "no bias", "isotropic": "PaPE-RI", "distance": "ALiBi", "parabola": "PaPE"}
 

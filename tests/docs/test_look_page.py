@@ -1,18 +1,15 @@
-"""docs/how-to/look.md: its code runs, its commands are understood, its pictures are small."""
+"""docs/how-to/look.md: its code runs, its commands are parsed, its pictures are small."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ndformer.framework.attention import Attention
+from tests.docs.pages import DOCS, code_of, indented_commands, pictures_of
 from tools import probe_positions, show_attention
 
-DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "how-to" / "look.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-COMMANDS = re.findall(r"^    python tools/show_attention\.py (.*)$", PAGE, re.MULTILINE)
+BLOCKS = code_of(PAGE)
 
 
 def test_its_code_does_what_its_comments_say():
@@ -36,21 +33,20 @@ def test_a_stranger_who_is_told_no_places_knows_none():
 
 
 def test_its_probes_are_understood():
-    found = re.findall(r"^    python tools/probe_positions\.py (.*)$", PAGE, re.MULTILINE)
+    found = [probe_positions.parse(words) for words in indented_commands(PAGE, "probe_positions")]
     assert len(found) == 2
-    for command in found:
-        assert (DOCS.parent / probe_positions.parse(command.split()).config).is_file()
+    assert all((DOCS.parent / given.config).is_file() for given in found)
 
 
 def test_its_commands_are_understood():
     names = ["layers.png", "terms.png", "z_scores.png", "cloud.png", "video.png"]
-    found = [show_attention.arguments().parse_args(command.split()) for command in COMMANDS]
+    found = [show_attention.arguments().parse_args(words) for words in indented_commands(PAGE, "show_attention")]
     assert [given.out.name for given in found] == names
     assert all((DOCS.parent / given.config).is_file() for given in found)
     assert all(word in show_attention.arguments().format_help() for word in ("--query", "--layer", "--head"))
 
 
 def test_its_pictures_are_there_and_small():
-    pictures = re.findall(r"!\[[^]]+\]\(\.\./(images/\w+\.png)\)", PAGE)  # each with a text for those who cannot see it
-    assert len(pictures) == 4
-    assert all((DOCS / picture).stat().st_size < 200_000 for picture in pictures)
+    sizes = [picture.stat().st_size for picture in pictures_of(PAGE)]
+    assert len(sizes) == 4
+    assert max(sizes) < 200_000

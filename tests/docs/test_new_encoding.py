@@ -1,9 +1,7 @@
-"""docs/how-to/new-encoding.md: its example is short, keeps every promise, and its commands and lines are what one
-gets."""
+"""docs/how-to/new-encoding.md: its example is short and meets the contract; commands and messages are real."""
 
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,16 +14,17 @@ from ndformer.framework.engine.programs.naming import read
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
+from tests.docs.pages import DOCS, code_of
 from tools import check_encoding, show_encoding
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-encoding.md").read_text()
-EXAMPLE, USE = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-encoding.md").read_text()
+EXAMPLE, USE = code_of(PAGE)
 COMMANDS = dict(re.findall(r"^    python tools/(\w+)\.py (.*)$", PAGE, re.MULTILINE))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of one's own; what is imported and registered there is forgotten again."""
+    """An empty folder; imports and registrations are undone after the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     ENCODINGS.get("NoPE")
@@ -40,7 +39,6 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def page(folder):
-    """What the first block of the page defines."""
     return vars(saved(folder / "window.py", EXAMPLE))
 
 

@@ -1,12 +1,11 @@
-"""docs/how-to/new-modality.md: its code is short, learns in seconds, and the mistakes it lists get the sentences it
-shows."""
+"""docs/how-to/new-modality.md: its code is short and learns; the errors that it shows are real."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,31 +13,16 @@ import pytest
 import torch
 from mmengine.config import Config
 
-import tools.browse_dataset
-import tools.check_coverage
-import tools.check_data
-import tools.check_modality
-import tools.explore
-import tools.export
-import tools.extrapolate
-import tools.predict
-import tools.print_config
-import tools.probe_positions
-import tools.report
-import tools.show_attention
-import tools.show_encoding
-import tools.show_tokens
-import tools.test
-import tools.vote
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.pictures import samples
 from ndformer.framework.registry import DATASETS, MODALITIES, MODELS, TRANSFORMS
+from tests.docs.pages import DOCS, ROOT, code_of
 from tests.explored import told
+from tests.programs import run as start
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "new-modality.md").read_text()
-CHIRPS, CONFIG, PACK, FILES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-modality.md").read_text()
+CHIRPS, CONFIG, PACK, FILES = code_of(PAGE)
 (COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
 HEAD = "    def __init__(self, dim"
 WITH_FILES = CHIRPS.replace(HEAD, f"{FILES}\n{HEAD}")
@@ -47,7 +31,7 @@ SENTENCES = re.findall(r"^\| [^|]*\| `([^`]+)` \|$", PAGE, re.MULTILINE)
 
 @pytest.fixture(autouse=True)
 def nothing_stays():
-    """What is registered here is forgotten again."""
+    """Undo registrations after each test."""
     registries = [MODALITIES, DATASETS, TRANSFORMS]
     for registry, name in zip(registries, ("ImagePatches", "CIFAR10", "PackImage")):
         registry.get(name)
@@ -72,7 +56,7 @@ def test_it_is_under_40_lines():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of the page's files, where its command has run."""
+    """The folder of the page's files, after its training command."""
     folder = tmp_path_factory.mktemp("chirps")
     (folder / "chirps.py").write_text(CHIRPS)
     (folder / "chirps_config.py").write_text(CONFIG)
@@ -99,7 +83,6 @@ def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(trained):
 
 
 def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
-    """Issue 44.5: the report of a modality without pictures shows dots, and says why its samples are not drawn."""
     shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
     assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]
     (missing,) = (one["says"] for one in shown if not one["file"])
@@ -110,67 +93,62 @@ def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
 
 BEST = "work_dirs/chirps_config/best.pth"
 PROGRAMS = [  # every other program that takes a config or a run, and what it prints at its end
-    (tools.test, f"chirps_config.py {BEST} --out out.csv", "out.csv"),
-    (tools.predict, f"chirps_config.py {BEST} a.npy", "a.npy  "),
-    (tools.show_attention, f"chirps_config.py {BEST} 3", "attention.png"),
-    (tools.show_attention, f"chirps_config.py {BEST} a.npy --layer 2 --query 3", "attention.png"),
-    (tools.show_attention, f"chirps_config.py {BEST} 0-3 --z-scores", "z_scores.png"),
-    (tools.explore, f"chirps_config.py {BEST} 3 a.npy", "explorer.html"),
-    (tools.show_tokens, "chirps_config.py a.npy", "  time: 0 to 15, 16 values\ntokens.png"),
-    (tools.show_encoding, "--config chirps_config.py", ""),
-    (tools.check_modality, "chirps.py", "no head"),
-    (tools.check_data, "chirps_config.py", "test: 200 samples, 0 bad"),
-    (tools.check_coverage, "chirps_config.py", ".png"),
-    (tools.probe_positions, f"chirps_config.py {BEST} --samples 60", "probe_positions.png"),
-    (tools.print_config, "chirps_config.py", "sample_data = None"),
-    (tools.export, f"chirps_config.py {BEST} exported/a.safetensors", "exported/a.safetensors"),
-    (tools.report, "work_dirs/chirps_config", "report.html"),
-    (tools.report, "work_dirs/chirps_config --samples 2 --trust-config --out again.html", "again.html"),
+    ("test", f"chirps_config.py {BEST} --out out.csv", "out.csv"),
+    ("predict", f"chirps_config.py {BEST} a.npy", "a.npy  "),
+    ("show_attention", f"chirps_config.py {BEST} 3", "attention.png"),
+    ("show_attention", f"chirps_config.py {BEST} a.npy --layer 2 --query 3", "attention.png"),
+    ("show_attention", f"chirps_config.py {BEST} 0-3 --z-scores", "z_scores.png"),
+    ("explore", f"chirps_config.py {BEST} 3 a.npy", "explorer.html"),
+    ("show_tokens", "chirps_config.py a.npy", "  time: 0 to 15, 16 values\ntokens.png"),
+    ("show_encoding", "--config chirps_config.py", ""),
+    ("check_modality", "chirps.py", "no head"),
+    ("check_data", "chirps_config.py", "test: 200 samples, 0 bad"),
+    ("check_coverage", "chirps_config.py", ".png"),
+    ("probe_positions", f"chirps_config.py {BEST} --samples 60", "probe_positions.png"),
+    ("print_config", "chirps_config.py", "sample_data = None"),
+    ("export", f"chirps_config.py {BEST} exported/a.safetensors", "exported/a.safetensors"),
+    ("report", "work_dirs/chirps_config", "report.html"),
+    ("report", "work_dirs/chirps_config --samples 2 --trust-config --out again.html", "again.html"),
 ]
 REFUSED = [  # programs that need what this modality does not have, and the sentence about it
-    (tools.browse_dataset, "chirps_config.py", "nothing draws samples of sound: give the transform that packs them"),
-    (tools.test, f"chirps_config.py {BEST} --show-dir seen", "nothing draws samples of sound"),
-    (tools.export, f"chirps_config.py {BEST} a.onnx", "graphs: expected a model of images, got Sound"),
+    ("browse_dataset", "chirps_config.py", "nothing draws samples of sound: give the transform that packs them"),
+    ("test", f"chirps_config.py {BEST} --show-dir seen", "nothing draws samples of sound"),
+    ("export", f"chirps_config.py {BEST} a.onnx", "graphs: expected a model of images, got Sound"),
     (
-        tools.extrapolate,
+        "extrapolate",
         f"chirps_config.py {BEST} --sizes 32",
         "other sizes are for models whose only input is an image, got sound",
     ),
-    (tools.vote, f"chirps_config.py {BEST}", "voting needs point clouds"),
+    ("vote", f"chirps_config.py {BEST}", "voting needs point clouds"),
 ]
 
 
 @pytest.fixture
 def program(trained, monkeypatch, capsys):
-    """Run a program in the folder of the page's files; return what it prints."""
     monkeypatch.chdir(trained)
     monkeypatch.syspath_prepend(trained)
 
-    def run(module, words):
-        monkeypatch.setattr(sys, "argv", [f"{module.__name__}.py", *words.split()])
-        code = module.main()
-        assert code in (0, None)
+    def run(name, words):
+        start(import_module(f"tools.{name}").main, *words.split())
         return capsys.readouterr().out
 
     yield run
     sys.modules.pop("chirps", None)
 
 
-@pytest.mark.parametrize("module, words, printed", PROGRAMS, ids=[f"{m.__name__} {w}" for m, w, _ in PROGRAMS])
-def test_every_program_runs_on_it(module, words, printed, program):
-    """Issue 44.5: show_attention, explore and show_tokens ended with "not enough values to unpack"."""
-    assert printed in program(module, words)
+@pytest.mark.parametrize("name, words, printed", PROGRAMS, ids=[f"{n} {w}" for n, w, _ in PROGRAMS])
+def test_every_program_runs_on_it(name, words, printed, program):
+    assert printed in program(name, words)
 
 
-@pytest.mark.parametrize("module, words, sentence", REFUSED, ids=[f"{m.__name__} {w}" for m, w, _ in REFUSED])
-def test_programs_that_cannot_run_on_it_say_why(module, words, sentence, program):
+@pytest.mark.parametrize("name, words, sentence", REFUSED, ids=[f"{n} {w}" for n, w, _ in REFUSED])
+def test_programs_that_cannot_run_on_it_say_why(name, words, sentence, program):
     with pytest.raises(RuntimeError, match=re.escape(sentence)):
-        program(module, words)
+        program(name, words)
 
 
 def test_the_explorer_names_its_axis(program, trained):
-    """Issue 44.5: axes are named as the adapter names them; the explorer called them x, y, z."""
-    program(tools.explore, f"chirps_config.py {BEST} 3 --out named.html")
+    program("explore", f"chirps_config.py {BEST} 3 --out named.html")
     about, _ = told((trained / "named.html").read_text())
     assert about["files"][0]["sides"][0]["axes"] == ["time"]
 
@@ -182,10 +160,7 @@ def swapped(text: str, old: str, new: str) -> str:
 
 MISTAKES = [
     lambda chirps, config: (swapped(chirps, "dim: int, frame", "frame").replace("+ 1, dim)", "+ 1, 48)"), config),
-    lambda chirps, config: (
-        re.sub(r"return TokenSet\((.*?), Where.*", r"return \1", chirps),
-        config,
-    ),
+    lambda chirps, config: (re.sub(r"return TokenSet\((.*?), Where.*", r"return \1", chirps), config),
     lambda chirps, config: (swapped(chirps, "+ 1, dim)", "+ 1, 32)"), config),
     lambda chirps, config: (chirps, swapped(config, "position_dims=1", "position_dims=2")),
     lambda chirps, config: (

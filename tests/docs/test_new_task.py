@@ -1,11 +1,11 @@
-"""docs/how-to/new-task.md: its code is short, keeps what programs rely on, and all of its commands work on it."""
+"""docs/how-to/new-task.md: its code is short and meets the contract, and all its commands work."""
 
 import csv
 import json
 import re
 import shutil
 import sys
-from pathlib import Path
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,46 +19,32 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.registry import ANSWERS, DATASETS, HEADS, METRICS, MODELS
-from tests.docs.pages import TOOLS, commands_of
-from tools import (
-    check_data,
-    check_modality,
-    compare,
-    explore,
-    export,
-    extrapolate,
-    print_config,
-    probe_positions,
-    rank,
-    report,
-    show_attention,
-    show_encoding,
-    show_tokens,
-)
-from tools import test as test_tool
+from tests.docs.pages import DOCS, TOOLS, code_of, commands_of
+from tests.programs import run
+from tools import check_modality, compare, rank
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "new-task.md").read_text()
-CODE, CONFIG = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "how-to" / "new-task.md").read_text()
+CODE, CONFIG = code_of(PAGE)
 BLOCK, _ = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)  # test_runnable parses both
 COMMANDS = [commands_of(f"```sh\n{line}\n```")[0] for line in BLOCK.splitlines()]
 ASKED = ["keypoints_config.py", "run/best.pth"]
 OTHERS = [  # all other programs that take a config, and what each leaves
-    (report, ["run", "--out", "page.html"], "page.html"),
-    (explore, [*ASKED, "photo.png", "--out", "e.html"], "e.html"),
-    (show_attention, [*ASKED, "photo.png", "--out", "a.png"], "a.png"),
-    (show_tokens, ["keypoints_config.py", "photo.png", "--out", "t.png"], "t.png"),
-    (show_encoding, ["PaPE(m=8)", "--config", "keypoints_config.py", "--out", "enc.png"], "enc.png"),
-    (probe_positions, [*ASKED, "--samples", "4", "--out", "probes"], "probes/probe_positions.png"),
-    (extrapolate, [*ASKED, "--sizes", "24", "32", "--out", "sizes"], "sizes/extrapolate.md"),
-    (export, [*ASKED, "published"], "published/README.md"),
-    (check_data, ["keypoints_config.py"], ""),
-    (print_config, ["keypoints_config.py"], ""),
+    ("report", ["run", "--out", "page.html"], "page.html"),
+    ("explore", [*ASKED, "photo.png", "--out", "e.html"], "e.html"),
+    ("show_attention", [*ASKED, "photo.png", "--out", "a.png"], "a.png"),
+    ("show_tokens", ["keypoints_config.py", "photo.png", "--out", "t.png"], "t.png"),
+    ("show_encoding", ["PaPE(m=8)", "--config", "keypoints_config.py", "--out", "enc.png"], "enc.png"),
+    ("probe_positions", [*ASKED, "--samples", "4", "--out", "probes"], "probes/probe_positions.png"),
+    ("extrapolate", [*ASKED, "--sizes", "24", "32", "--out", "sizes"], "sizes/extrapolate.md"),
+    ("export", [*ASKED, "published"], "published/README.md"),
+    ("check_data", ["keypoints_config.py"], ""),
+    ("print_config", ["keypoints_config.py"], ""),
 ]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """The page's commands, run as they are printed, but for one epoch; what is registered is forgotten again."""
+    """The folder after all commands of the page, with fewer epochs; registrations are undone at the end."""
     home, patch = tmp_path_factory.mktemp("task"), pytest.MonkeyPatch()
     (home / "keypoints.py").write_text(CODE)
     (home / "keypoints_config.py").write_text(CONFIG)
@@ -67,11 +53,9 @@ def home(tmp_path_factory):
     known = [dict(registry.all()) for registry in registries]
     patch.chdir(home)
     patch.syspath_prepend(home)
-    patch.delenv("NDFORMER_DEBUG", raising=False)
     for program, *arguments in COMMANDS:
         more = ["--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
-        patch.setattr(sys, "argv", [program, *arguments, *more])
-        (TOOLS | {"test.py": test_tool.main})[program]()
+        run(TOOLS[program], *arguments, *more)
     yield home
     patch.undo()
     sys.modules.pop("keypoints", None)
@@ -93,24 +77,21 @@ def test_it_learns(home):
 
 
 def test_the_checkpoint_with_the_lowest_error_is_kept(home):
-    """Issue 44.1: the one with the highest error was."""
     best = checkpoint.load(home / "run" / "best.pth")
     history = checkpoint.load(home / "run" / "last.pth")["history"]
     assert best["metrics"]["error"] == min(epoch["error"] for epoch in history)
     assert (best["epoch"], len(history)) == (2, 2)
 
 
-@pytest.mark.parametrize("tool, arguments, leaves", OTHERS, ids=[Path(str(one[0].__file__)).stem for one in OTHERS])
+@pytest.mark.parametrize("tool, arguments, leaves", OTHERS, ids=[name for name, *_ in OTHERS])
 def test_every_other_program_works_on_it(home, monkeypatch, tool, arguments, leaves):
-    """Issue 44: a task whose metric falls, and every tool on it."""
     monkeypatch.chdir(home)
-    monkeypatch.setattr(sys, "argv", [tool.__file__, *arguments])
-    tool.main()
+    run(import_module(f"tools.{tool}").main, *arguments)
     assert not leaves or (home / leaves).stat().st_size > 0
 
 
 def test_its_values_have_their_units_in_tables(home, monkeypatch, capsys):
-    """Issue 44.1: an error in pixels was "100 x mean" in %; runs that are done are not run again."""
+    """Runs that are done are not run again."""
     monkeypatch.chdir(home)
     shutil.copytree("run", "compared/run_lr=0.002_seed0")
     grid = ["--grid", "optimizer.lr=2e-3", "--seeds", "0", "--cfg-options", "train_cfg.max_epochs=2"]

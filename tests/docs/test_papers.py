@@ -1,5 +1,4 @@
-"""Pages of docs/papers are what the tool makes of their results, and every figure of ours on them can be computed from
-those again, another way."""
+"""docs/papers: pages are generated from their results, and all our numbers are recomputed in another way."""
 
 import itertools
 import json
@@ -14,9 +13,9 @@ import pytest
 from ndformer.lab.experiment import Experiment, Results
 from ndformer.lab.pages import measured
 from ndformer.studies import PAPERS, paper_experiments
+from tests.programs import ROOT
 from tools import reproduce
 
-ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "papers"
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # by seeds
 NUMBER = r"[+-]?\d+(?:\.\d+)?(?:e[+-]\d+)?"
@@ -24,19 +23,19 @@ CELL = re.compile(rf"({NUMBER})(?: ± ({NUMBER}))?")
 
 
 def section(page: str, experiment: Experiment, scale: str) -> str:
-    """What a page has under an experiment's heading, of one scale."""
+    """Return the part of a page on an experiment at one scale."""
     (found,) = re.findall(rf"^## {re.escape(experiment.item)}$.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
     return found.partition(f"--scale {scale}\n")[2].partition("    tools/reproduce.py")[0]
 
 
 def table_rows(text: str) -> list[list[str]]:
-    """Cells of the lines of tables, but for rules."""
+    """Return the cells of all table lines except rules."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line[1:-1])] for line in lines]
 
 
 def wrong(page: str, paper: str, folder: Path) -> list[str]:
-    """What is said on a page and is not in the results: cells of tables, and what verdicts rest on."""
+    """Return the numbers on a page that the results do not have: cells of tables, and evidence of verdicts."""
     found = []
     verdicts, _, evidence = page.partition("## Claims")[2].partition("\n## ")[0].partition("<details>")
     claims = table_rows(evidence)[1:]
@@ -66,7 +65,7 @@ def wrong(page: str, paper: str, folder: Path) -> list[str]:
 
 
 def is_mean(said: str, seeds: list[float], spread) -> bool:
-    """Whether `m ± s` is of these numbers, to the digits that are said."""
+    """Return whether `m ± s` is the mean and spread of these numbers, to the printed digits."""
     if not seeds or not said:
         return not seeds and not said
     match = CELL.fullmatch(said)
@@ -79,7 +78,7 @@ def is_mean(said: str, seeds: list[float], spread) -> bool:
 
 
 def near(said: str, value: float) -> bool:
-    """Within a unit of the last digit."""
+    """Return whether a printed number is within a unit of its last digit."""
     digits, _, power = said.partition("e")
     unit = 10.0 ** (-len(digits.partition(".")[2]) + int(power or 0))
     return abs(float(said) - value) <= max(unit, 0.002 * abs(value), 1e-12)
@@ -107,7 +106,7 @@ def rests_on(part: str, values) -> bool:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """Pages of results that were made up: all rows of some experiments, and some of others."""
+    """Pages of invented results: all rows of some experiments, and two rows of others."""
     folder = tmp_path_factory.mktemp("papers")
     every = [experiment for paper in PAPERS for experiment in paper_experiments(paper) if "small" in experiment.scales]
     for number, experiment in enumerate(every):

@@ -1,4 +1,4 @@
-"""docs/how-to/pretrained.md: its table has all sources, with their licences; its commands are understood."""
+"""docs/how-to/pretrained.md: its table has all sources and licenses; its commands are parsed."""
 
 import argparse
 import re
@@ -31,11 +31,11 @@ def test_its_licences_begin_as_those_that_are_printed():
         name = source.strip("`")
         word = words.get(name, licence)
         assert word in licence
-        assert word in SOURCES[name].LICENCE
+        assert word in SOURCES[name].license
 
 
 def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeypatch):
-    """Issue 44.6: with a small file of the same name, so that the first line has other numbers."""
+    """With a small file of the same name, so the first line has other numbers."""
     monkeypatch.chdir(tmp_path)
     (command,) = re.findall(r"^    python tools/train\.py (.*)$", PAGE, re.MULTILINE)
     assert f"train.py {command.partition(' --cfg-options')[0]}" in (train.__doc__ or "")

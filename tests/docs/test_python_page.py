@@ -1,29 +1,25 @@
-"""docs/reference/python.md: its code runs as it stands there, on a model that nobody trained."""
+"""docs/reference/python.md: its code runs, on an untrained model."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
+from tests.docs.pages import CONFIGS, DOCS, ROOT, code_of
+from tests.programs import save_untrained
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "reference" / "python.md").read_text()
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PAGE = (DOCS / "reference" / "python.md").read_text()
+BLOCKS = code_of(PAGE)
 
 
 def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
     home = tmp_path / "work_dirs" / "mnist_small_sample"
     home.mkdir(parents=True)
-    cfg = load(ROOT / "configs" / "mnist_small.py", sample=True)
-    weights = build_model(cfg, "cpu").state_dict()
-    content = dict(model=weights, classes=[str(i) for i in range(10)], config=cfg.pretty_text)
-    checkpoint.save(home / "best.pth", content)
+    cfg = load(CONFIGS / "mnist_small.py", sample=True)
+    save_untrained(home / "best.pth", cfg, [str(i) for i in range(10)], config=cfg.pretty_text)
     Image.fromarray(np.eye(28, dtype=np.uint8) * 255).save(tmp_path / "seven.png")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -36,7 +32,7 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
         red, *cyan = seen.split()
         row, column = divmod(int(names["seen"].argmax()), 7)
         assert red.getpixel((40 * column + 20, 40 * row + 20)) > 240
-        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # Issue 44.13: over the digit
+        assert all(channel.getpixel((105, 105)) > 240 for channel in cyan)  # over the digit
     assert names["seen"].shape == (7, 7)
     assert names["terms"].keys() == {"semantic", "distance", "direction"}
     assert [layer.shape for layer in names["layers"]] == [(1, 4, 50, 50)] * 4
@@ -45,7 +41,6 @@ def test_its_code_does_what_its_comments_say(tmp_path, monkeypatch, capsys):
 
 
 def test_it_names_every_modality_that_takes_files():
-    """A folder of modalities/ is a row."""
     rows = set(re.findall(r"^\| (\w+) \| [^-]", PAGE.partition("## Outputs")[0], re.MULTILINE)) - {"modality"}
     adapters = (ROOT / "ndformer" / "modalities").glob("*/adapter.py")
     folders = {path.parent.name for path in adapters if "endings = " in path.read_text()}

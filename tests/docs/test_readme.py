@@ -1,4 +1,4 @@
-"""README.md: its length and order, and tables that repeat what other files say."""
+"""README.md: its length and order, and tables that repeat other files."""
 
 import re
 
@@ -12,14 +12,14 @@ DOCS = {
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its head."""
+    """Return the cells of the table under a heading, without its header."""
     (section,) = [part for part in re.split(r"^## ", README, flags=re.MULTILINE) if part.startswith(heading + "\n")]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def first_row(text: str, name: str) -> list[str]:
-    """The cells of the first table row that begins with a name."""
+    """Return the cells of the first table row that begins with a name."""
     found = re.search(rf"^\| {re.escape(name)} +\|.*$", text, re.MULTILINE)
     return [cell.strip() for cell in found[0].strip("|").split("|")] if found else []
 
@@ -31,7 +31,6 @@ def test_it_is_short_and_begins_with_how_to_install() -> None:
 
 
 def test_what_is_inside_has_at_most_twelve_rows_and_each_a_link() -> None:
-    """Issue 45.2"""
     inside = rows("What is inside")
     assert len(inside) <= 12
     assert [name for name, text in inside if "](docs/" not in text] == []
@@ -50,7 +49,6 @@ def test_it_counts_the_encodings() -> None:
 
 
 def test_results_are_those_of_the_pages() -> None:
-    """Issue 45.2"""
     larger = DOCS["larger-inputs"].split("\n## Digits\n")[1]
     steps = DOCS["benchmarks-gpu"].split("A training step of ViT-B/16 with AdamW")[1]
     for name, *small, doubled, step in rows("Results"):

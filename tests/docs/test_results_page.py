@@ -1,14 +1,13 @@
-"""The figures of docs/results/class-token-and-radius.md and detection.md are those of the runs in results/data."""
+"""Numbers in docs/results/class-token-and-radius.md and detection.md are those of results/data."""
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 from ndformer.lab.interval import Summary
 from tests.docs import made
+from tests.docs.pages import DOCS
 
-DOCS = Path(__file__).parents[2] / "docs"
 SETS = {
     "MNIST, 6,000": "mnist_small",
     "hand signs": "sign_digits",
@@ -19,7 +18,7 @@ SETS = {
 
 
 def rows() -> list[tuple[str, list[str]]]:
-    """Of the table: (config, its cells)."""
+    """Return (config, cells) of each row of the table."""
     page = (DOCS / "results" / "class-token-and-radius.md").read_text(encoding="utf-8")
     _, _, rest = page.partition("| set | encoding | learning rate |")
     found, config = [], ""
@@ -31,7 +30,7 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def chosen(runs: dict[str, Any]) -> tuple[str, dict[str, float]]:
-    """The learning rate whose validation is best on seed 0, the first of equals, and test accuracies in %."""
+    """Return the learning rate that validates best on seed 0, and its test accuracies in %."""
     rates = sorted(runs, key=float)
     rate = max(rates, key=lambda rate: (runs[rate]["0"]["val"], -rates.index(rate)))
     return rate, {seed: 100 * run["test"] for seed, run in runs[rate].items()}
@@ -77,7 +76,7 @@ def test_one_change_at_a_time_is_of_its_runs() -> None:
 
 
 def test_sensors_are_told_by_their_runs() -> None:
-    """`python -m tests.docs.test_results_page` writes the table anew."""
+    """`python -m tests.docs.test_results_page` writes the table."""
     assert made.part("docs/results/detection.md", "streets") == streets()
 
 

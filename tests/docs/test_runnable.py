@@ -1,4 +1,4 @@
-"""Every ```python block of every page is run somewhere; what is an excerpt says ```py."""
+"""Every ```python block of every page is run by a test; excerpts are ```py."""
 
 import os
 import re
@@ -37,11 +37,11 @@ def test_blocks_run_one_after_the_other(page, monkeypatch, tmp_path) -> None:
 def test_pages_with_a_test_of_their_own_are_read_by_it(page) -> None:
     test = (made.ROOT / "tests" / "docs" / ELSEWHERE[page]).read_text()
     assert PAGES[page]
-    assert "```python" in test
+    assert "code_of(" in test or "```python" in test
 
 
 def test_every_page_is_on_the_site() -> None:
-    """Else `make docs`, which is strict, would not build."""
+    """`make docs` fails on pages that are not listed."""
     listed = set(re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", (made.ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     there = {path.relative_to(made.ROOT / "docs").as_posix() for path in (made.ROOT / "docs").rglob("*.md")}
     hidden = {page for page in there if page.startswith("results/data/") or re.match(r"papers/\w+/", page)}
@@ -49,7 +49,6 @@ def test_every_page_is_on_the_site() -> None:
 
 
 def test_every_program_is_executable() -> None:
-    """Issue 44.7: tools/train.py could not be run as it was printed."""
     programs = [path for path in (made.ROOT / "tools").rglob("*.py") if '__name__ == "__main__"' in path.read_text()]
     assert len(programs) > 30
     for path in programs:
@@ -58,7 +57,6 @@ def test_every_program_is_executable() -> None:
 
 
 def test_commands_have_one_spelling() -> None:
-    """Issue 44.7: pages had tools/x.py, python tools/x.py and .venv/bin/python tools/x.py."""
     helps = {str(path): path.read_text() for path in sorted((made.ROOT / "tools").rglob("*.py"))}
     pages = {page: (made.ROOT / page).read_text() for page in PAGES if not page.startswith("docs/papers")} | helps
     bare = r"^ *(?:[A-Z_]+=\S+ )*(?:\S*bin/python )?(?:\./)?tools/\S+\.py "

@@ -1,16 +1,12 @@
-"""SECURITY.md, docs/concepts/security.md, and the table of threats: each line names a test that there is."""
+"""SECURITY.md, docs/concepts/security.md, and the table of threats: each row names an existing test."""
 
 import re
 
-import pytest
-
 from tests.docs.made import ROOT
-
-PAGES = ["SECURITY.md", "docs/concepts/security.md", "docs/concepts/threats.md"]
 
 
 def threats() -> list[list[str]]:
-    """The rows of the table: threat, what happens, test."""
+    """Return the rows of the table: threat, result, test."""
     section = (ROOT / "docs/concepts/threats.md").read_text().partition("\n## Threats\n")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
@@ -31,18 +27,6 @@ def test_each_threat_names_a_test_that_there_is() -> None:
 def test_no_threat_is_told_twice() -> None:
     told = [row[0] for row in threats()]
     assert len(set(told)) == len(told)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text())
-    assert links
-    for link in links:
-        path, _, heading = link.partition("#")
-        target = (ROOT / page).parent / path
-        assert target.is_file(), link
-        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
-        assert not heading or heading in [one.lower().replace(" ", "-") for one in headings], link
 
 
 def test_reports_go_to_github_in_private_and_to_no_made_up_address() -> None:

@@ -1,4 +1,4 @@
-"""The words that people search for are in the first line of a docstring, or in their module's, where they belong."""
+"""Terms that people search for are in the first line of a docstring of their file."""
 
 import ast
 

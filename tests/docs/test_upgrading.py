@@ -1,4 +1,4 @@
-"""UPGRADING.md: what it says to import can be imported, and what it says is gone is gone."""
+"""UPGRADING.md: new names exist, and old names are gone or give a warning."""
 
 import importlib
 import re
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ndformer import moved
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "UPGRADING.md").read_text()
 NAMES, MODULES = PAGE.partition("**Names that")[2].split("**Modules**")
 MOVED, MODULES = MODULES.split("### Framework")
@@ -18,7 +18,7 @@ TICKS = r"`([^`]+)`"
 
 
 def rows(text: str) -> list[list[list[str]]]:
-    """The names between backticks, of each cell of each row."""
+    """Return the names between backticks in each cell of each row."""
     lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
     return [[re.findall(TICKS, cell) for cell in cells] for cells in lines]
 
@@ -51,7 +51,6 @@ def test_modules_that_moved_are_where_it_says_and_nowhere_else(old, new):
 
 @pytest.mark.parametrize("old, new", rows(MOVED), ids=str)
 def test_old_names_of_modules_are_the_new_modules_with_a_warning(old, new):
-    """Issue 45: an alias for one version."""
     if old == ["encodings.relative"]:
         assert importlib.import_module("ndformer.encodings.relative").RelativeBias.__module__.endswith("relative_bias")
         return
@@ -83,7 +82,6 @@ RENAMES = [
 
 
 def test_at_least_150_names_are_in_the_table_of_renames():
-    """Issue 45.1"""
     assert sum(len(pairs) for _, pairs in RENAMES) >= 150
 
 

@@ -1,9 +1,7 @@
-"""docs/how-to/use-in-your-model.md, run as it is written: no timm and no transformers, but modules shaped like
-theirs."""
+"""docs/how-to/use-in-your-model.md: its code runs, on modules with the structure of timm's and transformers'."""
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,10 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
+from tests.docs.pages import DOCS, code_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "use-in-your-model.md").read_text()
-SECTIONS = (
-    "A plain ViT",
-    "Attention, ready to use",
-    "timm",
-    "Hugging Face",
-    "A whole model in plain code",
-)
+PAGE = (DOCS / "how-to" / "use-in-your-model.md").read_text()
+SECTIONS = ("A plain ViT", "Attention, ready to use", "timm", "Hugging Face", "A whole model in plain code")
 ENCODINGS = [
     dict(type="NoPE"),
     dict(type="AxialRoPE"),
@@ -34,13 +27,12 @@ GRID = torch.cartesian_prod(torch.arange(3.0), torch.arange(4.0))  # (12, 2)
 
 
 def code(section: str) -> list[str]:
-    """The Python blocks under a heading."""
     (text,) = [part for part in re.split(r"^## ", PAGE, flags=re.MULTILINE) if part.startswith(section + "\n")]
-    return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return code_of(text)
 
 
 def run(section: str) -> dict[str, Any]:
-    """All names that a section's blocks define, one block after the other."""
+    """Run the blocks of a section, and return the names that they define."""
     names: dict[str, Any] = {}
     for number, block in enumerate(code(section)):
         exec(compile(block, f"{section}, block {number}", "exec"), names)
@@ -48,7 +40,7 @@ def run(section: str) -> dict[str, Any]:
 
 
 def assert_same(ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    """Equal outputs and equal gradients."""
+    """Check that outputs and gradients are equal."""
     results = []
     for function in (ours, theirs):
         leaf = x.clone().requires_grad_()
@@ -58,7 +50,6 @@ def assert_same(ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Ten
 
 
 def attention_with(qkv: nn.Linear, proj: nn.Linear, heads: int, layer: Any, **options: Any) -> Attention:
-    """ndformer's Attention with given weights."""
     attention = Attention(proj.in_features, heads, layer, **options)
     attention.qkv, attention.proj = qkv, proj
     return attention
@@ -139,7 +130,7 @@ def test_a_class_token_is_nowhere():
 
 
 class TimmAttention(nn.Module):
-    """The names that timm's Attention has, and its function."""
+    """An attention layer with the names and the computation of timm's."""
 
     def __init__(self, dim: int, num_heads: int, qk_norm: bool) -> None:
         super().__init__()
@@ -174,13 +165,18 @@ class TimmViT(nn.Module):
         return self.blocks(x)
 
 
+def with_positions(vit: TimmViT, config: Any, where: Where) -> Any:
+    """Add an encoding to a timm model as the page does, for tokens at these positions."""
+    encoding, place = run("timm")["add_positions"](vit, config)
+    place.where, place.state = where, encoding.prepare(where)
+    return place
+
+
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_without_positions_a_timm_model_stays_as_it_was(qk_norm):
     vit, x = TimmViT(qk_norm), torch.randn(2, 12, 32)
     before = vit(x)
-    encoding, place = run("timm")["add_positions"](vit, dict(type="NoPE"))
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, dict(type="NoPE"), Where(GRID[None]))
     torch.testing.assert_close(vit(x), before)
 
 
@@ -188,9 +184,7 @@ def test_without_positions_a_timm_model_stays_as_it_was(qk_norm):
 @pytest.mark.parametrize("qk_norm", [False, True])
 def test_timms_attention_becomes_ndformers(config, qk_norm):
     vit = TimmViT(qk_norm)
-    encoding, place = run("timm")["add_positions"](vit, config)
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    place = with_positions(vit, config, Where(GRID[None]))
     theirs, attn = vit.blocks[1].attn, vit.blocks[1].attn.attn
     ours = attention_with(attn.qkv, attn.proj, 4, theirs.encoding, qk_norm=qk_norm)
     ours.q_norm, ours.k_norm = attn.q_norm, attn.k_norm
@@ -209,9 +203,7 @@ def test_layers_of_a_timm_model_have_weights_of_their_own():
 
 def test_padding_reaches_no_token_of_a_timm_model():
     vit = TimmViT(qk_norm=True)
-    encoding, place = run("timm")["add_positions"](vit, dict(type="PaPE", m=5))
-    place.where = Where(GRID[None], valid=torch.arange(12)[None] < 9)
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, dict(type="PaPE", m=5), Where(GRID[None], valid=torch.arange(12)[None] < 9))
     x = torch.randn(2, 12, 32)
     spoilt = x.clone()
     spoilt[:, 9:] = 1e4
@@ -221,7 +213,7 @@ def test_padding_reaches_no_token_of_a_timm_model():
 @pytest.mark.parametrize("config", ENCODINGS[:4], ids=str)
 def test_under_autocast_a_timm_model_with_norms_still_runs(config):
     class Norm(nn.LayerNorm):
-        """As on a GPU, where autocast lets norms answer in float32."""
+        """As on a GPU, where norms return float32 under autocast."""
 
         def forward(self, input: Tensor) -> Tensor:
             return super().forward(input.float())
@@ -229,9 +221,7 @@ def test_under_autocast_a_timm_model_with_norms_still_runs(config):
     vit = TimmViT(qk_norm=True)
     for block in vit.blocks:
         block.attn.q_norm, block.attn.k_norm = Norm(8), Norm(8)
-    encoding, place = run("timm")["add_positions"](vit, config)
-    place.where = Where(GRID[None])
-    place.state = encoding.prepare(place.where)
+    with_positions(vit, config, Where(GRID[None]))
     x = torch.randn(2, 12, 32)
     with torch.autocast("cpu", torch.bfloat16):
         half = vit(x)
@@ -243,7 +233,7 @@ def test_under_autocast_a_timm_model_with_norms_still_runs(config):
 
 @pytest.fixture
 def padded():
-    """Three samples of 12, 7 and 1 tokens, each at positions of its own."""
+    """Three samples of 12, 7 and 1 tokens, with different positions."""
     mask = (torch.arange(12) < torch.tensor([[12], [7], [1]])).long()
     return torch.randn(3, 12, 32), torch.randn(3, 12, 2) * 4, mask
 

@@ -1,5 +1,4 @@
-"""docs/how-to/which-encoding.md: answers made of the tables' JSON; `python -m tests.docs.test_which_encoding` writes
-them."""
+"""docs/how-to/which-encoding.md: its sections (`python -m tests.docs.test_which_encoding` writes them)."""
 
 import json
 from collections import Counter
@@ -21,7 +20,7 @@ def linked(names: list[str]) -> str:
 
 
 def those(**flags: bool) -> list[str]:
-    """Encodings as they are by default that declare all of these."""
+    """Return the encodings whose defaults have these flags."""
     built = {n: build_encoding(dict(type=n), dim=96, heads=2, position_dims=2, depth=2) for n in ENCODINGS.module_dict}
     return sorted(name for name, one in built.items() if all(getattr(one, flag) == is_ for flag, is_ in flags.items()))
 
@@ -61,7 +60,7 @@ def larger() -> str:
 
 
 def price() -> str:
-    """Training steps of a ViT-B block over NoPE's, in bands."""
+    """Return encodings by the time of a training step relative to NoPE."""
     results = json.loads((DOCS / "benchmarks" / "block_cpu.json").read_text())["results"]
     (found,) = [one["rows"] for one in results if one["title"] == "ViT-B block, 1025 tokens, training step"]
     bands: dict[str, list[str]] = {"up to 1.05": [], "up to 1.25": [], "up to 2": [], "more": []}
@@ -108,10 +107,7 @@ def answers() -> str:
             f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
             "[PaPEDirectional](../reference/encodings/parabolic.md#papedirectional) still distinguishes directions.",
         ),
-        (
-            "Attention range that depends on the content of tokens",
-            f"{linked(those(content_dependent=True))}.",
-        ),
+        ("Attention range that depends on the content of tokens", f"{linked(those(content_dependent=True))}."),
     ]
     return "\n" + "".join(f"## {question}\n\n{answer.strip()}\n\n" for question, answer in parts)
 

@@ -27,11 +27,11 @@ from pathlib import Path
 
 blocked, small = json.loads(sys.argv[1])
 sys.modules |= dict.fromkeys(blocked)  # importing them is an ImportError, as where they are not installed
-from ndformer.framework.registry import base
+from ndformer.framework import registry
 from ndformer.framework.data.dataset import create
 
 for name, options in small.items():
-    folder, stand_in = Path(name), base.STAND_INS.get(name)
+    folder, stand_in = Path(name), registry.STAND_INS.get(name)
     folder.mkdir()
     stand_in.write(folder, 0, **options)
     if name != "ucf101":  # so few videos are in no list of it
@@ -39,8 +39,8 @@ for name, options in small.items():
 from ndformer.modalities.video.formats.files import VideoFile
 for backend in ("auto", "pyav"):
     assert VideoFile(next(Path("ucf101").rglob("*.avi")), backend).frames([3])[0].shape == (1, 120, 160, 3)
-for found in vars(base).values():
-    if isinstance(found, base.Registry):
+for found in vars(registry).values():
+    if isinstance(found, registry.Registry):
         found.all()
 """
 

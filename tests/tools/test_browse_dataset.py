@@ -1,34 +1,22 @@
-"""tools/browse_dataset.py: the sheet shows the samples as the model gets them, each under its class."""
-
-import sys
-from pathlib import Path
+"""tools/browse_dataset.py: sheets of transformed samples with class names."""
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ndformer.framework.answers.label import Label
-from ndformer.framework.engine.programs import cli
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import DATASETS, STAND_INS
+from tests.programs import CONFIGS, refusal, run, write_images
 from tools import browse_dataset
 from tools.browse_dataset import CAPTION, sheet
 
 TILE = Label.tile
-CONFIGS = Path(__file__).parents[2] / "configs"
 PACK = dict(type="PackImage")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Images of 8 x 8 noise in three classes."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for name in ("ant", "bee", "cat"):
-            for i in range(4):
-                path = tmp_path / "set" / split / name / f"{i}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
-    return tmp_path / "set"
+    return write_images(tmp_path / "set", ("ant", "bee", "cat"), splits=("train", "val", "test"), size=(8, 8))
 
 
 def tile(page, column, row=0):
@@ -72,13 +60,10 @@ def test_oblong_images_keep_their_shape(folder):
 
 @pytest.fixture
 def browse(tmp_path, monkeypatch):
-    """The program, run in an empty folder; gives the picture it made."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
 
     def browse(*arguments, out="sheet.png"):
-        monkeypatch.setattr(sys, "argv", ["tools/browse_dataset.py", *map(str, arguments), "--out", str(out)])
-        cli.run(browse_dataset.main)
+        run(browse_dataset.main, *arguments, "--out", out)
         with Image.open(out) as made:
             return made.copy()
 
@@ -87,20 +72,9 @@ def browse(tmp_path, monkeypatch):
 
 @pytest.fixture
 def clouds(tmp_path):
-    """Two classes of clouds, as ModelNet has them."""
-    home = tmp_path / "clouds"
-    rng = np.random.default_rng(0)
-    names = [f"{kind}_{i:04}" for kind in ("cup", "jar") for i in range(1, 4)]
-    for name in names:
-        file = home / name[:3] / f"{name}.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.savetxt(
-            file, np.concatenate([rng.normal(size=(50, 3)), np.eye(3)[rng.integers(3, size=50)]], 1), "%.4f", ","
-        )
-    for split in ("train", "test"):
-        (home / f"modelnet40_{split}.txt").write_text("\n".join(names))
-    (home / "modelnet40_shape_names.txt").write_text("cup\njar")
-    return home
+    (tmp_path / "clouds").mkdir()
+    STAND_INS.get("modelnet40")().write(tmp_path / "clouds", 0, train=1, test=1, points=50)
+    return tmp_path / "clouds"
 
 
 def test_a_config_is_read_as_for_training(browse, folder, capsys):
@@ -153,10 +127,7 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
             "--sample, --encoding and --cfg-options: expected a config, got the dataset ImageFolder",
         ),
         (["ImageFoldr", "--data-root", "/nowhere"], "no dataset is called 'ImageFoldr', did you mean 'ImageFolder'"),
-        (["none.py"], "none.py does not exist"),
-        (["bad.py"], "model.type: no model is called 'TokenModl', did you mean 'TokenModel'"),
         ([CONFIGS / "cifar10_pape.py"], "data/cifar10/data_batch_1 is missing"),
-        ([CONFIGS / "cifar10_pape.py", "--cfg-options", "model.depht=3"], "model.depht: nothing reads it"),
         (
             [CONFIGS / "cifar10_pape.py", "--out", "x.txt"],
             "--out: expected a name that ends in .png, .jpg or .pdf, got",
@@ -164,13 +135,6 @@ def test_a_mixture_shows_its_parts_below_each_other(browse, folder, clouds, tmp_
         ([CONFIGS / "cifar10_pape.py", "--count", "0"], "--count: expected 1 or more, got 0"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence(arguments, message, browse):
-    Path("bad.py").write_text(
-        (CONFIGS / "joint_sample.py").read_text().replace("TokenModel", "TokenModl").replace("joint", "")
-    )
-    out = arguments[arguments.index("--out") + 1] if "--out" in arguments else "sheet.png"
-    with pytest.raises(SystemExit) as end:
-        browse(*arguments, out=out)
-    assert isinstance(end.value.code, str)
-    assert end.value.code.startswith(f"browse_dataset: {message}")
-    assert "\n" not in end.value.code
+def test_what_goes_wrong_is_one_sentence(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert refusal(browse_dataset.main, *arguments).startswith(message)

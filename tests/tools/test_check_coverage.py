@@ -1,4 +1,4 @@
-"""tools/check_coverage.py: what it measures of a config's data, and what it says."""
+"""tools/check_coverage.py: measurements on a config's data, and the report."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""tools/check_encoding.py: finds an encoding, prints a line per promise, and says what is wrong in one sentence."""
+"""tools/check_encoding.py: finding an encoding, a line per requirement, and errors."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ class Layer(LayerEncoding):
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """Another folder, with two files in it, and nothing left of them afterwards."""
+    """Work in a folder with two modules; imports are undone after each test."""
     (tmp_path / "some_encodings.py").write_text(MODULE)
     (tmp_path / "imports_what_is_missing.py").write_text("import what_is_missing\n")
     monkeypatch.chdir(tmp_path)
@@ -80,10 +80,7 @@ def test_options_are_python_values_or_words(capsys):
         (["some_encodings.nothere:Right"], "there is no module 'some_encodings.nothere'"),
         (["nothere.py:Right"], "there is no file 'nothere.py' in "),
         (["some_encodings:Rihgt"], "some_encodings has no class 'Rihgt', did you mean 'Right'?"),
-        (
-            ["some_encodings.py"],
-            "expected FILE.py:CLASS, got some_encodings.py. Give some_encodings.py:",
-        ),  # 44.13
+        (["some_encodings.py"], "expected FILE.py:CLASS, got some_encodings.py. Give some_encodings.py:"),
         (["nothere.py"], "there is no file 'nothere.py' in "),
         (["some_encodings.py:Layer"], "Layer in some_encodings.py is not a position encoding"),
         (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),

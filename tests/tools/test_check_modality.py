@@ -1,4 +1,4 @@
-"""tools/check_modality.py: what keeps its promises passes, and each thing that is broken is one sentence."""
+"""tools/check_modality.py: a correct module passes, and each fault is one sentence."""
 
 import sys
 
@@ -59,7 +59,7 @@ class Ears(Head):
 
 @pytest.fixture
 def check(tmp_path, monkeypatch, capsys):
-    """The lines printed of a module, and the exit code."""
+    """Return a function that checks a module and returns the printed lines and the exit code."""
     registries = [DATASETS, HEADS, MODALITIES]
     known = [dict(registry.all()) for registry in registries]
 
@@ -133,7 +133,6 @@ def test_an_adapter_with_a_batch_norm_is_tried_as_it_is_evaluated(check):
 
 
 def test_a_metric_that_does_not_say_which_values_are_better_is_one_sentence(check, monkeypatch):
-    """Issue 44.1: the program asks for `better` and `unit`."""
     monkeypatch.setattr(Accuracy, "better", None)
     lines, status = check(GOOD)
     assert status == 1

@@ -1,21 +1,14 @@
-"""tools/compare.py: a table from real runs of tools/train.py, which the same command does not run again."""
+"""tools/compare.py: a table from real runs, which a second call does not repeat."""
 
 import json
-import runpy
-import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import DataError
 from ndformer.lab.report import KINDS
+from tests.programs import CONFIGS, refusal, write_images
 from tools import compare
-
-SCRIPT = Path(compare.__file__)
-BASE = SCRIPT.parents[1] / "configs" / "_base_" / "imagefolder.py"
 
 CONFIG = """
 _base_ = [{base!r}]
@@ -35,16 +28,11 @@ sample = None
 
 @pytest.fixture
 def config(tmp_path):
-    """Two classes of noise, and a very small model for them."""
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 4), ("val", 1), ("test", 1)):
-        for name in ("ant", "bee"):
-            for i in range(count):
-                path = tmp_path / "set" / split / name / f"{i}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    write_images(tmp_path / "set", splits=("train",), size=(8, 8))
+    write_images(tmp_path / "set", count=1, splits=("val", "test"), size=(8, 8))
     path = tmp_path / "tiny.py"
-    path.write_text(CONFIG.format(base=str(BASE), root=str(tmp_path / "set")))
+    base = str(CONFIGS / "_base_" / "imagefolder.py")
+    path.write_text(CONFIG.format(base=base, root=str(tmp_path / "set")))
     return path
 
 
@@ -125,18 +113,10 @@ def test_learning_rates_are_short_for_a_grid():
 )
 def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(config), *arguments])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert isinstance(end.value.code, str)
-    assert end.value.code.startswith("compare: ")
-    assert sentence in end.value.code
-    assert "\n" not in end.value.code
+    assert sentence in refusal(compare.main, config, *arguments)
     assert not (tmp_path / "work_dirs").exists()
 
 
 def test_a_second_comparison_in_one_work_dir_is_refused(config, tmp_path):
-    """Issue 44.30: its runs failed one by one, as the first had their folders."""
     with owned(tmp_path / "out"), pytest.raises(DataError, match="out is in use by another run, process"):
         compare.main([str(config), "--encodings", "NoPE", "--work-dir", str(tmp_path / "out")])

@@ -1,9 +1,7 @@
-"""A detector through all tools: trained, tested, drawn, its predictions evaluated again, and files of one's own."""
+"""Image detection in all tools: training, testing, pictures, evaluation of saved predictions, user files."""
 
 import csv
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,34 +9,24 @@ from PIL import Image
 
 from ndformer.framework.answers import boxes as boxes_module
 from ndformer.framework.answers.boxes import Boxes
-from ndformer.framework.engine.programs import cli
 from ndformer.modalities.image.stand_ins.classification import save
 from ndformer.modalities.image.stand_ins.coco import coco_json
 from ndformer.modalities.image.stand_ins.crowds import draw_image
+from tests.programs import CONFIGS, NO_WORKERS, SMALL, refusal, run
 from tools import browse_dataset, predict, train
 from tools import eval as eval_tool
 from tools import test as test_tool
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "coco_pape.py")
+CONFIG = CONFIGS / "coco_pape.py"
 TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
-    "model.modalities.image.patch=16", "model.head.patch=16", "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
-    "ema.decay=0.9",
-    *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")),
+    *SMALL, *NO_WORKERS, "model.head.neck.width=16", "model.modalities.image.patch=16", "model.head.patch=16",
+    "train_cfg.max_epochs=1", "train_dataloader.batch_size=4", "ema.decay=0.9",
 ]  # fmt: skip
-
-
-def run(main, *arguments):
-    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
-    try:
-        main()
-    finally:
-        sys.argv = before
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A folder in COCO's form, and a run on it."""
+    """A dataset in COCO's format, and a run on it."""
     home, rng = tmp_path_factory.mktemp("detection"), np.random.default_rng(0)
     (home / "data" / "annotations").mkdir(parents=True)
     for split, count in (("train2017", 13), ("val2017", 4)):
@@ -54,9 +42,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def use(home, monkeypatch):
-    """A program with the run's config and checkpoint."""
     monkeypatch.chdir(home)
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
     return lambda main, *arguments: run(main, "run/config.py", "run/best.pth", *arguments)
 
 
@@ -89,7 +75,7 @@ def test_saved_predictions_evaluate_to_the_same_numbers(use, home, capsys):
 
 
 def test_pictures_show_only_what_is_sure_enough(use, home):
-    """The threshold of pictures is not evaluation's: everything is below it, and nothing is drawn as found."""
+    """Evaluation does not use the threshold of pictures."""
     use(test_tool.main, "--show-dir", "seen", "--show-score", "1", "--show-count", "3")
     names = sorted(path.name for path in (home / "seen").iterdir())
     assert len(names) == 3
@@ -126,20 +112,18 @@ def test_files_and_folders_of_one_s_own(use, home, capsys):
 
 
 def test_a_threshold_beyond_scores_is_refused(use):
-    with pytest.raises(SystemExit) as end:
-        cli.run(lambda: use(predict.main, "data", "--show-dir", "x", "--show-score", "30"))
-    assert str(end.value.code).endswith(": --show-score: expected a number from 0 to 1, got 30")
+    sentence = refusal(lambda: use(predict.main, "data", "--show-dir", "x", "--show-score", "30"))
+    assert sentence.endswith("--show-score: expected a number from 0 to 1, got 30")
 
 
 def test_a_head_of_other_classes_says_which_option_mends_it(home):
-    with pytest.raises(SystemExit) as end:
-        cli.run(lambda: run(train.main, CONFIG, "--sample", "--data-root", home / "data", "--work-dir", home / "y",
-                            "--cfg-options", *TINY, "model.head.classes=7"))  # fmt: skip
-    assert str(end.value.code).endswith("has 6 classes, the model's head 7; add --cfg-options model.head.classes=6")
+    options = ["--sample", "--data-root", home / "data", "--work-dir", home / "y", "--cfg-options", *TINY]
+    assert refusal(train.main, CONFIG, *options, "model.head.classes=7").endswith(
+        "has 6 classes, the model's head 7; add --cfg-options model.head.classes=6"
+    )
 
 
 def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
-    """Of a plain image with one box, in a tile of four times its size."""
     drawn = []
     monkeypatch.setattr(
         boxes_module,
@@ -158,7 +142,7 @@ def test_browsing_shows_boxes_where_transforms_put_them(home, monkeypatch):
 
 @pytest.mark.slow
 def test_a_folder_with_all_that_is_odd_trains_and_one_without_objects_is_worth_nothing(tmp_path, capsys):
-    """Panoramas, images smaller than a patch, objects of a pixel, of none, and beyond the borders; nothing to find."""
+    """Panoramas, images smaller than a patch, tiny and empty boxes, boxes outside, and a split without boxes."""
     sizes = [(400, 1), (3, 3), (64, 64), (64, 64), (64, 64), (64, 48)]  # width, height
     boxes = {1: [(0, 0, 1, 1)], 2: [(5, 5, 0, 9), (-20, -20, 30, 30), (60, 60, 500, 500)], 3: [(90, 90, 9, 9)]}
     for split in ("train", "val"):

@@ -1,32 +1,27 @@
-"""A detector of event streams through all tools: trained, tested, drawn, on recordings of one's own, and browsed."""
+"""Event detection in all tools: training, testing, pictures, user recordings, browsing."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ndformer.framework.answers import boxes as gallery_boxes
-from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.stand_ins.gen1 import BOX
+from tests.programs import CONFIGS, SMALL, run
 from tools import browse_dataset, predict, show_tokens, train
 from tools import test as test_tool
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "gen1_pape.py")
-TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.neck.width=16",
-    "train_cfg.max_epochs=1", "train_dataloader.batch_size=2",
-]  # fmt: skip
+CONFIG = CONFIGS / "gen1_pape.py"
+TINY = [*SMALL, "model.head.neck.width=16", "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
 PLACE = 160, 96, 48, 64  # x, y, width, height: whole patches
 MOMENTS = 750_000, 1_000_000
 
 
 def block(until, seed=0, count=6000):
-    """Events that fill PLACE, and nowhere else, but for the last 200 ms: there they fill the upper left corner."""
+    """Events that fill PLACE, and in the last 200 ms the upper left corner."""
     rng = np.random.default_rng(seed)
     t = np.sort(rng.integers(0, until, count))
     late = t > until - 200_000
@@ -34,14 +29,6 @@ def block(until, seed=0, count=6000):
     x = rng.integers(0, width, count) + np.where(late, 0, left)
     y = rng.integers(0, height, count) + np.where(late, 0, top)
     return Events.from_arrays(x, y, t, rng.integers(0, 2, count), 240, 304)
-
-
-def run(main, *arguments):
-    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
-    try:
-        main()
-    finally:
-        sys.argv = before
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +52,7 @@ def use(home, monkeypatch):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What is drawn: pictures with their boxes."""
+    """The list of drawn (pixels, boxes)."""
     found, draw = [], gallery_boxes.draw
     monkeypatch.setattr(
         gallery_boxes, "draw", lambda pixels, boxes, *size: found.append((pixels, boxes)) or draw(pixels, boxes, *size)
@@ -74,7 +61,7 @@ def drawn(monkeypatch):
 
 
 def coloured(pixels):
-    """x1, y1, x2, y2 of the patches that have something in them."""
+    """Return x1, y1, x2, y2 of all colored pixels."""
     rows, columns = np.nonzero((pixels != 255).any(-1))
     return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
 
@@ -135,7 +122,7 @@ def test_browsing_a_config_and_the_files_themselves(home, drawn, monkeypatch):
 
 def test_tokens_are_shown_in_the_order_of_time_though_their_times_are_ages(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
-    show_tokens.main([CONFIG, "data/test/a_td.dat", "--sample", "--out", "t.gif"])
+    show_tokens.main([str(CONFIG), "data/test/a_td.dat", "--sample", "--out", "t.gif"])
     with Image.open(home / "t.gif") as film:
         film.seek(0)
         first = np.asarray(film.convert("L"))
@@ -145,9 +132,3 @@ def test_tokens_are_shown_in_the_order_of_time_though_their_times_are_ages(home,
     middle = slice(high // 3, None), slice(wide // 2, None)  # PLACE is there, the corner of the end is not
     assert (first[middle] < 240).any()
     assert not (last[middle] < 240).any()
-
-
-def test_the_reader_s_boxes_are_corners_when_looked_at(home):
-    shown = DATASETS.get("GEN1").preview_transforms
-    sample = DATASETS.create(dict(type="GEN1", data_root=home / "data", split="test", transforms=shown))[0]
-    assert sample["data_sample"]["boxes"].tolist() == [CORNERS]

@@ -1,23 +1,20 @@
-"""predict, show_tokens, show_attention and explore on a car's sensors: a sample of a data root, a scan alone."""
+"""predict, show_tokens, show_attention and explore on driving data: samples of a dataset and single scans."""
 
 import json
 import re
 import shutil
-import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import picture
 from ndformer.modalities.driving.datasets.files import read_file
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
+from tests.programs import CONFIGS, run, save_untrained
 from tools import explore, predict, show_attention, show_tokens, test
 
 BODY = ["model.backbone.dim=16", "model.backbone.backend=sdpa", "model.backbone.heads=2", "model.backbone.encoding.m=4"]
@@ -36,10 +33,8 @@ def home(tmp_path_factory):
     shutil.copy(scan, home / "alone.pcd.bin")
     np.fromfile(scan, "<f4").reshape(-1, 5)[:, :4].tofile(home / "plain.bin")
     for name, options in (BOTH, ALONE):
-        torch.manual_seed(0)
-        model = build_model(load(f"configs/{name}.py", options, sample=True))
         classes = CLASSES if name == "nuscenes_pape" else ["car", "lorry", "cycle", "person"]
-        checkpoint.save(home / f"{name}.pth", dict(model=model.state_dict(), classes=classes))
+        save_untrained(home / f"{name}.pth", load(CONFIGS / f"{name}.py", options, sample=True), classes)
     return home
 
 
@@ -50,15 +45,13 @@ def scan(home):
 
 @pytest.fixture
 def start(home, monkeypatch, tmp_path, capsys):
-    """A program, in an empty folder."""
+    """Return a function that runs a program in an empty folder and returns its output."""
 
     def start(tool, kind, *words, weights=True):
         name, options = kind
-        config = str(Path("configs").absolute() / f"{name}.py")
         monkeypatch.chdir(tmp_path)
-        given = [config, *([str(home / f"{name}.pth")] if weights else []), *map(str, words), "--sample"]
-        monkeypatch.setattr(sys, "argv", ["tools/program.py", *given, "--cfg-options", *options])
-        tool.main()
+        trained = [home / f"{name}.pth"] if weights else []
+        run(tool.main, CONFIGS / f"{name}.py", *trained, *words, "--sample", "--cfg-options", *options)
         return capsys.readouterr().out
 
     return start
@@ -91,7 +84,7 @@ def test_boxes_of_files_are_told_and_drawn(start, home, scan, tmp_path):
 
 
 def test_tokens_are_drawn_where_they_are(start, home, scan, tmp_path):
-    """Pillars from above and patches in the cameras: of a scan alone there are no others."""
+    """Pillars from above, and patches of the cameras if there are any."""
     for file, cameras in ((scan, True), (home / "alone.pcd.bin", False)):
         said = start(show_tokens, BOTH, file, "--out", "a.png", weights=False)
         assert int(said.split(" tokens")[0].split()[-1]) > 100
@@ -138,11 +131,10 @@ def test_a_sensor_that_is_left_out_stays_out_while_others_are_masked(start, home
     assert not any(line.startswith("without CAM_FRONT") for line in blind)
 
 
-def test_a_data_root_that_is_not_there_is_told_where_a_run_had_a_sample(home, tmp_path, monkeypatch):
-    written = load("configs/nuscenes_pape.py", BOTH[1], sample=True)
+def test_a_data_root_that_is_not_there_is_told_where_a_run_had_a_sample(home, tmp_path):
+    written = load(CONFIGS / "nuscenes_pape.py", BOTH[1], sample=True)
     (tmp_path / "config.py").write_text(written.pretty_text)
-    given = [tmp_path / "config.py", home / "nuscenes_pape.pth", "--data-root", tmp_path / "nowhere"]
-    monkeypatch.setattr(sys, "argv", ["tools/test.py", *map(str, given)])
+    tested = partial(run, test.main, tmp_path / "config.py", home / "nuscenes_pape.pth")
     with pytest.raises(DataError, match="there is no folder .*nowhere"):
-        test.main()
+        tested("--data-root", tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

@@ -1,7 +1,6 @@
-"""The same recording in each format: one answer from the dataset, predict, peek and show_tokens."""
+"""The same recording in each format gives the same result in the dataset, predict, peek and show_tokens."""
 
 import importlib.util
-import sys
 import warnings
 from pathlib import Path
 
@@ -16,20 +15,18 @@ from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from tests.modalities.events.conftest import WRITERS, random_events
+from tests.programs import CONFIGS, NO_WORKERS, SMALL
+from tests.programs import run as start
 from tools import peek, predict, show_tokens, train
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "custom_events.py")
-TINY = [
-    "model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2",
-    "train_cfg.max_epochs=1", "train_dataloader.batch_size=2", "train_dataloader.num_workers=0",
-    "val_dataloader.num_workers=0", "test_dataloader.num_workers=0",
-]  # fmt: skip
+CONFIG = CONFIGS / "custom_events.py"
+TINY = [*SMALL, *NO_WORKERS, "model.head.classes=2", "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
 EVENTS = random_events(1500)
 DAVIS = {"DAVIS240C": (180, 240), "DAVIS346B": (260, 346)}
 
 
 def write_davis(path, camera, named):
-    """Its first event is in the corner, so that its size can be told without a name."""
+    """The first event is in the corner, so that the size is known without the camera's name."""
     height, width = DAVIS[camera]
     x, y = width - 1 - EVENTS.x.astype(int), height - 1 - EVENTS.y.astype(int)
     body = np.stack([y << 22 | x << 12 | EVENTS.p.astype(int) << 11, EVENTS.t], 1).astype(">u4").tobytes()
@@ -51,19 +48,15 @@ def installed(name):
 
 
 def run(main, *arguments):
-    before, sys.argv = sys.argv, ["tools/x.py", *map(str, arguments)]
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            main()
-    finally:
-        sys.argv = before
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        start(main, *arguments)
     return [str(one.message) for one in caught if one.category is UserWarning]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A model of two classes, of recordings of 32 x 32, and the files."""
+    """A model for recordings of 32 x 32 pixels, and one recording in each format."""
     home = tmp_path_factory.mktemp("events")
     for split in ("train", "test"):
         for label, name in enumerate(("a", "b")):
@@ -94,7 +87,7 @@ def files(home):
 
 @pytest.mark.slow
 def test_the_dataset_and_programs_get_the_same_tokens(home, files):
-    cfg = load(Path(CONFIG), TINY)
+    cfg = load(CONFIG, TINY)
     prepared = Preparation(cfg, build_model(cfg))
     steps = cfg.test_dataloader.dataset.transforms
     dataset = DATASETS.create(

@@ -1,13 +1,10 @@
-"""tools/explore.py: a page for each modality, and sentences for what it cannot show."""
-
-import sys
+"""tools/explore.py: a page for each modality, and errors."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from ndformer.framework.engine.programs import cli
 from tests.explored import KINDS, SMALL, page_of, run_of, terms_of, told, write_files
+from tests.programs import refusal
 from tools import explore
 
 SHALLOW = ["model.backbone.dim=32", "model.backbone.depth=1", "model.backbone.heads=2"]
@@ -55,7 +52,7 @@ def test_registers_can_look_too(home, tmp_path):
 
 
 def test_two_models_are_beside_each_other(home, runs, tmp_path):
-    """The second one's config has its own sizes, as a run's has; the numbers of each are its model's."""
+    """Each side has the numbers of its model, whose sizes differ."""
     other = run_of(tmp_path, "cifar10_pape.py", SHALLOW, encoding="RoPEMixed")
     config = tmp_path / "configs" / "rope.py"
     config.parent.mkdir()
@@ -88,32 +85,21 @@ def test_names_of_others_are_text(home, tmp_path):
 
 
 @pytest.fixture
-def refused(monkeypatch, tmp_path):
-    """The sentence with which the program ends; it leaves no page."""
+def refused(tmp_path):
+    """Return the error of the program, which leaves no page."""
 
     def refused(run, *files, more=()):
         out = tmp_path / "page.html"
-        monkeypatch.setattr(sys, "argv", ["tools/explore.py", *run.arguments(*files, out=out), *more])
-        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-        with pytest.raises(SystemExit) as end:
-            cli.run(explore.main)
-        assert isinstance(end.value.code, str)
-        assert "\n" not in end.value.code
-        assert "NDFORMER_DEBUG" not in end.value.code
+        sentence = refusal(explore.main, *run.arguments(*files, out=out), *more)
+        assert "NDFORMER_DEBUG" not in sentence
         assert not out.exists()
-        return end.value.code
+        return sentence
 
     return refused
 
 
 def test_what_cannot_be_shown_ends_in_a_sentence(home, runs, refused, tmp_path):
     image = runs["image"]
-    Image.new("RGB", (1, 1)).save(tmp_path / "dot.png")
-    (tmp_path / "broken.png").write_bytes((home / "photo.png").read_bytes()[:60])
-    np.save(tmp_path / "empty.npy", np.zeros((0, 6), np.float32))
-    assert "1 x 1 pixels, which patches of 4 do not divide" in refused(image, tmp_path / "dot.png")
-    assert "broken.png cannot be read" in refused(image, tmp_path / "broken.png")
-    assert "empty.npy" in refused(runs["cloud"], tmp_path / "empty.npy")
     assert "no file or folder at" in refused(image, tmp_path / "gone.png")
     assert "layers of cifar10_pape are 1 to 2, got 3" in refused(image, home / "photo.png", more=["--layers", "3"])
     assert "ends in .html, got" in refused(image, home / "photo.png", more=["--out", str(tmp_path / "page.png")])

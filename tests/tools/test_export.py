@@ -1,9 +1,8 @@
-"""tools/export.py to a folder: a card that the hub understands, whatever its classes are, and a model that answers."""
+"""tools/export.py to a folder: the model card for any class names, and a model that loads."""
 
 import ast
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from torch import nn
 
 import ndformer
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.programs.modelcard import plain
-from ndformer.framework.engine.training import checkpoint
+from tests.programs import CONFIGS, SMALL, run, save_untrained
 from tools import export
 
-ROOT = Path(__file__).parents[2]
 HOSTILE = [
     "<script>alert(1)</script>",
     "a](http://x) | ![b",
@@ -34,51 +30,39 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (28, 28), np.uint8)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """What a run leaves, of a model that nobody trained, and whose classes have strange names."""
-    options = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
-    cfg = load_config(ROOT / "configs" / "mnist_small.py", options, sample=True)
-    torch.manual_seed(0)
-    model = build_model(cfg, "cpu")
-    nn.init.normal_(model.head.get_parameter("linear.weight"))
+    """The folder of a run with strange class names, untrained."""
+    cfg = load_config(CONFIGS / "mnist_small.py", SMALL, sample=True)
     classes = [*HOSTILE, *"56789"]
     told = {str(i): dict(name=name, samples=10 + i) for i, name in enumerate(classes)}
-    content = dict(model=model.state_dict(), classes=classes, config=cfg.pretty_text)
-    checkpoint.save(tmp_path / "best.pth", content | dict(data=dict(train=dict(samples=145, classes=told))))
+    data = dict(train=dict(samples=145, classes=told))
+    save_untrained(tmp_path / "best.pth", cfg, classes, 1.0, config=cfg.pretty_text, data=data)
     saved.write(tmp_path, cfg.to_dict() | dict(data_root="/somebody/has/mnist", weights="/home/somebody/x.pth"))
     results = dict(config="/home/somebody/mnist_small.py", test=dict(accuracy=0.5, top5=0.75), epochs=3, seed=7)
     (tmp_path / "results.json").write_text(json.dumps(results | dict(sample=True)))
     return tmp_path
 
 
-def exported(monkeypatch: pytest.MonkeyPatch, home: Path, out: str, *more: str) -> Path:
-    arguments = [str(home / "config.json"), str(home / "best.pth"), str(home / out), *more]
-    monkeypatch.setattr(sys, "argv", ["export.py", *arguments])
-    export.main()
+def exported(home: Path, out: str, *more: str) -> Path:
+    run(export.main, home / "config.json", home / "best.pth", home / out, *more)
     return home / out
 
 
 def front_of(card: str) -> dict[str, Any]:
-    """The YAML at its head."""
     return yaml.safe_load(card.split("---\n")[1])
 
 
-def test_a_published_folder_answers_as_the_run_does(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = exported(monkeypatch, home, "digits", "--licence", "cc-by-4.0")
-    assert {path.name for path in folder.iterdir()} == {
-        "README.md",
-        "config.json",
-        "config.py",
-        "model.safetensors",
-        "results.json",
-    }
+def test_a_published_folder_answers_as_the_run_does(home: Path) -> None:
+    folder = exported(home, "digits", "--licence", "cc-by-4.0")
+    names = {"README.md", "config.json", "config.py", "model.safetensors", "results.json"}
+    assert {path.name for path in folder.iterdir()} == names
     theirs, ours = ndformer.load(folder), ndformer.load(home / "best.pth")
     assert torch.equal(theirs(PIXELS).scores, ours(PIXELS).scores)  # pyright: ignore[reportAttributeAccessIssue]
     assert theirs.classes == ours.classes
-    exported(monkeypatch, home, "digits")  # again, over its own
+    exported(home, "digits")  # again, over its own
 
 
-def test_its_card_says_what_the_run_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = (exported(monkeypatch, home, "digits", "--licence", "cc-by-4.0") / "README.md").read_text()
+def test_its_card_says_what_the_run_says(home: Path) -> None:
+    card = (exported(home, "digits", "--licence", "cc-by-4.0") / "README.md").read_text()
     front = front_of(card)
     assert (front["license"], front["library_name"]) == ("cc-by-4.0", "ndformer")
     assert front["pipeline_tag"] == "image-classification"
@@ -92,8 +76,8 @@ def test_its_card_says_what_the_run_says(home: Path, monkeypatch: pytest.MonkeyP
         assert row in card
 
 
-def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = (exported(monkeypatch, home, "digits") / "README.md").read_text()
+def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path) -> None:
+    card = (exported(home, "digits") / "README.md").read_text()
     body = card.split("---\n", 2)[2]
     assert "<script" not in body
     assert not re.search(r"(?<!\\)\]\(http", body)
@@ -101,22 +85,22 @@ def test_names_of_classes_are_text_in_the_card_and_nothing_else(home: Path, monk
     assert "license: mine" not in front_of(card)
     assert len(re.findall(r"^- .*samples$", body, re.MULTILINE)) == 10  # a line each
     assert plain("a\n# b") == r"a \# b"
-    assert plain('bird\'s "nest"') == 'bird\'s "nest"'  # issue 44.30: was bird&#x27;s
+    assert plain('bird\'s "nest"') == 'bird\'s "nest"'
     assert ast.literal_eval(re.findall(r"load\((.*?)\)", body)[0]) == "digits"
 
 
-def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = exported(monkeypatch, home, "digits")
+def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path) -> None:
+    folder = exported(home, "digits")
     for path in folder.iterdir():
         assert b"somebody" not in path.read_bytes(), path.name
         assert str(home).encode() not in path.read_bytes(), path.name
 
 
-def test_other_things_are_not_written_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_things_are_not_written_over(home: Path) -> None:
     (home / "mine").mkdir()
     (home / "mine" / "README.md").write_text("my own")
     with pytest.raises(Exception, match="already contains other files: give a new folder"):
-        exported(monkeypatch, home, "mine")
+        exported(home, "mine")
     (home / "results.json").write_text('{"test": [')
     with pytest.raises(Exception, match=r"results\.json is damaged: it is not a file that a run wrote"):
-        exported(monkeypatch, home, "digits")
+        exported(home, "digits")

@@ -1,47 +1,30 @@
-"""tools/extrapolate.py: which checkpoints it takes, and what it leaves."""
+"""tools/extrapolate.py: checkpoints as arguments, and output files."""
 
 import json
-import runpy
-import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
+from tests.programs import CONFIGS, NO_WORKERS, SMALL, refusal, save_untrained, write_images
 from tools import extrapolate
 
-SCRIPT = Path(extrapolate.__file__)
-CONFIGS = SCRIPT.parents[1] / "configs"
-SMALL = ["model.backbone.dim=8", "model.backbone.depth=1", "model.backbone.heads=1", "model.head.classes=2"]
-SMALL += ["model.modalities.image.patch=8"]
-SMALL += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
-SMALL += [f"{split}_dataloader.dataset.transforms.0.size=16" for split in ("train", "test")]
+TINY = [*SMALL, *NO_WORKERS, "model.head.classes=2", "model.modalities.image.patch=8"]
+TINY += [f"{split}_dataloader.dataset.transforms.0.size=16" for split in ("train", "test")]
 
 
 @pytest.fixture
 def runs(tmp_path):
-    """Folders of three runs, as training leaves them, but untrained."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for name in ("ant", "bee"):
-            path = tmp_path / "set" / split / name / "0.png"
-            path.parent.mkdir(parents=True)
-            Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
+    """Folders of three runs, untrained."""
+    write_images(tmp_path / "set", count=1, splits=("train", "val", "test"), size=(20, 20))
     found = []
     for encoding, seed in (("Sincos", 0), ("Sincos", 1), ("PaPE", 0)):
-        options = [*SMALL, f"seed={seed}", f"data_root={str(tmp_path / 'set')!r}"]
+        options = [*TINY, f"seed={seed}", f"data_root={str(tmp_path / 'set')!r}"]
         cfg = load(CONFIGS / "imagefolder_pape.py", options, encoding)
-        torch.manual_seed(seed)
         home = tmp_path / "runs" / f"{encoding}_{seed}"
         home.mkdir(parents=True)
         saved.write(home, cfg.to_dict())
-        checkpoint.save(home / "best.pth", dict(model=build_model(cfg).state_dict()))
+        save_untrained(home / "best.pth", cfg)
         found.append(home)
     return found
 
@@ -80,19 +63,12 @@ def test_a_config_before_a_checkpoint_counts_instead_of_the_one_beside_it(runs, 
     assert (one["checkpoint"], one["encoding"]) == (str(runs[2] / "best.pth"), "PaPE")
 
 
-def test_what_goes_wrong_is_one_sentence(runs, monkeypatch, tmp_path):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-
-    def fails(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        assert isinstance(end.value.code, str)
-        assert "\n" not in end.value.code
-        return end.value.code
+def test_what_goes_wrong_is_one_sentence(runs, tmp_path):
+    def fails(*words):
+        return refusal(extrapolate.main, *words)
 
     assert fails(runs[0], "--sizes", "20").startswith(
-        "extrapolate: --sizes: patches of 8 do not divide 20; the nearest that they do are 16, 24"
+        "--sizes: patches of 8 do not divide 20; the nearest that they do are 16, 24"
     )
     assert "no checkpoint at" in fails(tmp_path / "nowhere", "--sizes", "16")
     assert "no CHECKPOINT. Name one after" in fails(runs[0] / "config.py", "--sizes", "16")

@@ -1,26 +1,14 @@
-"""tools/make_sample.py: complete or nothing, never over something else, and one sentence when it cannot."""
-
-import runpy
-import sys
-from pathlib import Path
+"""tools/make_sample.py: complete folders or none, no overwriting, and errors."""
 
 import pytest
 
 from ndformer.framework.data.stand_ins import StandIn
 from ndformer.framework.registry import DATASETS, STAND_INS
+from tests.programs import refusal
 from tools import make_sample
-
-SCRIPT = Path(make_sample.__file__)
-
-
-def run_as_script(monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 class Dots(StandIn):
-    """One that is quick to make."""
-
     def write(self, folder, seed=0):
         (folder / "dots.txt").write_text(f"seed {seed}")
 
@@ -48,10 +36,10 @@ def test_an_empty_folder_is_used(dots, tmp_path):
     assert (tmp_path / "dots.txt").exists()
 
 
-def test_a_folder_with_something_in_it_is_left_alone(dots, tmp_path, monkeypatch):
+def test_a_folder_with_something_in_it_is_left_alone(dots, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(SystemExit, match=f"make_sample: {tmp_path} is not empty: name another folder, or remove it$"):
-        run_as_script(monkeypatch, "dots", "--out", tmp_path)
+    sentence = refusal(make_sample.main, "dots", "--out", tmp_path)
+    assert sentence == f"{tmp_path} is not empty: name another folder, or remove it"
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -67,11 +55,10 @@ def test_an_interruption_leaves_nothing_behind(dots, tmp_path, monkeypatch):
     assert not list((tmp_path / "x").iterdir())
 
 
-def test_an_unknown_name_gets_the_nearest_and_all(monkeypatch):
-    with pytest.raises(
-        SystemExit, match=r"make_sample: no stand-in is called 'cifar1', did you mean 'cifar10+'.*mnist"
-    ):
-        run_as_script(monkeypatch, "cifar1")
+def test_an_unknown_name_gets_the_nearest_and_all():
+    sentence = refusal(make_sample.main, "cifar1")
+    assert sentence.startswith("no stand-in is called 'cifar1', did you mean 'cifar10")
+    assert "mnist" in sentence
 
 
 @pytest.mark.slow
@@ -100,5 +87,5 @@ def test_every_stand_in_names_the_dataset_that_reads_it_and_its_baselines():
 def test_one_without_baselines_says_so(dots, tmp_path, monkeypatch):
     monkeypatch.setattr(Dots, "dataset", dict(type="ImageFolder"), raising=False)
     monkeypatch.setattr(DATASETS, "create", lambda cfg: None)
-    with pytest.raises(SystemExit, match="make_sample: this stand-in has no baselines"):
-        run_as_script(monkeypatch, "dots", "--out", tmp_path / "x", "--baselines")
+    sentence = refusal(make_sample.main, "dots", "--out", tmp_path / "x", "--baselines")
+    assert sentence.startswith("this stand-in has no baselines")

@@ -101,7 +101,7 @@ def test_the_stand_in_is_the_same_for_a_seed_and_another_for_another(tmp_path):
 
 
 def test_neither_sensor_tells_all_and_nothing_tells_nothing(home):
-    """Of truth itself, classes blurred as a LiDAR sees them, places as cameras do; both together are the truth."""
+    """Blur the classes of the truth as a LiDAR does, and its places as cameras do."""
     options = dict(type="NuScenes", data_root=home, version="v1.0-mini", holdout=0)
     train, test = (DATASETS.create(options | dict(split=split)) for split in ("train", "test"))
     values = dict(baselines(train, test))

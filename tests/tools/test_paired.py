@@ -1,20 +1,17 @@
-"""tools/test.py of a model whose samples have several modalities: what it says of each of them masked out."""
+"""tools/test.py on samples with several modalities: results without each of them."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
-import torch
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.registry import STAND_INS
+from tests import programs
+from tests.programs import CONFIGS, save_untrained
 from tools import test as test_tool
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "paired_sample.py")
+CONFIG = CONFIGS / "paired_sample.py"
 FEW = "[dict(type='SamplePoints', count=50), dict(type='PackPoints')]"
 
 
@@ -26,24 +23,13 @@ def home(tmp_path_factory):
     return folder
 
 
-def run(home, tmp_path, monkeypatch, capsys, *options):
-    """What the program says, and the model that it was said of."""
-    options = [
-        "model.backbone.dim=24",
-        "model.backbone.depth=1",
-        f"test_dataloader.dataset.transforms.0.chains.points={FEW}",
-        f"data_root={str(home)!r}",
-        *options,
-    ]
+def run(home, tmp_path, capsys, *options):
+    """Return the output of tools/test.py, the model and its config."""
+    points = f"test_dataloader.dataset.transforms.0.chains.points={FEW}"
+    options = ["model.backbone.dim=24", "model.backbone.depth=1", points, f"data_root={str(home)!r}", *options]
     cfg = load(CONFIG, options)
-    torch.manual_seed(0)
-    model = build_model(cfg).eval()
-    torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
-    data = build_loader(cfg, "test").data
-    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=data.classes))
-    arguments = [CONFIG, str(tmp_path / "best.pth"), "--cfg-options", *options]
-    monkeypatch.setattr(sys, "argv", ["test.py", *arguments])
-    test_tool.main()
+    model = save_untrained(tmp_path / "best.pth", cfg, build_loader(cfg, "test").data.classes, head_std=1.0)
+    programs.run(test_tool.main, CONFIG, tmp_path / "best.pth", "--cfg-options", *options)
     said = capsys.readouterr().out.splitlines()
     said.remove("on the generated stand-in: these results say nothing about the dataset of that name")  # told once
     return said, model, cfg
@@ -55,8 +41,8 @@ def accuracy(model, cfg, masked):
     return sum(one.prediction == one.label for one in found) / len(found)
 
 
-def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys):
-    said, model, cfg = run(home, tmp_path, monkeypatch, capsys)
+def test_each_modality_is_masked_out_in_turn(home, tmp_path, capsys):
+    said, model, cfg = run(home, tmp_path, capsys)
     assert [re.split(r"accuracy|top", line)[0].strip() for line in said] == ["", "without image:", "without points:"]
     for line, masked in zip(said, [set(), {"image"}, {"points"}]):
         found = re.search(r"accuracy (\d\.\d+)", line)
@@ -64,6 +50,6 @@ def test_each_modality_is_masked_out_in_turn(home, tmp_path, monkeypatch, capsys
         assert float(found[1]) == pytest.approx(accuracy(model, cfg, masked), abs=1e-4)
 
 
-def test_where_nothing_is_left_it_says_so_and_goes_on(home, tmp_path, monkeypatch, capsys):
-    whole, *without = run(home, tmp_path, monkeypatch, capsys, "test_dataloader.dataset.only=image")[0]
+def test_where_nothing_is_left_it_says_so_and_goes_on(home, tmp_path, capsys):
+    whole, *without = run(home, tmp_path, capsys, "test_dataloader.dataset.only=image")[0]
     assert without == ["without image:  samples have no other modality", f"without points:  {whole}"]

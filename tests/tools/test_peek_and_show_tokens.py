@@ -1,7 +1,6 @@
 """tools/peek.py and tools/show_tokens.py on files of each modality."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +13,12 @@ from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
 from ndformer.modalities.image.pictures.tokens import separate_patches
 from ndformer.modalities.pointcloud.pictures.tokens import groups
 from ndformer.modalities.video.pictures.tokens import tubelets
+from tests.programs import CONFIGS
 from tools import peek, show_tokens
-
-CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """One of each."""
     home, rng = tmp_path_factory.mktemp("files"), np.random.default_rng(0)
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(home / "photo.png")
     cloud = np.concatenate([rng.normal(size=(600, 3)), np.tile([0.0, 0.0, 1.0], (600, 1))], 1)
@@ -156,7 +153,7 @@ def test_points_have_the_colour_of_their_centre():
 
 
 def test_a_hundred_centres_have_colours_that_are_told_apart():
-    """None is near black, which centres are, or near the paper; a point is its nearest centre's."""
+    """Colors are far from black, the color of centers, and from white."""
     rng = np.random.default_rng(0)
     middles = np.stack([*np.meshgrid(np.arange(10.0), np.arange(10.0)), np.zeros((10, 10))], -1).reshape(-1, 3)
     cloud = np.concatenate([middles, *(middles + rng.uniform(-0.4, 0.4, (100, 3)) for _ in range(5))])
@@ -173,7 +170,7 @@ def test_a_hundred_centres_have_colours_that_are_told_apart():
 
 
 def test_pictures_of_events_say_their_time_and_what_colours_mean():
-    """The bar goes from left to right, and both colours stand above each picture, whatever is in it."""
+    """The time bar moves to the right, and each picture has both colors in its legend."""
     time, place = np.linspace(0, 2_000_000, 48), np.zeros((48, 2), int)
     place[-1] = 3
     found = spikes(time, place, np.zeros((48, 1), int), 16, 1)
@@ -191,7 +188,7 @@ def test_pictures_of_events_say_their_time_and_what_colours_mean():
 
 
 def test_a_recording_of_few_tokens_is_reported_with_what_to_set(tmp_path, capsys):
-    """Issue 44.3: an N-MNIST recording makes 3 tokens under the defaults of custom_events."""
+    """An N-MNIST recording has 3 tokens with the defaults of custom_events."""
     rng, n = np.random.default_rng(0), 900
     columns = rng.integers(0, 34, n), rng.integers(0, 34, n), np.sort(rng.integers(0, 300_000, n))
     write_aedat3(tmp_path / "digit.aedat", Events.from_arrays(*columns, rng.integers(0, 2, n), 34, 34))

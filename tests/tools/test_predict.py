@@ -1,43 +1,34 @@
-"""tools/predict.py, tools/test.py and tools/show_attention.py, as one uses them on a trained model."""
+"""tools/predict.py, tools/test.py and tools/show_attention.py on a trained model."""
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
+from tests.programs import CONFIGS, refusal, run, save_untrained
 from tools import predict, show_attention
 from tools import test as test_tool
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "cifar10_pape.py")
+CONFIG = CONFIGS / "cifar10_pape.py"
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
 CLASSES = list("abcdefghij")
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    """The checkpoint of a model that sees something: its head does not start at zero any more."""
-    torch.manual_seed(0)
-    model = build_model(load(CONFIG, SMALL))
-    torch.nn.init.normal_(model.get_parameter("head.linear.weight"))
     path = tmp_path_factory.mktemp("run") / "best.pth"
-    checkpoint.save(path, dict(model=model.state_dict(), classes=CLASSES))
+    save_untrained(path, load(CONFIG, SMALL), CLASSES, head_std=1.0)
     return path
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder with a few images in it, to be in."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
     (tmp_path / "some").mkdir()
     for name, height, width in [("some/b.png", 32, 32), ("some/a.jpg", 32, 48), ("odd.png", 33, 46)]:
         pixels = np.random.default_rng(0).integers(0, 255, (height, width, 3), dtype=np.uint8)
@@ -46,28 +37,19 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def use(monkeypatch, weights):
-    """Run a program with a config, the checkpoint and some arguments."""
-
+def use(weights):
     def use(main, *arguments, options=()):
-        argv = ["tools/x.py", CONFIG, str(weights), *arguments, "--cfg-options", *SMALL, *options]
-        monkeypatch.setattr(sys, "argv", argv)
-        main()
+        run(main, CONFIG, weights, *arguments, "--cfg-options", *SMALL, *options)
 
     return use
 
 
 @pytest.fixture
 def refused(use):
-    """The sentence with which a program ends."""
-
     def refused(main, *arguments, **more):
-        with pytest.raises(SystemExit) as end:
-            cli.run(lambda: use(main, *arguments, **more))
-        assert isinstance(end.value.code, str)  # Python prints it on stderr and exits with 1
-        assert "\n" not in end.value.code
-        assert "NDFORMER_DEBUG" not in end.value.code
-        return end.value.code.removeprefix("x: ")
+        sentence = refusal(lambda: use(main, *arguments, **more))
+        assert "NDFORMER_DEBUG" not in sentence
+        return sentence
 
     return refused
 
@@ -166,18 +148,13 @@ def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder
     assert sorted(path.stem[-2:] for path in Path("seen").iterdir()) == ["_a", "_b"]
 
 
-def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
-    config = str(Path(CONFIG).with_name("modelnet40_plain_pape.py"))
-    small = [
-        *SMALL,
-        "model.modalities.points.centres=8",
-        "model.modalities.points.neighbours=4",
-        "model.head.classes=3",
-    ]
+def test_clouds_are_predicted_from_their_files(tmp_path, capsys):
+    config = CONFIGS / "modelnet40_plain_pape.py"
+    small = [*SMALL, "model.modalities.points.centres=8", "model.modalities.points.neighbours=4"]
+    small += ["model.head.classes=3"]
     small += ["test_dataloader.dataset.transforms=[dict(type='NormalizePoints'), dict(type='PackPoints')]"]
     small += ["model.backbone.drop_path=0.0"]
-    model = build_model(load(config, small))
-    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict(), classes=["cup", "jar", "mug"]))
+    save_untrained(tmp_path / "best.pth", load(config, small), ["cup", "jar", "mug"])
     cloud = np.random.default_rng(0).normal(size=(40, 6))
     np.savetxt("a.txt", cloud, "%.6f", ",")
     np.save("b.npy", cloud)
@@ -186,9 +163,7 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
     rows = "".join(" ".join(f"{value:.6f}" for value in row) + "\n" for row in cloud)
     (tmp_path / "e.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 40\n{fields}end_header\n{rows}")
     files = ["a.txt", "b.npy", "c.off", "e.ply"]
-    argv = ["tools/x.py", config, "best.pth", *files, "--cfg-options", *small, "--show-dir", "seen"]
-    monkeypatch.setattr(sys, "argv", argv)
-    predict.main()
+    run(predict.main, config, "best.pth", *files, "--cfg-options", *small, "--show-dir", "seen")
     a, b, c, e, _ = capsys.readouterr().out.splitlines()
     assert a.split()[1:] == b.split()[1:] == e.split()[1:]
     assert c.startswith("c.off")
@@ -197,15 +172,13 @@ def test_clouds_are_predicted_from_their_files(monkeypatch, tmp_path, capsys):
     with Image.open(cards[0]) as card:
         assert card.width > 3 * card.height / 2  # three sides
     (tmp_path / "d.txt").write_text("1,2\n3,4\n")
-    monkeypatch.setattr(sys, "argv", [*argv[:3], "d.txt", "--cfg-options", *small])
-    with pytest.raises(
-        SystemExit, match=r"^x: d.txt cannot be read as a point cloud \(it must have .*\): replace it or"
-    ):
-        cli.run(predict.main)
+    sentence = refusal(predict.main, config, "best.pth", "d.txt", "--cfg-options", *small)
+    assert sentence.startswith("d.txt cannot be read as a point cloud (it must have ")
+    assert "): replace it or" in sentence
 
 
 def titles(monkeypatch, use, *arguments, **more):
-    """What stands above the columns of each block, and beside its rows."""
+    """Return the figure, its axes with images, and their row titles."""
     drawn = []
     painting = show_attention.attention.painting
     monkeypatch.setattr(show_attention.attention, "painting", lambda *given: drawn.append(painting(*given)) or drawn[0])
@@ -246,8 +219,7 @@ def test_one_head_shows_its_terms_in_all_layers(monkeypatch, use):
 
 def test_without_a_class_token_the_middle_patch_looks(monkeypatch, use, refused, weights):
     bare = ["model.modalities.image.class_token=False", "model.head.pool=mean"]
-    model = build_model(load(CONFIG, [*SMALL, *bare]))
-    checkpoint.save(weights.with_name("bare.pth"), dict(model=model.state_dict(), classes=CLASSES))
+    save_untrained(weights.with_name("bare.pth"), load(CONFIG, [*SMALL, *bare]), CLASSES)
     monkeypatch.setattr(checkpoint, "load", lambda path, load=checkpoint.load: load(weights.with_name("bare.pth")))
     picture, _, _ = titles(monkeypatch, use, "some/b.png", options=bare)
     assert picture.get_suptitle().endswith(", query 4,4")

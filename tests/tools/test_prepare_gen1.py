@@ -1,4 +1,4 @@
-"""tools/prepare_gen1.py: the same samples with its index as without, never those of files that have changed."""
+"""tools/prepare_gen1.py: the same samples with and without its index, and outdated indices."""
 
 import os
 import warnings
@@ -20,7 +20,7 @@ SPLITS = ("train", "val", "test")
 
 @pytest.fixture
 def home(tmp_path):
-    """Three recordings of two seconds in each split, with boxes at ten of their moments; the second has none."""
+    """Three recordings of two seconds per split, with boxes at ten moments; the second has none."""
     rng = np.random.default_rng(0)
     for split in SPLITS:
         (tmp_path / split).mkdir()

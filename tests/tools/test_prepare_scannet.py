@@ -1,4 +1,4 @@
-"""tools/prepare_scannet.py on a release of a few boxes: what comes out, what is wrong with a scene, starting again."""
+"""tools/prepare_scannet.py on a tiny release: output, faulty scenes, restarts."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ TSV = (
 
 
 def write_scene(home, name, shift=0.0):
-    """A ball of colours, in the release's own format: binary, with alpha, faces as lists of three."""
+    """Write a colored ball in the format of the release."""
     mesh, folder = ball(0.5, 0.4, 0.3), home / name
     folder.mkdir(parents=True)
     points = (mesh.vertices + shift).astype("<f4")

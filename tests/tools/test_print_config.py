@@ -1,17 +1,11 @@
-"""tools/print_config.py: what it prints is the config, and loads again."""
-
-import runpy
-import subprocess
-import sys
-from pathlib import Path
+"""tools/print_config.py: the printed config loads again, and differences."""
 
 import pytest
 
 from ndformer.framework.engine.config.load import load
+from tests.programs import CONFIGS, refusal
 from tools import print_config
 
-SCRIPT = Path(print_config.__file__)
-CONFIGS = SCRIPT.parents[1] / "configs"
 CIFAR = str(CONFIGS / "cifar10_pape.py")
 
 
@@ -80,35 +74,6 @@ def test_keys_lists_them_without_a_config(capsys):
     assert "the largest norm of the gradient" in out
 
 
-@pytest.mark.parametrize(
-    "arguments, sentence",
-    [
-        ([CIFAR + "x"], "cifar10_pape.pyx does not exist, did you mean 'cifar10_pape'?"),
-        ([CIFAR, "--encoding", "Pape2"], "no encoding is called 'Pape2', did you mean 'PaPE'?"),
-        (
-            [CIFAR, "--cfg-options", "model.backbone.depht=3"],
-            "model.backbone.depht: nothing reads it, did you mean depth?",
-        ),
-        ([CIFAR, "--diff", "nowhere/x.py"], "nowhere/x.py does not exist, nor does its folder"),
-    ],
-)
-def test_what_goes_wrong_is_one_sentence(arguments, sentence, monkeypatch, capsys):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *arguments])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert isinstance(end.value.code, str)  # Python prints it and exits with 1
-    assert end.value.code.startswith("print_config: ")
-    assert sentence in end.value.code
-    assert "\n" not in end.value.code
-
-
-@pytest.mark.slow
-def test_as_a_program_it_exits_with_1_and_no_traceback():
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), CIFAR, "--encoding", "Nope2"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith("print_config: model.backbone.encoding.type: no encoding is called 'Nope2'")
-    assert done.stderr.count("\n") == 1
+def test_a_config_to_compare_with_that_does_not_exist_is_one_sentence():
+    sentence = refusal(print_config.main, CIFAR, "--diff", "nowhere/x.py")
+    assert "nowhere/x.py does not exist, nor does its folder" in sentence

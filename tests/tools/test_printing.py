@@ -1,38 +1,25 @@
-"""Whatever files, folders and lists are called: programs print it as text, in the lines that they meant."""
+"""Programs print untrusted names of files, folders and classes as text."""
 
 import csv
 import json
 import os
-import sys
 import warnings
 
 import pytest
-import torch
 from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.foreign import printable
+from tests.programs import SMALL, printed, save_untrained
 from tools import check_data, eval, peek, predict, print_config
 from tools import test as test_tool
 
-EVIL = [
-    "\x1b[31mred",
-    "a\nb: 99 samples, 0 bad",
-    "\u202egnp",
-    "\rover",
-    "=1+1",
-    "a|b",
-    "c,d",
-    "truth",
-    "\u2028x",
-    "\x9b2J",
-]
-SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "test_dataloader.num_workers=0"]
+EVIL = ["\x1b[31mred", "a\nb: 99 samples, 0 bad", "\u202egnp", "\rover", "=1+1", "a|b", "c,d", "truth"]
+EVIL += ["\u2028x", "\x9b2J"]
 CONFIG = "imagefolder_pape"
+OPTIONS = ["--cfg-options", *SMALL, "test_dataloader.num_workers=0", f"model.head.classes={len(EVIL)}"]
 
 
 @pytest.fixture
@@ -49,43 +36,29 @@ def folder(tmp_path):
 
 @pytest.fixture
 def weights(tmp_path):
-    torch.manual_seed(0)
-    model = build_model(load(cli.config_path(CONFIG), [*SMALL, f"model.head.classes={len(EVIL)}"]))
-    checkpoint.save(
-        tmp_path / "best.pth", dict(model=model.state_dict(), classes=[printable(name) for name in sorted(EVIL)])
-    )
+    cfg = load(cli.config_path(CONFIG), OPTIONS[1:])
+    save_untrained(tmp_path / "best.pth", cfg, [printable(name) for name in sorted(EVIL)])
     return tmp_path / "best.pth"
 
 
 @pytest.fixture
-def said(monkeypatch, capsys):
-    """What a program prints, all of it printable."""
+def said(capsys):
+    """Return a function that runs a program and returns its output, after checking that it is printable."""
 
     def run(program, *words):
-        monkeypatch.setattr(sys, "argv", ["program.py", *map(str, words)])
-        monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-        end = ""
-        try:
-            cli.run(program)
-        except SystemExit as stopped:
-            end = f"{stopped.code}\n" if isinstance(stopped.code, str) else ""
-        printed = capsys.readouterr()
-        assert all(line.isprintable() for line in (printed.out + printed.err + end).split("\n"))
-        return printed.out + printed.err + end
+        text = printed(capsys, program, *words)
+        assert all(line.isprintable() for line in text.split("\n"))
+        return text
 
     return run
 
 
-def options():
-    return ["--cfg-options", *SMALL, f"model.head.classes={len(EVIL)}"]
-
-
 def test_a_folder_of_hostile_names_is_checked_read_and_described(folder, weights, said, tmp_path):
-    told = said(check_data.main, CONFIG, "--data-root", folder, "--workers", 0, *options())
+    told = said(check_data.main, CONFIG, "--data-root", folder, "--workers", 0, *OPTIONS)
     assert "\\x1b[2Jbad 0 bad.png cannot be read as an image" in told
     assert sum(line.startswith("train: ") for line in told.split("\n")) == 1
     files = sorted((folder / "test").rglob("*.png"))
-    told = said(predict.main, CONFIG, weights, *files, folder / "train" / EVIL[0], "--top", 9, *options())
+    told = said(predict.main, CONFIG, weights, *files, folder / "train" / EVIL[0], "--top", 9, *OPTIONS)
     assert "\\u202egnp0.png  " in told
     assert "\\x1b[31mred 0." in told
     assert "predict: " in told
@@ -96,7 +69,7 @@ def test_a_folder_of_hostile_names_is_checked_read_and_described(folder, weights
 
 def test_tables_of_hostile_names_are_read_as_they_were_written_and_compute_nothing(folder, weights, said, tmp_path):
     out = tmp_path / "out.csv"
-    said(test_tool.main, CONFIG, weights, "--data-root", folder, "--out", out, "--classwise", *options())
+    said(test_tool.main, CONFIG, weights, "--data-root", folder, "--out", out, "--classwise", *OPTIONS)
     with out.open(newline="") as file:
         rows = list(csv.reader(file))
     assert len(rows) == 1 + 2 * len(EVIL)
@@ -105,7 +78,7 @@ def test_tables_of_hostile_names_are_read_as_they_were_written_and_compute_nothi
     assert all(word.isprintable() for word in words)
     assert not [word for word in words if word[:1] in ("=", "+", "-", "@")]
     assert "class truth" in rows[0]
-    said(predict.main, CONFIG, weights, folder / "test", "--out", tmp_path / "out.json", *options())
+    said(predict.main, CONFIG, weights, folder / "test", "--out", tmp_path / "out.json", *OPTIONS)
     assert len(json.loads((tmp_path / "out.json").read_text())) == 2 * len(EVIL)
 
 
@@ -140,15 +113,15 @@ def test_a_config_has_a_line_for_each_problem(said):
     def main():
         raise ConfigError("one\ntwo")
 
-    assert said(main) == "program: one\ntwo\n"
+    assert said(main) == "program: one\ntwo"
 
 
 def test_the_limit_is_an_option_which_workers_have_too(folder, said, monkeypatch):
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "512M")
     given = [CONFIG, "--data-root", folder, "--workers", 1, "--splits", "test"]
-    assert "test: 20 samples, 20 bad" in said(check_data.main, *given, "--file-limit", "1K", *options())
+    assert "test: 20 samples, 20 bad" in said(check_data.main, *given, "--file-limit", "1K", *OPTIONS)
     assert "would take 0 MiB" in said(peek.main, next((folder / "test").rglob("*.png")))
-    assert "test: 20 samples, 0 bad" in said(check_data.main, *given, "--file-limit", "1G", *options())
+    assert "test: 20 samples, 0 bad" in said(check_data.main, *given, "--file-limit", "1G", *OPTIONS)
     assert "is a size like 512M or 2G, got 'much'" in said(check_data.main, *given, "--file-limit", "much")
 
 
@@ -157,7 +130,7 @@ def test_pipes_and_folders_by_the_names_of_files_are_told_at_once(weights, said,
     (home / "b.png").mkdir(parents=True)  # looked through, as any folder
     os.mkfifo(home / "a.png")
     Image.new("RGB", (32, 32)).save(home / "c.png")
-    told = said(predict.main, CONFIG, weights, home, *options())
+    told = said(predict.main, CONFIG, weights, home, *OPTIONS)
     assert "a.png is a pipe, socket or device, and a file was expected" in told
     assert "1 of 2 files could not be read" in told
     for name in ("a.png", "b.png"):

@@ -1,37 +1,21 @@
-"""tools/probe_positions.py: what it says, leaves, and refuses."""
+"""tools/probe_positions.py: report, output files and errors."""
 
-import runpy
-import sys
-from pathlib import Path
-
-import numpy as np
 import pytest
-from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
+from tests.programs import CONFIGS, SMALL, refusal, save_untrained, write_images
 from tools import probe_positions
 
-SCRIPT = Path(probe_positions.__file__)
-CONFIG = SCRIPT.parents[1] / "configs/imagefolder_pape.py"
-SMALL = ["model.backbone.dim=8", "model.backbone.depth=1", "model.backbone.heads=1", "model.head.classes=2"]
-SMALL += ["model.modalities.image.patch=8", "test_dataloader.num_workers=0"]
-SMALL += ["test_dataloader.dataset.transforms.0.size=32"]
+CONFIG = CONFIGS / "imagefolder_pape.py"
+TINY = [*SMALL, "model.head.classes=2", "model.modalities.image.patch=8"]
+TINY += ["test_dataloader.num_workers=0", "test_dataloader.dataset.transforms.0.size=32"]
 
 
 @pytest.fixture
 def words(tmp_path):
-    """Of a command line for a small model on twelve pictures."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for i in range(12):
-            path = tmp_path / "set" / split / ("ant", "bee")[i % 2] / f"{i}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
-    options = [*SMALL, f"data_root={str(tmp_path / 'set')!r}"]
-    model = build_model(load(CONFIG, options))
-    checkpoint.save(tmp_path / "best.pth", dict(model=model.state_dict()))
+    """The arguments for a small model on 12 images."""
+    options = [*TINY, f"data_root={str(write_images(tmp_path / 'set', count=6))!r}"]
+    save_untrained(tmp_path / "best.pth", load(CONFIG, options))
     return [str(CONFIG), str(tmp_path / "best.pth"), "--cfg-options", *options]
 
 
@@ -49,18 +33,8 @@ def test_it_leaves_what_it_says(words, tmp_path, capsys):
     assert (tmp_path / "other/probe_positions.json").read_text() == (tmp_path / "probe_positions.json").read_text()
 
 
-def test_what_goes_wrong_is_one_sentence(words, monkeypatch, tmp_path):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-
-    def fails(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        assert isinstance(end.value.code, str)
-        assert "\n" not in end.value.code
-        return end.value.code
-
-    assert "--samples is a number from 2 on, got 1" in fails(*words, "--samples", 1)
-    assert "--tokens is a number from 2 on, got 0" in fails(*words, "--tokens", 0)
+def test_what_goes_wrong_is_one_sentence(words, tmp_path):
+    assert "--samples is a number from 2 on, got 1" in refusal(probe_positions.main, *words, "--samples", 1)
+    assert "--tokens is a number from 2 on, got 0" in refusal(probe_positions.main, *words, "--tokens", 0)
     words[1] = str(tmp_path / "none.pth")
-    assert "no checkpoint at" in fails(*words)
+    assert "no checkpoint at" in refusal(probe_positions.main, *words)

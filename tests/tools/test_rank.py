@@ -1,4 +1,4 @@
-"""tools/rank.py: the kept figures of docs/results/data/start.json as rows, sets by name, and what is none of them."""
+"""tools/rank.py on docs/results/data/start.json."""
 
 import json
 from pathlib import Path

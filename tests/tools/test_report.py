@@ -1,41 +1,27 @@
-"""tools/report.py on the folder of a run, with samples of its test set."""
+"""tools/report.py on the folder of a run."""
 
 import json
 import re
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.lab.report import write_after_training
+from tests.programs import SMALL, save_untrained, write_images
 from tools import report
-
-SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=2"]
 
 
 @pytest.fixture
 def run(tmp_path):
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for name in ("cat", "dog"):
-            (tmp_path / "data" / split / name).mkdir(parents=True)
-            for i in range(4):
-                Image.fromarray(rng.integers(0, 256, (48, 48, 3), np.uint8)).save(
-                    tmp_path / "data" / split / name / f"{i}.png"
-                )
-    cfg = load("configs/sign_digits.py", [*SMALL, f"data_root={tmp_path / 'data'}"])
+    data = write_images(tmp_path / "data", ("cat", "dog"), size=(48, 48))
+    cfg = load("configs/sign_digits.py", [*SMALL, "model.head.classes=2", f"data_root={data}"])
     folder = tmp_path / "run"
     folder.mkdir()
     saved.write(folder, cfg.to_dict())
-    torch.manual_seed(0)
-    checkpoint.save(folder / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cat", "dog"]))
+    save_untrained(folder / "best.pth", cfg, ["cat", "dog"])
     figures = dict(test=dict(accuracy=0.5), val=dict(accuracy=0.5), params=10, minutes=0.1, config="sign_digits.py")
     (folder / "results.json").write_text(json.dumps(figures))
     return folder

@@ -1,4 +1,4 @@
-"""tools/reproduce.py: what it can run here, and what it says of the rest."""
+"""tools/reproduce.py: what it runs here, and what it says about other experiments."""
 
 import argparse
 import re
@@ -114,7 +114,6 @@ def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("damage", ['{"values": {"a": {"0": {"turn": "x"}}}}', '{"values": {"PaPE": {"0": {}}}}', "["])
 def test_pages_are_all_written_or_none(damage, tmp_path):
-    """Issue 44.30: damaged results of one paper were found after pages of others had been written."""
     paper = reproduce.papers()[-1]
     experiment = next(one for one in paper.experiments if one.columns)
     home = tmp_path / runner.folder_name(experiment, next(iter(experiment.scales)))
@@ -126,7 +125,6 @@ def test_pages_are_all_written_or_none(damage, tmp_path):
 
 
 def test_a_second_run_in_one_work_dir_is_refused(tmp_path):
-    """Issue 44.30: two of them measured the same cells, into the same files."""
     folder = tmp_path / runner.folder_name(find("pape:equations"), "small")
     with owned(folder), pytest.raises(DataError, match="is in use by another run, process"):
         reproduce.main(["pape:equations", "--work-dir", str(tmp_path)])

@@ -1,7 +1,6 @@
-"""A scene in every form is the same scene for the data set, predict, show_tokens and peek."""
+"""A scene in each format is the same in the dataset, predict, show_tokens and peek."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +10,18 @@ import torch
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.modalities.pointcloud.formats.files import read_labelled
+from tests.programs import CONFIGS, refusal, run, save_untrained
 from tools import peek, predict, show_tokens
 
-CONFIG = str(Path(__file__).parents[2] / "configs" / "scannet_pape.py")
+CONFIG = str(CONFIGS / "scannet_pape.py")
 N = 400
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """One scene as arrays, where data sets have it, and in new/ in other forms."""
+    """A scene as a dataset's arrays, and in new/ in other formats."""
     home, rng = tmp_path_factory.mktemp("scenes"), np.random.default_rng(0)
     coord = rng.uniform(0, 2, (N, 3)).round(4).astype("f4")
     normal = rng.normal(size=(N, 3))
@@ -48,11 +46,8 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(home):
-    torch.manual_seed(0)
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    model = build_model(cfg).eval()
-    checkpoint.save(home / "best.pth", dict(model=model.state_dict(), classes=[f"class {i}" for i in range(20)]))
-    return cfg, model
+    return cfg, save_untrained(home / "best.pth", cfg, [f"class {i}" for i in range(20)])
 
 
 FORMS = ("room", "scan.ply", "scan.xyz", "scan.txt")
@@ -79,9 +74,8 @@ def test_every_form_gives_what_the_data_set_gives(home, trained):
 @pytest.mark.slow
 def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
-    argv = ["x.py", CONFIG, str(home / "best.pth"), str(home / "new"), "--sample", "--data-root", str(home)]
-    monkeypatch.setattr(sys, "argv", [*argv, "--show-dir", "seen"])
-    predict.main()
+    words = [home / "best.pth", home / "new", "--sample", "--data-root", home, "--show-dir", "seen"]
+    run(predict.main, CONFIG, *words)
     *said, _ = capsys.readouterr().out.splitlines()
     assert len(said) == len(FORMS)
     assert len({line.split(None, 1)[1] for line in said}) == 1  # the same shares of classes
@@ -101,12 +95,10 @@ def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys
     assert told[0][1]["points"] == N
 
 
-def test_what_a_file_lacks_is_said_with_what_to_do(home, trained, monkeypatch, tmp_path):
+def test_what_a_file_lacks_is_said_with_what_to_do(home, trained, tmp_path):
     np.savetxt(tmp_path / "bare.xyz", np.load(home / "new/room/coord.npy"))
-    argv = ["x.py", CONFIG, str(home / "best.pth"), str(tmp_path / "bare.xyz"), "--sample"]
-    monkeypatch.setattr(sys, "argv", argv)
-    with pytest.raises(SystemExit, match=r"bare\.xyz has no colours, which PackPoints should pack: give its missin"):
-        cli.run(predict.main)
+    sentence = refusal(predict.main, CONFIG, home / "best.pth", tmp_path / "bare.xyz", "--sample")
+    assert "bare.xyz has no colours, which PackPoints should pack: give its missin" in sentence
 
 
 def test_the_columns_that_the_data_set_names_are_those_of_files_too(home, tmp_path):

@@ -1,20 +1,14 @@
-"""tools/show_attention.py on each modality, and on what is no sample or no model of theirs."""
-
-import sys
-from pathlib import Path
+"""tools/show_attention.py on each modality, and errors."""
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.heads.head import Head
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
+from tests.programs import CONFIGS, save_untrained
 from tools import show_attention
 
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
@@ -32,15 +26,10 @@ MODELS = {
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """A model and a file of each."""
     home, rng = tmp_path_factory.mktemp("home"), np.random.default_rng(0)
     for kind, (name, options) in MODELS.items():
-        torch.manual_seed(0)
-        model = build_model(load(f"configs/{name}.py", options, sample=True))
-        classes = [
-            f"class {i} $x$ <b>" for i in range(sum(one.classes for one in model.modules() if isinstance(one, Head)))
-        ]
-        checkpoint.save(home / f"{kind}.pth", dict(model=model.state_dict(), classes=classes))
+        cfg = load(CONFIGS / f"{name}.py", options, sample=True)
+        save_untrained(home / f"{kind}.pth", cfg, [f"class {i} $x$ <b>" for i in range(cfg.model.head.classes)])
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(home / HOSTILE)
     cloud = rng.normal(size=(600, 3))
     np.save(home / "cloud.npy", np.concatenate([cloud, cloud / np.linalg.norm(cloud, axis=1)[:, None]], 1))
@@ -55,19 +44,13 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def show(home, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(sys, "argv", ["tools/show_attention.py"])
+    monkeypatch.chdir(tmp_path)
 
     def show(kind, files, *words):
         name, options = MODELS[kind]
-        folder = Path.cwd()
-        monkeypatch.chdir(tmp_path)
-        config = str(folder / "configs" / f"{name}.py")
-        try:
-            names = map(str, files if isinstance(files, list) else [files])
-            given = [config, str(home / f"{kind}.pth"), *names, "--sample", *words, "--cfg-options", *options]
-            show_attention.main(given)
-        finally:
-            monkeypatch.chdir(folder)
+        names = map(str, files if isinstance(files, list) else [files])
+        config, weights = str(CONFIGS / f"{name}.py"), str(home / f"{kind}.pth")
+        show_attention.main([config, weights, *names, "--sample", *words, "--cfg-options", *options])
         return capsys.readouterr().out.split("\n")[:-1]
 
     return show
@@ -117,10 +100,7 @@ def test_z_scores_are_drawn_and_told(show, home):
     "kind, write, sentence",
     [
         ("image", lambda path: Image.new("RGB", (1, 1)).save(path.with_suffix(".png")), "1 x 1 pixels"),
-        ("image", lambda path: path.with_suffix(".png").write_bytes(b"\x89PNG\r\n broken"), "cannot be read as an im"),
-        ("cloud", lambda path: np.save(path.with_suffix(".npy"), np.zeros((0, 6))), "cannot be read as a point cloud"),
         ("cloud", lambda path: path.with_suffix(".npy").write_bytes(b"\x93NUMPY"), "cannot be read as a point cloud"),
-        ("events", lambda path: path.with_suffix(".txt").write_text(""), "cannot be read as events"),
         ("events", lambda path: np.save(path.with_suffix(".npy"), np.zeros(0, EVENTS)), "has no tokens"),
     ],
 )
@@ -129,13 +109,6 @@ def test_what_is_no_sample_is_a_sentence(show, tmp_path, kind, write, sentence):
     (file,) = tmp_path.glob("x.*")
     with pytest.raises(DataError, match=sentence) as found:
         show(kind, file)
-    assert "\n" not in str(found.value)
-
-
-def test_another_models_checkpoint_and_wishes_that_do_not_fit_are_a_sentence(show, home, monkeypatch):
-    monkeypatch.setitem(MODELS, "image", MODELS["cloud"])  # the config of the one with the checkpoint of the other
-    with pytest.raises(DataError) as found:
-        show("image", home / "cloud.npy")
     assert "\n" not in str(found.value)
 
 

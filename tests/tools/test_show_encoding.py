@@ -1,4 +1,4 @@
-"""tools/show_encoding.py: the numbers it draws are the encoding's, and what goes wrong is one sentence."""
+"""tools/show_encoding.py: the drawn numbers are the encoding's, and errors."""
 
 import math
 import runpy
@@ -62,7 +62,6 @@ def test_the_title_says_name_options_and_dimensions():
 
 
 def test_options_are_read_as_python_values_or_words(tmp_path):
-    """As those of configs, words in lists too."""
     assert options(["m=8", "reach=[2, 3]", "context=False", "preset=pape_repo", "kinds=[a, b]"]) == dict(
         m=8, reach=[2, 3], context=False, preset="pape_repo", kinds=["a", "b"]
     )
@@ -254,12 +253,6 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit, match=r"pip install matplotlib$"):
         run_as_script(monkeypatch, "NoPE")
-
-
-def test_dimensions_that_no_page_can_show_are_refused(capsys):
-    with pytest.raises(SystemExit):
-        show_encoding.main(["PaPE", "--dims", "4"])
-    assert "choose from 1, 2, 3" in capsys.readouterr().err
 
 
 def test_pictures_do_not_depend_on_earlier_random_numbers(where):

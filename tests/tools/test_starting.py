@@ -1,9 +1,8 @@
-"""Before any work: what programs import for --help and for a mistake, --version, a reader that goes away, a device."""
+"""Imports before --help and errors, --version, a closed output pipe, and devices."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,21 +15,11 @@ from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.system import devices, pipes
+from tests.programs import ROOT, SMALL
 
-ROOT = Path(__file__).parents[2]
 TOOLS = sorted((ROOT / "tools").glob("*.py"))
-HEAVY = [
-    "sympy",
-    "torch.distributed.fsdp",
-    "torch._dynamo",
-    "mmengine.runner",
-    "mmengine.optim",
-    "cv2",
-    "matplotlib",
-    "numba",
-    "h5py",
-    "tonic",
-]
+HEAVY = ["sympy", "torch.distributed.fsdp", "torch._dynamo", "mmengine.runner", "mmengine.optim"]
+HEAVY += ["cv2", "matplotlib", "numba", "h5py", "tonic"]
 STARTS = """
 import runpy, sys
 for line in sys.argv[1:]:
@@ -50,7 +39,7 @@ def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def started(*lines: str) -> list[str]:
-    """What was printed by programs, one after the other in one process, and at its end what they imported."""
+    """Return the output of programs that run in one process, and at its end the imported modules."""
     return ran("-c", STARTS, *lines).stdout.splitlines()
 
 
@@ -75,6 +64,12 @@ def test_neither_does_a_mistake_in_a_config():
     assert "train_cfg.clip_grad: takes a number above 0" in "".join(said)
     assert "model.backbone.depht: nothing reads it, did you mean depth" in "".join(said)
     assert not set(HEAVY) & set(said[-1].split())
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.stem)
+def test_every_program_prints_its_errors_as_a_sentence(tool):
+    *_, last = tool.read_text().splitlines()
+    assert last.strip() in ("run(main)", "cli.run(main)") or tool.stem in ("check_encoding", "show_encoding")
 
 
 @pytest.mark.slow
@@ -106,8 +101,7 @@ def test_models_are_built_on_the_device_that_is_asked_for_and_inputs_follow(monk
     monkeypatch.setattr(devices.torch.cuda, "is_available", lambda: True)  # it would be taken
     monkeypatch.setenv(devices.VARIABLE, "cpu")
     assert devices.select() == torch.device("cpu")
-    small = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
-    model = build_model(load(config_path("mnist_pape"), small))
+    model = build_model(load(config_path("mnist_pape"), SMALL))
     assert {p.device.type for p in model.parameters()} == {"cpu"}
     model.to("meta")
     samples = [dict(label=1, boxes=(torch.zeros(1), 3))]
@@ -122,8 +116,7 @@ def test_models_are_built_on_the_device_that_is_asked_for_and_inputs_follow(monk
 
 def test_mmengines_own_loops_can_train_a_model():
     torch.manual_seed(0)
-    small = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
-    model = build_model(load(config_path("mnist_pape"), small))
+    model = build_model(load(config_path("mnist_pape"), SMALL))
     before = model.head.state_dict()["linear.weight"].clone()
     wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
     batch = dict(inputs=dict(image=torch.rand(2, 1, 28, 28)), data_samples=[dict(label=1), dict(label=2)])

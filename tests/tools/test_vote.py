@@ -1,8 +1,7 @@
-"""tools/vote.py and test.py --show-dir on tiny scenes and objects: fragments, votes, resuming, what is written."""
+"""tools/vote.py, and test.py --show-dir on scenes and objects: fragments, votes, resuming, output files."""
 
 import csv
 import json
-import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,7 +12,6 @@ from PIL import Image
 
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.batches import collate
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
@@ -23,6 +21,7 @@ from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from ndformer.modalities.pointcloud.voting import fragments, object_votes, scene_votes, variants
+from tests.programs import run, save_untrained
 from tools import predict, vote
 from tools import test as test_tool
 
@@ -48,15 +47,15 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(home):
-    """A model that was never trained, its checkpoint, and what every tool is told."""
+    """An untrained model, and the arguments of programs."""
     cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    torch.manual_seed(0)
-    model = build_model(cfg).eval()
-    head: Any = model.head
-    torch.nn.init.normal_(head.linear.weight, std=0.5)
-    path = home / "best.pth"
-    checkpoint.save(path, dict(model=model.state_dict(), classes=list(SCANNET)))
-    return model, [CONFIG, str(path), "--sample", "--data-root", str(home)]
+    model = save_untrained(home / "best.pth", cfg, list(SCANNET), head_std=0.5)
+    return model, [CONFIG, str(home / "best.pth"), "--sample", "--data-root", str(home)]
+
+
+def scenes_of(home):
+    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
+    return ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
 
 
 def test_fragments_take_one_point_of_each_cell_until_all_were_taken():
@@ -80,28 +79,17 @@ def test_there_are_thirteen_variants():
 @pytest.mark.slow
 def test_votes_are_summed_probabilities_whatever_the_batch(trained, home):
     model, _ = trained
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    data = scenes_of(home)
     sample = data.read(data.records[0])
     one, four = (scene_votes(model, sample, data.transforms, batch) for batch in (1, 4))
     assert one == pytest.approx(four, rel=1e-4, abs=1e-5)
     times = one.sum(1)  # every point was seen under every look at least once
     assert times.min() > 13 - 1e-3
     assert times == pytest.approx(times.round(), abs=1e-3)
-    # the first look alone, by hand
-    centred = data.transforms[0](sample, np.random.default_rng(0))
-    grid = np.floor(centred["points"].astype(np.float64) / 0.1)
-    first = [np.flatnonzero((grid == g).all(1))[0] for g in np.unique(grid, axis=0)]
-    part = {k: v[first] if isinstance(v, np.ndarray) else v for k, v in centred.items()}
-    for transform in data.transforms[2:]:
-        part = transform(part, np.random.default_rng(0))
-    with torch.no_grad():
-        (logits,) = model.test_scores(collate([part]))
-    assert (one[first] >= logits.softmax(-1).numpy() - 1e-4).all()
 
 
 class Linear:
-    """In place of a model: logits are a matrix times what was packed. It remembers what it was given."""
+    """A linear stand-in for a model, which records its inputs."""
 
     def __init__(self, classes, channels):
         self.head = SimpleNamespace(classes=classes)
@@ -116,9 +104,8 @@ class Linear:
 
 
 def test_votes_of_scenes_look_by_look_and_fragment_by_fragment(home):
-    """By hand: 4 turns x 3 scales and both mirrors; in each, as many fragments as the fullest voxel has points."""
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    """4 rotations x 3 scales and both mirrors; each has as many fragments as the fullest voxel has points."""
+    data = scenes_of(home)
     sample, model = data.read(data.records[0]), Linear(20, 9)
     found = scene_votes(cast(Any, model), sample, data.transforms, 3)
     low, high = sample["points"].min(0), sample["points"].max(0)
@@ -145,6 +132,7 @@ def test_votes_of_objects_are_one_as_it_is_and_nine_stretched_along_each_axis():
     transforms = [TRANSFORMS.create(one) for one in steps]
     found = object_votes(cast(Any, model), sample, transforms, 30, seed=0)
     assert len(model.seen) == 300
+    assert np.array_equal(object_votes(cast(Any, Linear(40, 9)), sample, transforms, 1, seed=0)[0], found[0])
     for repeat, vote_of in enumerate(found):
         clouds = torch.stack(model.seen[10 * repeat : 10 * repeat + 10])
         assert vote_of == pytest.approx((clouds @ model.weight).mean(1).softmax(-1).sum(0).numpy(), rel=1e-4)
@@ -162,8 +150,7 @@ def test_votes_of_objects_are_one_as_it_is_and_nine_stretched_along_each_axis():
 
 def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypatch):
     model, _ = trained
-    cfg = load(CONFIG, [f"data_root={str(home)!r}"], None, True)
-    data = ScanNet(home, "test", cfg.test_dataloader.dataset.transforms)
+    data = scenes_of(home)
     sample = data.read(data.records[0])
     monkeypatch.setattr(voting, "variants", lambda: iter([(np.eye(3), 1.0)]))
     exact = scene_votes(model, sample, data.transforms)
@@ -215,22 +202,6 @@ def test_scenes_of_one_name_have_files_of_their_own(tmp_path):
     assert voting.names(ScanNet(tmp_path, "test")) == ["office"]
 
 
-def test_objects_are_voted_on_again_and_again(tmp_path):
-    cfg = load("configs/modelnet40_pape.py", ["model.head.classes=2"], "NoPE", True)
-    torch.manual_seed(0)
-    model = build_model(cfg).eval()
-    head: Any = model.head
-    torch.nn.init.normal_(head.linear.weight, std=0.05)
-    rng = np.random.default_rng(0)
-    sample = {name: rng.normal(size=(600, 3)).astype(np.float32) for name in ("points", "normals")}
-    transforms = [TRANSFORMS.create(one) for one in cfg.test_dataloader.dataset.transforms]
-    first, second = object_votes(model, sample, transforms, 2, seed=0)
-    assert first.sum() == pytest.approx(10, rel=1e-5)
-    assert not np.allclose(first, second)  # stretched anew
-    again = object_votes(model, sample, transforms, 1, seed=0)[0]
-    assert again == pytest.approx(first, rel=1e-5)
-
-
 def test_scenes_whose_labels_are_hidden_are_submitted(trained, home, tmp_path, capsys):
     _, arguments = trained
     hidden = home / "test" / "scene0707_00"
@@ -248,7 +219,7 @@ def test_scenes_whose_labels_are_hidden_are_submitted(trained, home, tmp_path, c
 
 @pytest.fixture
 def objects(tmp_path):
-    """What vote is told of a model of six objects, and their labels."""
+    """The arguments for six objects, and their labels."""
     rng = np.random.default_rng(0)
     for kind in ("cone", "cup"):
         (tmp_path / kind).mkdir()
@@ -261,7 +232,7 @@ def objects(tmp_path):
     (tmp_path / "GENERATED_SAMPLE").write_text("")
     options = ["model.head.classes=2", "model.backbone.enc_depths=(1,1,1)"]
     cfg = load("configs/modelnet40_pape.py", [f"data_root={str(tmp_path)!r}", *options], "NoPE", True)
-    checkpoint.save(tmp_path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["cone", "cup"]))
+    save_untrained(tmp_path / "best.pth", cfg, ["cone", "cup"])
     arguments = ["configs/modelnet40_pape.py", str(tmp_path / "best.pth"), "--sample", "--data-root", str(tmp_path)]
     return [*arguments, "--encoding", "NoPE", "--cfg-options", *options], [0, 0, 0, 1, 1, 1]
 
@@ -312,27 +283,21 @@ def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, caps
         vote.main([*arguments, "--out", str(out), "--repeats", "2"])
 
 
-def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, monkeypatch, capsys):
+def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, capsys):
     _, arguments = trained
     scene = ScanNet(home, "test").read(home / "val" / "scene0003_00")
     np.savetxt(tmp_path / "mine.txt", np.concatenate([scene["points"], scene["normals"]], 1))
     grey = "test_dataloader.dataset.transforms.4.missing=dict(colours=0.5)"  # a text file holds no colours
     options = ["--cfg-options", grey, "--show-dir", str(tmp_path / "seen")]
-    monkeypatch.setattr(
-        sys, "argv", ["predict.py", *arguments[:2], str(tmp_path / "mine.txt"), "--top", "20", *arguments[2:], *options]
-    )
-    predict.main()
+    run(predict.main, *arguments[:2], tmp_path / "mine.txt", "--top", "20", *arguments[2:], *options)
     said = capsys.readouterr().out.splitlines()[0].split("  ")
     assert sum(float(one.split()[-2]) for one in said[1:]) == pytest.approx(100, abs=10)
     assert sorted(p.name for p in (tmp_path / "seen").iterdir()) == ["mine.png", "mine_prediction.ply"]
 
 
-def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, monkeypatch, capsys):
+def test_show_dir_has_clouds_and_pictures_of_prediction_truth_and_error(trained, home, tmp_path, capsys):
     model, arguments = trained
-    monkeypatch.setattr(
-        sys, "argv", ["test.py", *arguments, "--classwise", "--show-dir", str(tmp_path / "seen"), "--show-count", "1"]
-    )
-    test_tool.main()
+    run(test_tool.main, *arguments, "--classwise", "--show-dir", tmp_path / "seen", "--show-count", "1")
     assert "otherfurniture" in capsys.readouterr().out  # the table of classes
     (picture,) = (tmp_path / "seen").glob("*.png")
     name = picture.stem.partition("_")[2]

@@ -1,12 +1,9 @@
-"""tools/train.py --weights: a ViT in timm's layout, fine-tuned with its own encoding and with others."""
+"""tools/train.py --weights: fine-tuning a ViT in timm's layout with its own and with other encodings."""
 
 import re
-import sys
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
@@ -14,55 +11,35 @@ from ndformer.framework.engine.training.pretrained import read
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from tests.framework.importers.given import CLS, HEAD, SIDE, D, N, vit
 from tests.framework.importers.plain import TIMM as TIMM_NAMES
+from tests.programs import NO_WORKERS, write_images
+from tests.programs import run as start
 from tools import convert_checkpoint, print_config, train
 
 TIMM = vit(**CLS, pos_embed=(1, N + 1, D), **HEAD)
 TINY = ["--no-report", "--cfg-options", "model.head.classes=2", "model.mix=None"]
-TINY += [f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test")]
 SIZE = 4 * SIDE
 FRAMED = f"[dict(type='Resize', size=({SIZE}, {SIZE})), dict(type='PackImage')]"
-TINY += ["train_dataloader.batch_size=4"]
+TINY += [*NO_WORKERS, "train_dataloader.batch_size=4"]
 TINY += [f"{split}_dataloader.dataset.transforms={FRAMED}" for split in ("train", "val", "test")]
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder with the weights and eight photographs of two classes."""
-    random = np.random.default_rng(0)
-    for split in ("train", "val", "test"):
-        for i in range(8):
-            folder = tmp_path / f"mine/{split}/{'dark' if i % 2 else 'light'}"
-            folder.mkdir(parents=True, exist_ok=True)
-            pixels = random.integers(0, 100, (SIZE, SIZE, 3), dtype=np.uint8) + np.uint8(100 * (i % 2))
-            Image.fromarray(pixels).save(folder / f"{i}.png")
+    write_images(tmp_path / "mine", splits=("train", "val", "test"), size=(SIZE, SIZE))
     torch.save(TIMM, tmp_path / "vit.pth")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
-def run(home, monkeypatch, capsys):
-    """train.py imagefolder with these arguments: the best checkpoint, its config, what was printed."""
+def run(home, capsys):
+    """Return a function that trains and returns the best weights, the config and the output."""
 
     def run(name, *arguments, config="imagefolder", options=(), epochs=1):
-        words = [
-            config,
-            "--data-root",
-            "mine",
-            "--work-dir",
-            name,
-            *arguments,
-            *TINY,
-            f"train_cfg.max_epochs={epochs}",
-            *options,
-        ]
-        monkeypatch.setattr(sys, "argv", ["train.py", *words])
-        train.main()
-        return (
-            checkpoint.load(home / name / "best.pth")["model"],
-            load(home / name / "config.json"),
-            capsys.readouterr().out,
-        )
+        words = [*arguments, *TINY, f"train_cfg.max_epochs={epochs}", *options]
+        start(train.main, config, "--data-root", "mine", "--work-dir", name, *words)
+        weights = checkpoint.load(home / name / "best.pth")["model"]
+        return weights, load(home / name / "config.json"), capsys.readouterr().out
 
     return run
 
@@ -73,7 +50,6 @@ NAMED = "timm(head_dim=16):vit.pth"
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["PaPE(m=4)", "AxialRoPE", None])
 def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, run):
-    """Issue 44.6: `weights=` of a converted file was refused, "backbone.blocks.0.attention.encoding.wp is missing"."""
     chosen = ["--encoding", encoding] if encoding else []
     weights, cfg, said = run("out", "--weights", NAMED, *chosen, options=["optimizer.lr=1e-9"])
     found = cfg.model.backbone
@@ -95,7 +71,6 @@ def test_one_command_fine_tunes_weights_of_timm_with_another_encoding(encoding, 
 
 
 def test_the_learned_table_stays_beside_the_new_encoding(run):
-    """Issue 44.6."""
     weights, cfg, said = run("out", "--weights", NAMED, "--encoding", "PaPE", "--keep-encoding",
                              options=["optimizer.lr=1e-9"])  # fmt: skip
     assert [part.type for part in cfg.model.backbone.encoding] == ["LearnableAbsolute", "PaPE"]
@@ -105,7 +80,7 @@ def test_the_learned_table_stays_beside_the_new_encoding(run):
 
 @pytest.mark.slow
 def test_a_checkpoint_of_ours_and_a_converted_one_are_begun_with_alike(run, home, capsys):
-    """Issue 44.6: a checkpoint of a run, and of convert_checkpoint.py, give the model their sizes too."""
+    """Both give the model their sizes."""
     run("first", "--weights", NAMED)
     convert_checkpoint.main(["timm", "vit.pth", "ours.pth", "--head-dim", "16"])
     capsys.readouterr()
@@ -122,7 +97,7 @@ def test_a_checkpoint_of_ours_and_a_converted_one_are_begun_with_alike(run, home
 
 
 def test_only_the_head_and_the_encoding_learn_while_the_backbone_is_frozen(run, home):
-    """Issue 44.6: frozen for the first of two epochs."""
+    """Frozen in the first of two epochs."""
     arguments = ["--weights", NAMED, "--encoding", "PaPE"]
     options = ["optimizer.weight_decay=0.1", "optimizer.lr=1e-2", "train_cfg.freeze_epochs=1"]
     run("out", *arguments, options=options, epochs=2)
@@ -136,7 +111,6 @@ def test_only_the_head_and_the_encoding_learn_while_the_backbone_is_frozen(run, 
 
 
 def test_which_importer_is_found_or_a_sentence(home):
-    """Issue 44.6."""
     wide = vit(TIMM_NAMES, 64, cls_token=(1, 1, 64), pos_embed=(1, N + 1, 64))
     torch.save(wide, home / "wide.pth")
     assert read("wide.pth").source == "timm"

@@ -313,17 +313,13 @@ def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dat
         other = _matching_type(kind, dataset)
         if other is None:
             raise
-        same = _package(other) == _package(kind)
+        # datasets of one modality share transforms and adapters
+        same = other.__module__.partition(".datasets")[0] == kind.__module__.partition(".datasets")[0]
         remedy = "Set type of the datasets to it" if same else "Use a config with datasets of this type"
         raise DataError(
             f"{error}. {dataset['data_root']} has the layout of {other.__name__}. {remedy}",
             f"--cfg-options dataset.type={other.__name__}" if same else "",
         ) from None
-
-
-def _package(kind: type[Dataset]) -> str:
-    """Return the package of the modality, whose datasets share transforms and adapters."""
-    return kind.__module__.partition(".datasets")[0]
 
 
 def _matching_type(kind: type[Dataset], dataset: dict[str, Any]) -> type[Dataset] | None:

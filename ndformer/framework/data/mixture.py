@@ -133,17 +133,9 @@ class DropModality:
 class TurnBatches(Batches):
     """A batch sampler for a Mixture: each batch is from one part, in an order set by (seed, epoch)."""
 
-    def __init__(
-        self,
-        data: Mixture,
-        batch_size: int,
-        shuffle: bool,
-        seed: int = 0,
-        rank: int = 0,
-        processes: int = 1,
-        loops: int = 1,
-    ) -> None:
-        super().__init__(len(data), batch_size, shuffle, seed, rank, processes)
+    def __init__(self, data: Mixture, batch_size: int, shuffle: bool, *order: int, **named: int) -> None:
+        super().__init__(len(data), batch_size, shuffle, *order, **named)
+        loops, self.loops = self.loops, 1  # the batches of all passes are counted here
         self.data = data
         self.sizes = np.diff(data.starts)
         per_pass = -(-self.sizes // batch_size)

@@ -1,72 +1,46 @@
 """Safe readers of untrusted files: no code in them runs, claimed sizes are checked before memory is allocated."""
 
-from ndformer.framework.foreign.arrays import array, arrays
-from ndformer.framework.foreign.decompress import archive, frame_size, gunzipped, has_zip_entry, inflated
-from ndformer.framework.foreign.files import (
-    LINE,
-    below,
-    check_size,
-    content,
-    inside,
-    limit,
-    opened,
-    regular,
-    short_lines,
-    size_from,
-    text,
-    text_rows,
-)
-from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
-from ndformer.framework.foreign.images import PICTURES, check_pixels, image, image_size, normalized_image, picture
-from ndformer.framework.foreign.pickles import plain_pickle
-from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words
-from ndformer.framework.foreign.printable import cell, plain_streams, printable, rewritable, single_line
-from ndformer.framework.foreign.row_width import conflicting_row_width, guess_row_width
-from ndformer.framework.foreign.rows import json_rows
-
-__all__ = [
-    "LINE",
-    "PICTURES",
-    "Table",
-    "archive",
-    "array",
-    "arrays",
-    "below",
-    "cell",
-    "check_pixels",
-    "check_size",
-    "conflicting_row_width",
-    "content",
-    "frame_size",
-    "guess_row_width",
-    "gunzipped",
-    "has_zip_entry",
-    "image",
-    "image_size",
-    "inflated",
-    "inside",
-    "json_rows",
-    "limit",
-    "lines",
-    "normalized_image",
-    "notes",
-    "opened",
-    "parsed_json",
-    "picture",
-    "plain_json",
-    "plain_pickle",
-    "plain_streams",
-    "plain_xml",
-    "plain_yaml",
-    "printable",
-    "read_tables",
-    "regular",
-    "rewritable",
-    "short_lines",
-    "single_line",
-    "size_from",
-    "tables",
-    "text",
-    "text_rows",
-    "words",
-]
+from ndformer.framework.foreign.arrays import array as array
+from ndformer.framework.foreign.arrays import arrays as arrays
+from ndformer.framework.foreign.decompress import archive as archive
+from ndformer.framework.foreign.decompress import frame_size as frame_size
+from ndformer.framework.foreign.decompress import gunzipped as gunzipped
+from ndformer.framework.foreign.decompress import has_zip_entry as has_zip_entry
+from ndformer.framework.foreign.decompress import inflated as inflated
+from ndformer.framework.foreign.files import LINE as LINE
+from ndformer.framework.foreign.files import below as below
+from ndformer.framework.foreign.files import check_size as check_size
+from ndformer.framework.foreign.files import content as content
+from ndformer.framework.foreign.files import inside as inside
+from ndformer.framework.foreign.files import limit as limit
+from ndformer.framework.foreign.files import opened as opened
+from ndformer.framework.foreign.files import regular as regular
+from ndformer.framework.foreign.files import short_lines as short_lines
+from ndformer.framework.foreign.files import size_from as size_from
+from ndformer.framework.foreign.files import text as text
+from ndformer.framework.foreign.files import text_rows as text_rows
+from ndformer.framework.foreign.hdf5 import Table as Table
+from ndformer.framework.foreign.hdf5 import notes as notes
+from ndformer.framework.foreign.hdf5 import read_tables as read_tables
+from ndformer.framework.foreign.hdf5 import tables as tables
+from ndformer.framework.foreign.images import PICTURES as PICTURES
+from ndformer.framework.foreign.images import check_pixels as check_pixels
+from ndformer.framework.foreign.images import image as image
+from ndformer.framework.foreign.images import image_size as image_size
+from ndformer.framework.foreign.images import normalized_image as normalized_image
+from ndformer.framework.foreign.images import picture as picture
+from ndformer.framework.foreign.pickles import plain_pickle as plain_pickle
+from ndformer.framework.foreign.plain import json_rows as json_rows
+from ndformer.framework.foreign.plain import lines as lines
+from ndformer.framework.foreign.plain import parsed_json as parsed_json
+from ndformer.framework.foreign.plain import plain_json as plain_json
+from ndformer.framework.foreign.plain import plain_xml as plain_xml
+from ndformer.framework.foreign.plain import plain_yaml as plain_yaml
+from ndformer.framework.foreign.plain import words as words
+from ndformer.framework.foreign.printable import cell as cell
+from ndformer.framework.foreign.printable import plain_streams as plain_streams
+from ndformer.framework.foreign.printable import printable as printable
+from ndformer.framework.foreign.printable import rewritable as rewritable
+from ndformer.framework.foreign.printable import single_line as single_line
+from ndformer.framework.foreign.row_width import conflicting_row_width as conflicting_row_width
+from ndformer.framework.foreign.row_width import guess_row_width as guess_row_width

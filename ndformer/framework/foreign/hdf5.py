@@ -80,13 +80,9 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with h5py.File(regular(path), "r") as file:
             yield file
-    except (ValueError, OSError, MemoryError):
+    except (ValueError, OSError, MemoryError, DataError):
         raise
-    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"its structure is damaged: {' '.join(str(error).split())[:200]}") from None
-    except RuntimeError as error:
-        if isinstance(error, DataError):
-            raise
+    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RuntimeError) as error:
         raise ValueError(f"its structure is damaged: {' '.join(str(error).split())[:200]}") from None
 
 

@@ -9,7 +9,7 @@ import mmap
 import pickletools
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,6 @@ EMPTY: dict[str, type] = dict(EMPTY_LIST=list, EMPTY_DICT=dict, EMPTY_TUPLE=tupl
 CONSTANTS = dict(NONE=None, NEWTRUE=True, NEWFALSE=False)
 TUPLES = dict(TUPLE1=1, TUPLE2=2, TUPLE3=3)
 MARK = object()
-
-
-class Name(NamedTuple):
-    """A global name in a pickle."""
-
-    module: str
-    name: str
 
 
 class Placeholder:
@@ -123,7 +116,7 @@ class Machine:
 
     def recall(self, number: int) -> Any:
         found = self.memo[number]
-        if isinstance(found, (list, dict)) or (isinstance(found, tuple) and not isinstance(found, Name) and found):
+        if isinstance(found, (list, dict)) or (isinstance(found, tuple) and found):
             raise ValueError("it has one list in several places")
         return found.value if isinstance(found, Placeholder) else found
 
@@ -146,14 +139,14 @@ class Machine:
         return item
 
 
-ENCODE, DTYPE = Name("_codecs", "encode"), Name("numpy", "dtype")
-RECONSTRUCT = Name("numpy.core.multiarray", "_reconstruct")
-FROM_BUFFER = Name("numpy.core.numeric", "_frombuffer")
-ALLOWED = (ENCODE, DTYPE, RECONSTRUCT, FROM_BUFFER, Name("numpy", "ndarray"))
+# names of functions in pickles; the texts stand for them, and are harmless as values
+ENCODE, DTYPE = "_codecs.encode", "numpy.dtype"
+RECONSTRUCT, FROM_BUFFER = "numpy.core.multiarray._reconstruct", "numpy.core.numeric._frombuffer"
+ALLOWED = (ENCODE, DTYPE, RECONSTRUCT, FROM_BUFFER, "numpy.ndarray")
 
 
-def allowed(module: str, name: str) -> Name:
-    found = Name(module.replace("numpy._core", "numpy.core"), name)  # names of numpy 2 and numpy 1
+def allowed(module: str, name: str) -> str:
+    found = f"{module.replace('numpy._core', 'numpy.core')}.{name}"  # names of numpy 2 and numpy 1
     if found not in ALLOWED:
         raise ValueError(f"it asks for {module}.{name}, which plain values do not need")
     return found

@@ -1,7 +1,10 @@
 """Safe readers of JSON, YAML, XML and text lists, in bounded time and memory."""
 
+import io
 import json
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -9,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import check_size, content, regular, text
+from ndformer.framework.foreign.files import check_size, content, opened, regular, text
 
 DEPTH, ALIASES, SIZE = 20, 16, 2**24  # limits of YAML: nesting, aliases, bytes
 NESTED = 100  # nesting limit of JSON
@@ -18,6 +21,8 @@ EXPANSION = 6  # bytes of memory per byte of JSON that are always allowed
 ENDS = bytes.maketrans(b"[{]}", bytes([1, 1, 255, 255]))
 NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
 LIST, LINE = 16, 2**16  # bytes of memory per byte of a text list; longest line in characters
+CHUNK, ROW = 2**20, 2**20  # characters of a list of rows read at a time; longest row
+SEPARATORS = re.compile(r"[\s,]*")
 ELEMENT = 32  # bytes of memory per byte of XML
 
 
@@ -43,6 +48,44 @@ def parsed_json(raw: bytes, path: Path) -> Any:
         return json.loads(raw.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("lists in lists, nested too deep") from None
+
+
+def json_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON list; raise ValueError (json.JSONDecodeError, UnicodeDecodeError) if invalid."""
+    decode = json.JSONDecoder().raw_decode
+    with io.TextIOWrapper(opened(path), encoding="utf-8-sig") as file:
+        buffer = file.read(CHUNK).lstrip()
+        if not buffer.startswith("["):
+            raise ValueError("it is no list of rows")
+        position, ended = 1, False
+        while True:
+            if (separators := SEPARATORS.match(buffer, position)) is not None:
+                position = separators.end()
+            if position < len(buffer) and buffer[position] == "]":
+                if buffer[position + 1 :].strip() or file.read(CHUNK).strip():
+                    raise ValueError("more follows behind its end")
+                return
+            try:
+                row, position = decode(buffer, position)
+            except (json.JSONDecodeError, RecursionError) as error:  # an incomplete row, or invalid JSON
+                if ended or len(buffer) - position > ROW:
+                    raise ValueError(_broken_row(buffer, position, error)) from None
+                more = file.read(CHUNK)
+                buffer, position, ended = buffer[position:] + more, 0, not more
+                continue
+            if not isinstance(row, dict):
+                raise ValueError(f"it holds {row!r:.40}, which is no row")
+            yield row
+
+
+def _broken_row(buffer: str, position: int, error: Exception) -> str:
+    if position >= len(buffer):
+        return "it ends in the midst of its rows"
+    return (
+        f"at '{' '.join(buffer[position : position + 40].split())}' is no row"
+        if isinstance(error, json.JSONDecodeError)
+        else "it is nested too deep"
+    )
 
 
 def lines(path: Path, errors: str = "strict") -> list[str]:

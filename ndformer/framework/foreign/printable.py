@@ -70,8 +70,5 @@ def rewritable(stream: TextIO) -> TextIO:
 @contextlib.contextmanager
 def plain_streams() -> Iterator[None]:
     """Make everything printed within the block printable, since it may contain text from untrusted files."""
-    with (
-        contextlib.redirect_stdout(PlainStream(sys.stdout)),
-        contextlib.redirect_stderr(PlainStream(sys.stderr)),
-    ):
+    with contextlib.redirect_stdout(PlainStream(sys.stdout)), contextlib.redirect_stderr(PlainStream(sys.stderr)):
         yield

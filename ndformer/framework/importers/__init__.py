@@ -1,21 +1,44 @@
-"""Importers of pretrained weights from other projects, one module per source, which map names and shapes to ours.
+"""Importers of pretrained weights from other projects, one module per layout, which map names and shapes to ours.
 
 imported = SOURCES["dinov2"].convert(load_tensors(path), head_dim=64)
 imported.parts["backbone"].config, imported.parts["backbone"].weights
 """
 
-from types import ModuleType
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
-from ndformer.framework.importers import deit, dinov2, dinov3, lookhere, pape, pointcept, rope_vit, timm, vjepa2
+from ndformer.framework.importers import dinov3, lookhere, pape, pointcept, rope_vit, timm, vjepa2
+from ndformer.framework.importers.state_dict import Imported
 
-SOURCES: dict[str, ModuleType] = {
-    "pointcept": pointcept,
-    "timm": timm,
-    "deit": deit,
-    "dinov2": dinov2,
-    "dinov3": dinov3,
-    "rope-vit": rope_vit,
-    "lookhere": lookhere,
-    "pape": pape,
-    "vjepa2": vjepa2,
+
+@dataclass(frozen=True)
+class Source:
+    """A project whose weights can be imported."""
+
+    convert: Callable[..., Imported]
+    license: str  # of its weights
+    inside: tuple[str, ...] = ("state_dict", "model")  # keys under which its files nest the weights
+    head_dim: int = 64  # channels of a head, as published
+
+
+SOURCES: dict[str, Source] = {
+    "pointcept": Source(pointcept.convert, "MIT", head_dim=16),
+    "timm": Source(
+        timm.convert, "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
+    ),
+    "deit": Source(partial(timm.convert, model="DeiT"), "Apache-2.0"),
+    "dinov2": Source(partial(timm.convert, model="DINOv2"), "Apache-2.0"),
+    "dinov3": Source(
+        dinov3.convert,
+        "the DINOv3 License, Meta's own: read it before you use or pass on what comes out",
+        ("state_dict", "model", "teacher"),
+    ),
+    "rope-vit": Source(rope_vit.convert, "Apache-2.0"),
+    "lookhere": Source(lookhere.convert, "MIT"),
+    "pape": Source(
+        pape.convert,
+        "none is given, so all rights are reserved: ask its authors before you use or pass on what comes out",
+    ),
+    "vjepa2": Source(vjepa2.convert, "MIT; parts of its code are Apache-2.0", ("encoder", "state_dict", "model")),
 }

@@ -9,9 +9,6 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
 
-LICENCE = "the DINOv3 License, Meta's own: read it before you use or pass on what comes out"
-INSIDE = ("state_dict", "model", "teacher")
-HEAD_DIM = 64
 UNUSED = r"mask_token|local_cls_norm\.(weight|bias)"  # used only in training
 
 

@@ -15,9 +15,6 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader, head_count
 
-LICENCE = "MIT"
-INSIDE = ("state_dict", "model")
-HEAD_DIM = 64
 UNUSED = r"head\.fc[12]\.(weight|bias)"
 # degrees from "up" (a smaller row), clockwise, in LookHere's order: halves; corners, triangles; eighths
 DIRECTIONS = {
@@ -35,10 +32,7 @@ def convert(state_dict: State, head_dim: int, fov: int = 90) -> Imported:
     body = vit.backbone(reader, dim, head_dim, dict(type="LookHere", fov=fov), eps=1e-5)
     order = _order(fov, dim, heads)
     weights = {name: _permute_heads(name, value, order) for name, value in body.weights.items()}
-    parts = {
-        "modalities.image": vit.patches(reader, "patch_embed.proj", rows),
-        "backbone": Part(body.config, weights),
-    }
+    parts = {"modalities.image": vit.patches(reader, "patch_embed.proj", rows), "backbone": Part(body.config, weights)}
     left = reader.check_unused(UNUSED)
     return Imported(parts, left, vit.assumed(head_dim, 1e-5) + f", fov {fov}, a global slope of 1")
 

@@ -11,9 +11,6 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader, head_count, stacked
 
-LICENCE = "none is given, so all rights are reserved: ask its authors before you use or pass on what comes out"
-INSIDE = ("state_dict", "model")
-HEAD_DIM = 64
 NAMES = vit.Names("encoder.layers.{}.", "attention.qkv_proj", "attention.out_proj", "ffn.fc1", "ffn.fc2")
 
 

@@ -9,10 +9,6 @@ import torch
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers.state_dict import Imported, Part, State
 
-LICENCE = "MIT"
-INSIDE = ("state_dict", "model")
-HEAD_DIM = 16
-
 NAMES = [  # pattern of Pointcept's name in a block, pooling or unpooling, and our name
     (r"cpe\.0\.", "cpe.conv."),
     (r"cpe\.1\.", "cpe.linear."),

@@ -12,9 +12,6 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
 
-LICENCE = "Apache-2.0"
-INSIDE = ("state_dict", "model")
-HEAD_DIM = 64
 EPS = 1e-6
 UNUSED = r"freqs_t_[xy]"  # positions of the patches
 

@@ -1,11 +1,11 @@
-"""ViTs with timm's names, as in DeiT and DINOv2: learned position embedding, class token, registers, layer scale."""
+"""ViTs with timm's names: learned position embedding, class token, registers, layer scale.
+
+DeiT and DINOv2 too. DeiT III's class token has no position embedding, and neither have DINOv2's register tokens.
+"""
 
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader
 
-LICENCE = "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
-INSIDE = ("state_dict", "model")
-HEAD_DIM = 64
 EPS = 1e-6
 UNUSED = r"mask_token"  # used only in training
 

@@ -4,9 +4,6 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
 from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader
 
-LICENCE = "MIT; parts of its code are Apache-2.0"
-INSIDE = ("encoder", "state_dict", "model")
-HEAD_DIM = 64
 EPS = 1e-6
 UNUSED = r"pos_embed"  # sinusoidal embeddings that are not used
 

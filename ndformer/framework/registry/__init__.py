@@ -1,43 +1,91 @@
-"""Registries: classes by their names in configs."""
+"""Registries: classes by their names in configs, found without a list, with a suggestion for unknown names."""
 
-from ndformer.framework.registry.base import (
-    ANSWERS,
-    BACKBONES,
-    DATASETS,
-    DESCRIBERS,
-    ENCODINGS,
-    HEADS,
-    HOOKS,
-    METRICS,
-    MIXERS,
-    MODALITIES,
-    MODELS,
-    NECKS,
-    OPTIMIZERS,
-    SCHEDULES,
-    STAND_INS,
-    TRANSFORMS,
-    Registry,
-    UnknownNameError,
-)
+import importlib
+import pkgutil
+from typing import Any
 
-__all__ = [
-    "ANSWERS",
-    "BACKBONES",
-    "DATASETS",
-    "DESCRIBERS",
-    "ENCODINGS",
-    "HEADS",
-    "HOOKS",
-    "METRICS",
-    "MIXERS",
-    "MODALITIES",
-    "MODELS",
-    "NECKS",
-    "OPTIMIZERS",
-    "SCHEDULES",
-    "STAND_INS",
-    "TRANSFORMS",
-    "Registry",
-    "UnknownNameError",
-]
+from ndformer.framework.errors import UnknownNameError as UnknownNameError
+from ndformer.framework.errors import nearest
+from ndformer.framework.registry.signature import arguments
+from ndformer.framework.system import host_state, opencv
+
+with host_state.importing():
+    import mmengine.registry
+
+
+class Registry(mmengine.registry.Registry):
+    """An mmengine registry of one kind of class.
+
+    `packages` are packages or modules with such classes. All their modules are imported at the first lookup, so a new
+    file is found without a list.
+    """
+
+    def __init__(self, name: str, *packages: str) -> None:
+        super().__init__(name, scope="ndformer")
+        self._packages = packages
+        self.synonyms: dict[str, str] = {}  # lower-case names in papers and other libraries, and ours
+
+    def all(self) -> dict[str, Any]:
+        """Return all registered classes by name."""
+        self._load()
+        return self.module_dict
+
+    def get(self, key: str) -> Any:
+        """Return the class with this name, without importing modules in dotted names, as mmengine does."""
+        self._load()
+        kind = self.module_dict.get(key.removeprefix(f"{self.scope}."))
+        if kind is None:
+            names = sorted(self.module_dict)
+            synonym = self.synonyms.get(key.lower())
+            suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
+            raise UnknownNameError(f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}")
+        return kind
+
+    def create(self, cfg: dict[str, Any], **context: Any) -> Any:
+        """Build the class of `cfg` with its options and the arguments in `context`; unknown options raise an error."""
+        if not isinstance(cfg, dict) or "type" not in cfg:
+            raise TypeError(f"a {self.name} must be dict(type='NAME', ...), got {cfg!r}")
+        kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
+        options = {key: value for key, value in cfg.items() if key != "type"}
+        names, extra = arguments(kind)
+        for key in options:
+            if key in context or not (key in names or extra):
+                free = [name for name in names if name not in context]
+                raise UnknownNameError(
+                    f"{kind.__name__} has no option '{key}'{nearest(key, free)} It has: {', '.join(free)}"
+                )
+        return kind(**context, **options)
+
+    def _load(self) -> None:
+        for name in self._packages:
+            package = importlib.import_module(name)
+            for module in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
+                importlib.import_module(module.name)
+        self._packages = ()
+
+
+class _Hooks(Registry):
+    """Hooks registered here or, as mmengine's tutorials do, in mmengine's own registry."""
+
+    def _load(self) -> None:
+        opencv.import_module("mmengine.hooks")
+        for name, kind in mmengine.registry.HOOKS.module_dict.items():
+            self._module_dict.setdefault(name, kind)
+
+
+ENCODINGS = Registry("encoding", "ndformer.encodings")
+MODALITIES = Registry("modality", "ndformer.modalities")
+DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
+TRANSFORMS = Registry("transform", "ndformer.modalities", "ndformer.framework.data")
+DESCRIBERS = Registry("describer", "ndformer.modalities")
+MIXERS = Registry("mixer", "ndformer.modalities")
+STAND_INS = Registry("stand-in", "ndformer.modalities")
+MODELS = Registry("model", "ndformer.framework.model")
+BACKBONES = Registry("backbone", "ndformer.framework.backbones")
+NECKS = Registry("neck", "ndformer.framework.necks")
+HEADS = Registry("head", "ndformer.framework.heads")
+ANSWERS = Registry("answer", "ndformer.framework.answers", "ndformer.modalities")
+METRICS = Registry("metric", "ndformer.framework.evaluation", "ndformer.modalities")
+OPTIMIZERS = Registry("optimizer", "ndformer.framework.engine.training.optim")
+SCHEDULES = Registry("schedule", "ndformer.framework.engine.training.schedules")
+HOOKS = _Hooks("hook")

@@ -1,4 +1,4 @@
-"""Datasets: which splits there are, and `per_class` keeps a few samples of each class of one."""
+"""Datasets: splits on disk, `per_class`, and random labels."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ class Unlabelled(Uneven):
 
 
 class Found(Uneven):
-    """`there`: the splits on disk, each with what its records are."""
+    """A dataset with these splits on disk."""
 
     def __init__(self, *args, there, **rest):
         self.there = there
@@ -49,7 +49,7 @@ class Found(Uneven):
 
 
 def names(split, there, **options):
-    """What the records of a split are on disk, and how many there are."""
+    """Return the source on disk and the number of records of a split."""
     records = Found("here", split, there=there, **options).records
     return set(records), len(records)
 
@@ -71,7 +71,6 @@ def test_what_is_on_disk_decides_what_is_held_out(there, train, val, test):
 
 
 def test_a_val_split_that_is_the_test_set_is_known():
-    """Issue 44.4: val on disk became the test set, and nobody was told."""
 
     def about(split, there, **options):
         data = Found("here", split, there=there.split(), **options)
@@ -94,19 +93,6 @@ def test_a_misspelt_option_of_the_base_is_told_what_was_meant(tmp_path):
     known, more = arguments(DATASETS.get("Coco"))
     assert {"data_root", "split", "transforms", "holdout", "val_is_test", "seed", "mosaic"} <= set(known)
     assert not more
-
-
-@pytest.mark.parametrize(
-    "answer, kinds",
-    [
-        ("Label", ["CIFAR10", "ImageFolder", "ModelNet40", "UCF101", "DvsGesture", "Mixture"]),
-        ("Boxes", ["Coco", "YoloFolder", "PascalVOC", "GEN1"]),
-        ("Pixels", ["MaskFolder"]),
-        ("Points", ["Scenes", "ScanNet"]),
-    ],
-)
-def test_a_dataset_says_what_its_samples_are_asked_for(answer, kinds):
-    assert {DATASETS.get(kind).answer for kind in kinds} == {answer}
 
 
 def train(**options):
@@ -146,13 +132,6 @@ def test_a_class_with_too_few_is_one_sentence():
     Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
     with pytest.raises(DataError, match=r"under here has 9. Use a smaller per_class"):
         Boxed("here", per_class=10)
-
-
-@pytest.mark.parametrize(
-    "name", ["CIFAR10", "CIFAR100", "MNIST", "ImageFolder", "ImageNet", "Flowers102", "TinyImageNet"]
-)
-def test_configs_may_say_it_of_any_set_of_images(name):
-    assert "per_class" in arguments(DATASETS.get(name))[0]
 
 
 @pytest.mark.parametrize("kind", [Uneven, Packed])

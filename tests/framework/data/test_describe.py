@@ -1,4 +1,4 @@
-"""Whoever is surest to know a file tells what it holds; nobody is listed."""
+"""The describer with the most reliable claim describes a file."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""A fingerprint tells what changed in a data set, and nothing where nothing did. tests/soak/changed_data.py does so
-through train.py and test.py, and to every file of every stand-in."""
+"""Fingerprints detect changed data and nothing else. tests/soak/changed_data.py tries more through programs."""
 
 import dataclasses
 import os
@@ -157,7 +156,6 @@ def test_parts_of_a_mixture_are_named(home: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("way", [way for way in changed_data.WAYS if "added" in way or "replaced" in way])
 def test_the_soak_s_changes_give_each_split_pictures_of_its_own(way: str, tmp_path: Path) -> None:
-    """Issue 44.30: train --resume refused the copy in two splits first, and tests.soak.changed_data ended with 1."""
     changed_data.data(tmp_path)
     before = {path.read_bytes() for path in tmp_path.rglob("*.bmp")}
     for split in ("train", "test"):

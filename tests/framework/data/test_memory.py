@@ -1,4 +1,4 @@
-"""`cache='memory'`: the same samples, read once, within its limit."""
+"""`cache='memory'`: the same samples, read once, within the limit."""
 
 from typing import cast
 
@@ -22,7 +22,7 @@ COUNT = 12
 
 
 class Counted(Dataset):
-    """Of each record a table, a picture and a place that is not in memory in one piece; `reads` are those so far."""
+    """Samples with a table, an image and a noncontiguous array; `reads` lists the records read."""
 
     def index(self, split):
         self.classes, self.reads = ["a", "b"], []
@@ -38,7 +38,7 @@ class Counted(Dataset):
 
 
 class Larger(Counted):
-    """Samples that are not looked at beforehand are large."""
+    """Samples outside of the size estimate are larger."""
 
     def read(self, record):
         return super().read(record) | dict(more=bytes(40_000 if record == 1 else 10))
@@ -57,7 +57,7 @@ class Rotten(Counted):
 
 
 class Decoded(Decoding):
-    """What it was called for; random as SampleFrames can be."""
+    """Counts its calls; random unless fixed, as SampleFrames can be."""
 
     def __init__(self, fixed):
         self.fixed, self.calls = fixed, 0
@@ -68,7 +68,7 @@ class Decoded(Decoding):
 
 
 def spoiled(sample, rng):
-    """All in place."""
+    """Change a sample in place."""
     sample["table"] += rng.random()
     sample["place"][0] = 0
     sample["picture"].putpixel((0, 0), (1, 2, 3))
@@ -129,21 +129,18 @@ def test_dealt_labels_and_bad_samples_are_as_without_it():
         assert found[0] == found[1]
 
 
-def test_a_mixture_keeps_what_its_parts_keep():
-    DATASETS.register_module(module=Counted)
-    try:
-        own = dict(type="Counted", data_root=".", holdout=0.0, transforms=[packed])
-        data = Mixture(dict(a=own | dict(cache="memory"), b=own), seed=0)
-        for epoch in range(2):
-            for i in range(len(data)):
-                data[epoch, i]
-        parts = [cast(Counted, part) for part in data.parts.values()]
-        assert [len(part.reads) for part in parts] == [COUNT, 2 * COUNT]
-        tight = Mixture(dict(a=own | dict(cache="memory", cache_limit="1K")), seed=0)
-        with pytest.raises(DataError, match="cache='memory' would need"):
-            tight.check_memory(0)
-    finally:
-        DATASETS.module_dict.pop("Counted")
+def test_a_mixture_keeps_what_its_parts_keep(monkeypatch):
+    monkeypatch.setitem(DATASETS.module_dict, "Counted", Counted)
+    own = dict(type="Counted", data_root=".", holdout=0.0, transforms=[packed])
+    data = Mixture(dict(a=own | dict(cache="memory"), b=own), seed=0)
+    for epoch in range(2):
+        for i in range(len(data)):
+            data[epoch, i]
+    parts = [cast(Counted, part) for part in data.parts.values()]
+    assert [len(part.reads) for part in parts] == [COUNT, 2 * COUNT]
+    tight = Mixture(dict(a=own | dict(cache="memory", cache_limit="1K")), seed=0)
+    with pytest.raises(DataError, match="cache='memory' would need"):
+        tight.check_memory(0)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -175,14 +172,11 @@ def test_what_is_too_large_is_one_sentence_before_anything_is_learnt():
     made(Rotten, cache="memory").check_memory(0)
 
 
-def test_the_loader_asks_before_the_first_epoch():
-    DATASETS.register_module(module=Counted)
-    try:
-        data = dict(type="Counted", data_root=".", split="train", cache="memory", cache_limit="1K")
-        with pytest.raises(DataError, match="Raise it, use fewer workers"):
-            build_loader(config(train_dataloader=dict(batch_size=2, dataset=data)), "train")
-    finally:
-        DATASETS.module_dict.pop("Counted")
+def test_the_loader_asks_before_the_first_epoch(monkeypatch):
+    monkeypatch.setitem(DATASETS.module_dict, "Counted", Counted)
+    data = dict(type="Counted", data_root=".", split="train", cache="memory", cache_limit="1K")
+    with pytest.raises(DataError, match="Raise it, use fewer workers"):
+        build_loader(config(train_dataloader=dict(batch_size=2, dataset=data)), "train")
 
 
 def test_samples_larger_than_those_looked_at_fill_it_and_the_run_goes_on():

@@ -1,4 +1,4 @@
-"""A test set alone, without what would name its classes: they are the checkpoint's, in its order."""
+"""A test set without class names has the checkpoint's classes, in its order."""
 
 import json
 
@@ -47,7 +47,7 @@ def voc(root):
 
 
 def coco(root):
-    """Its own categories are in another order, and one is missing."""
+    """Its categories are in another order, and one is missing."""
     picture(root / "test" / "a.png")
     categories = [dict(id=4, name="dog"), dict(id=7, name="cat")]
     boxes = [dict(id=i, image_id=1, category_id=c, bbox=[0, 0, 3, 3]) for i, c in enumerate((4, 7))]

@@ -1,8 +1,16 @@
-from pathlib import Path
-
 import pytest
 
-CIFAR = Path(__file__).parents[3] / "configs" / "cifar10_pape.py"
+from ndformer.framework.errors import ConfigError
+from tests.programs import CONFIGS
+
+CIFAR = CONFIGS / "cifar10_pape.py"
+
+
+def refusal(function, *arguments, **named):
+    """Return the ConfigError of a call as text."""
+    with pytest.raises(ConfigError) as caught:
+        function(*arguments, **named)
+    return str(caught.value)
 
 
 @pytest.fixture

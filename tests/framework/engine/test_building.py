@@ -1,4 +1,4 @@
-"""What is wrong with a config beside its data shows before data is opened, and no model is larger than the memory."""
+"""Faults of a config appear before data is read, and no model is larger than the memory."""
 
 import os
 
@@ -24,7 +24,6 @@ def squares():
 
 
 def test_heads_that_leave_the_number_of_classes_open_get_it_from_a_checkpoint_or_the_data():
-    """Issue 44.9"""
     cfg = config()
     there = cfg.model.head.classes
     assert with_classes(cfg, ["x"]) is cfg

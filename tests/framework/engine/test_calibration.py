@@ -1,4 +1,4 @@
-"""'auto' and 'spread' of a config become numbers before anything is built, and stay in the config of the run."""
+"""'auto' and 'spread' in a config are replaced by measured numbers, which the run's config has."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Files shown to a trained model come as in its test."""
+"""User files are prepared as the test set."""
 
 from types import SimpleNamespace
 from typing import Any

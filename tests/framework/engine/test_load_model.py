@@ -1,4 +1,4 @@
-"""ndformer.load(): what is in a file and the same in memory have the same answer, whatever the modality."""
+"""ndformer.load(): files and the same data in memory give the same answer, in each modality."""
 
 import copy
 import pickle
@@ -14,26 +14,21 @@ from torch import nn
 
 import ndformer
 from ndformer.framework.answers.label import Label
-from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import ConfigError, DataError
+from tests import programs
+from tests.programs import save_untrained
 
-ROOT = Path(__file__).parents[3]
 TINY = ["model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
 CONFIGS = dict(image="mnist_small", points="modelnet40_plain_pape", events="dvsgesture_pape", video="lpc_actions")
 
 
 def saved(folder: Path, name: str, *options: str, **content) -> Path:
-    """A checkpoint that nobody trained."""
-    cfg = load_config(ROOT / "configs" / f"{name}.py", [*TINY, *options], "PaPE(m=4)", sample=True)
-    torch.manual_seed(0)
-    model = build_model(cfg, "cpu")
-    nn.init.normal_(model.head.get_parameter("linear.weight"))  # it begins at 0
+    """Save an untrained checkpoint."""
+    cfg = load_config(programs.CONFIGS / f"{name}.py", [*TINY, *options], "PaPE(m=4)", sample=True)
     classes = [f"class {i}" for i in range(cfg.model.head.classes)]
-    checkpoint.save(
-        folder / "best.pth", dict(model=model.state_dict(), classes=classes, config=cfg.pretty_text) | content
-    )
+    save_untrained(folder / "best.pth", cfg, classes, 1.0, **dict(config=cfg.pretty_text) | content)
     return folder / "best.pth"
 
 
@@ -121,11 +116,7 @@ def test_points_events_and_frames_are_the_same_as_files_of_them(runs, tmp_path):
     "kind, given, says",
     [
         ("image", np.zeros((28, 28, 5)), r"image: an image must be a Pillow image, an array .* got \(28, 28, 5\)"),
-        (
-            "image",
-            np.full((28, 28), -1.5),
-            r"floats from 0 to 1 \(pixels / 255\), got float64 from -1\.5 to -1\.5",
-        ),
+        ("image", np.full((28, 28), -1.5), r"floats from 0 to 1 \(pixels / 255\), got float64 from -1\.5 to -1\.5"),
         ("image", np.full((28, 28), np.nan), "floats from 0 to 1"),
         ("image", None, "got a NoneType"),
         ("image", np.zeros((0, 28)), r"got an empty one, \(0, 28\)"),
@@ -148,7 +139,6 @@ def test_what_is_none_of_these_is_a_sentence(runs, digits, kind, given, says):
 
 
 def test_requests_from_several_threads_have_their_own_answers_and_layers(digits):
-    """Issue 44.27: predictions, looks() and attention() of one model in eight threads."""
     pictures = [np.full((28, 28), 30 * i, np.uint8) for i in range(8)]
     expected = [(digits(one), digits.looks(one)) for one in pictures]
 

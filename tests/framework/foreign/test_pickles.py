@@ -1,4 +1,4 @@
-"""Pickles of others: plain values come out as they went in, anything else is an error, and nothing crashes."""
+"""Untrusted pickles: plain values are unchanged, anything else is an error, and nothing crashes."""
 
 import os
 import pickle
@@ -41,7 +41,6 @@ def test_plain_values_come_out_as_they_went_in(tmp_path, protocol):
 
 
 def raw_array(*state):
-    """A pickle in which numpy's _reconstruct is given such a state."""
     head = b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
     return head + b"(" + b"".join(state) + b"tb."
 
@@ -100,7 +99,7 @@ def test_small_pickles_stay_small_and_are_soon_read(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
 def test_a_thousand_damaged_ones_are_values_or_errors(tmp_path):
-    """One that crashes would end this process. Ten thousand more: tests/soak/fuzz.py."""
+    """A crash would end this process. tests/soak/fuzz.py tries ten thousand more."""
     tally = dict(read=0, said=0)
     for n in range(1000):
         rng = np.random.default_rng(n)

@@ -1,4 +1,4 @@
-"""Pictures come out as people see them, at once and in bounded memory, or as one sentence."""
+"""Images are upright and on white, read quickly in bounded memory, or an error."""
 
 import io
 import struct
@@ -28,7 +28,7 @@ def read(path, mode="RGB", **size):
 
 
 def on_white(colours, share):
-    """By the rule itself: share a of the colour over 1 - a of white."""
+    """Blend colors with white by alpha."""
     share = share[..., None] / 255
     return colours * share + 255 * (1 - share)
 
@@ -38,7 +38,7 @@ def chunk(name, data):
 
 
 def png(kind, depth, rows, *chunks):
-    """A png made by hand: what a writer other than Pillow might write."""
+    """Write a PNG as a program other than Pillow might."""
     height, width = rows.shape[:2]
     head = chunk(b"IHDR", struct.pack(">LLBBBBB", width, height, depth, kind, 0, 0, 0))
     body = b"".join(b"\0" + row.tobytes() for row in rows)
@@ -125,7 +125,7 @@ def test_inks_are_colours_also_where_adobe_wrote_them_inverted(tmp_path, ending)
 
 
 def turned(pixels, orientation):
-    """As EXIF's table says which side of the stored picture is at the top and which at the left of the seen one."""
+    """Turn an image by the EXIF specification."""
     ways = {
         1: lambda x: x,
         2: lambda x: x[:, ::-1],
@@ -220,7 +220,7 @@ def test_what_other_packages_read_names_them(tmp_path, monkeypatch):
 
 
 def progressive(scans):
-    """A JPEG whose last scan comes again and again."""
+    """Return a JPEG that repeats its last scan."""
     file = io.BytesIO()
     Image.fromarray(np.zeros((64, 64), np.uint8)).save(file, "jpeg", progressive=True)
     content = file.getvalue()
@@ -288,7 +288,7 @@ def test_a_text_that_unpacks_to_a_bomb_is_a_sentence(tmp_path):
 
 
 def test_a_side_that_no_camera_has_is_a_sentence(tmp_path):
-    """Issue 44.23: resizing it takes memory for each pixel of a side."""
+    """Resizing takes memory for each pixel of a side."""
     Image.new("1", (2**20 + 1, 1)).save(tmp_path / "a.png")
     with pytest.raises(DataError, match="it has a side of 1048577 pixels, more than 1048576"):
         read(tmp_path / "a.png")

@@ -1,4 +1,4 @@
-"""Tables in JSON, row by row."""
+"""JSON tables, read row by row."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the command line makes of weights of others."""
+"""Conversion by the command line."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ from tools import convert_checkpoint
 
 @pytest.fixture
 def converted(tmp_path, capsys):
-    """The model that the printed parts make, with the weights that were written; and what was printed."""
+    """Return a function that converts weights and returns the model of the printed parts, and the output."""
 
     def run(source: str, s: Any, *words: str) -> tuple[TokenModel, str]:
         torch.save(s, tmp_path / "in.pth")

@@ -1,4 +1,4 @@
-"""Small weights in the layout of each source, by its own names."""
+"""Small random weights in the layout of each source."""
 
 import re
 
@@ -16,7 +16,7 @@ GRID = torch.cartesian_prod(torch.arange(SIDE), torch.arange(SIDE)).double()  # 
 
 
 def vit(names: Names = TIMM, dim: int = D, bias: bool = True, /, **more: tuple[int, ...]) -> State:
-    """Weights of a ViT of this source, with entries of these shapes too. Tokens are small, so that eps is felt."""
+    """Return weights of a ViT with further entries; tokens are small, so that the norms' eps matters."""
     s = plain.weights(dim, DEPTH, names, bias)
     own = {"patch_embed.proj.weight": (dim, 3, PATCH, PATCH), "patch_embed.proj.bias": (dim,)}
     own |= {"norm.weight": (dim,), "norm.bias": (dim,)} | more

@@ -1,4 +1,4 @@
-"""A vision transformer in plain torch, from its definition, over the weights of others by their own names."""
+"""A vision transformer in plain torch, which uses other projects' weights by their names."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ TIMM = Names()
 
 
 def weights(dim: int, depth: int, names: Names = TIMM, bias: bool = True, seed: int = 0) -> State:
-    """Of blocks and a norm, drawn by the seed."""
+    """Return random weights of blocks."""
     s: State = {}
     for i in range(depth):
         at = names.block.format(i)
@@ -65,7 +65,7 @@ def blocks(
     turn: Turn | None = None,
     bias: Callable[[Tensor, int], Any] | None = None,
 ) -> Tensor:
-    """Tokens (B, N, D) through all blocks. `bias`: what is added to logits, from the normed tokens of a layer."""
+    """Run tokens (B, N, D) through all blocks; `bias` returns an addend of the logits from the normed tokens."""
     depth = (
         max(
             int(name.split(".")[names.block.split(".").index("{}")])

@@ -1,4 +1,4 @@
-"""Weights of others answer here as they do there: against plain torch over their own names, source by source."""
+"""Imported weights give the outputs of plain torch with the original names, for each source."""
 
 import math
 from typing import Any
@@ -67,7 +67,7 @@ def test_a_norm_before_the_blocks_stays_there(converted):
 
 
 def spun(q: Tensor, angle: Tensor) -> Tensor:
-    """Neighbours (2i, 2i + 1) of the tokens behind the class token turned by angles (H or 1, N, h / 2)."""
+    """Rotate channel pairs (2i, 2i + 1) of all tokens after the class token by angles (H or 1, N, h / 2)."""
     pairs = torch.view_as_complex(q[:, :, 1:].double().unflatten(-1, (-1, 2)).contiguous())
     turned = torch.view_as_real(pairs * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
     return torch.cat([q[:, :, :1], turned.to(q.dtype)], dim=2)

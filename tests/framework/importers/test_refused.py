@@ -1,4 +1,4 @@
-"""What has no place here is refused by name and shape, whatever the file; nothing is converted by halves."""
+"""Weights with unknown names or wrong shapes are refused."""
 
 import re
 
@@ -82,7 +82,7 @@ def test_heads_are_as_wide_as_one_says(tmp_path):
 
 @pytest.mark.parametrize("dim, hidden", [(1408, 6144), (1664, 8192), (1152, 4304), (384, 1536)])
 def test_any_width_of_an_mlp_is_told_exactly(dim, hidden):
-    """V-JEPA 2's 48/11 and 64/13 and so400m's are no round ratios."""
+    """Some published ratios, such as V-JEPA 2's 48 / 11, are not round."""
     assert int(dim * _ratio(hidden, dim)) == hidden
 
 
@@ -97,4 +97,4 @@ def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
 
 
 def test_every_source_says_its_licence():
-    assert all(source.LICENCE and source.INSIDE and source.HEAD_DIM for source in SOURCES.values())
+    assert all(source.license and source.inside and source.head_dim for source in SOURCES.values())

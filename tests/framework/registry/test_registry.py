@@ -1,4 +1,4 @@
-"""Names in configurations: found without a list, and helped along where they miss."""
+"""Names in configs: found without a list, with suggestions for unknown ones."""
 
 import pickle
 import shutil
@@ -82,7 +82,7 @@ def test_nearest_ends_the_sentence(name: str, known: list[str], end: str) -> Non
 
 @pytest.fixture
 def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A folder of modules, like encodings/ without __init__.py, as a package to find things in."""
+    """Return a function that creates a package of modules, without __init__.py as encodings/."""
 
     def make(**files: str) -> Registry:
         folder = tmp_path / "some_things"

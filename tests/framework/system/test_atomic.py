@@ -1,4 +1,4 @@
-"""Files and folders are written whole or not at all."""
+"""Files and folders are written completely or not at all."""
 
 import os
 
@@ -81,6 +81,6 @@ def test_others_may_read_what_was_written(tmp_path):
 
 
 def test_half_a_character_becomes_an_escape(tmp_path):
-    """Issue 44.30: a name in a JSON file may have one, which UTF-8 has no bytes for."""
+    """A name in a JSON file may have one, which UTF-8 cannot encode."""
     atomic.write(tmp_path / "a.txt", "a\ud800b")
     assert (tmp_path / "a.txt").read_text() == "a\\ud800b"

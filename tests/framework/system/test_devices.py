@@ -1,4 +1,4 @@
-"""Constants are sent to a device once, and are never those of a trial."""
+"""Constants are copied to a device once, without fake or traced tensors."""
 
 import copy
 import pickle

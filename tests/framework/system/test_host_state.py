@@ -1,4 +1,4 @@
-"""A good guest: what the process has of its own is the same before and after imports, trainings and loads."""
+"""Imports, trainings and loads leave the state of the host process unchanged."""
 
 import json
 import os
@@ -84,7 +84,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, list[str]]:
-    """What changed, step by step, in a process that begins with what a host may have imported."""
+    """Return the changes by step in a process that starts with a host's usual imports."""
     ran = subprocess.run(
         [sys.executable, "-c", CODE, str(ROOT)],
         env=os.environ | dict(PYTHONPATH=str(ROOT)),
@@ -98,8 +98,7 @@ def found() -> dict[str, list[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "step",
-    ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"],
+    "step", ["ndformer", "attention", "all modules", "config", "load", "run", "broken run", "stopped run", "ten runs"]
 )
 def test_nothing_of_the_host_is_changed(found: dict[str, list[str]], step: str) -> None:
     assert found[step] == []

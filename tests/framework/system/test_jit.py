@@ -1,4 +1,4 @@
-"""numba where it is of use, and one sentence where it is not."""
+"""numba that fails is left out, with one warning."""
 
 import sys
 import types
@@ -17,7 +17,7 @@ from ndformer.modalities.events.spikes.tokenizers import fastest
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A numba whose cache has no place, as in a read-only package without a home."""
+    """A numba that fails for lack of a cache folder."""
 
     def njit(**options: object) -> object:
         def refuse(function: object) -> object:

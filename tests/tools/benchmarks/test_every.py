@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.programs import ROOT
 from tools.benchmarks import attention, backends, driving, events, loader, pipeline, selection, step
 
-ROOT = Path(__file__).parents[3]
-ELSEWHERE = {"gpu", "soak", "browser", "kernels", "journeys", "matrix", "devkit", "headless"}  # not part of the suite
+ELSEWHERE = {"gpu", "soak", "browser", "kernels", "matrix", "devkit", "headless"}  # not part of the suite
 FEW = ["--tokens", "17", "--repeats", "2", "--device", "cpu", "--out", "out"]
 
 
 def imported() -> set[str]:
-    """The programs that tests of the suite import: tools.train, tools.benchmarks.step ..."""
+    """Return the programs that tests of the suite import."""
     found = set()
     for file in (ROOT / "tests").rglob("test_*.py"):
         text = file.read_text()
@@ -26,7 +26,6 @@ def imported() -> set[str]:
 
 
 def test_every_program_has_a_test() -> None:
-    """Issue 44.32: nothing ran tools/benchmarks/step.py, which was broken."""
     files = [file for file in (ROOT / "tools").rglob("*.py") if "__main__" in file.read_text()]
     programs = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files}
     assert "tools.benchmarks.step" in programs
@@ -35,7 +34,7 @@ def test_every_program_has_a_test() -> None:
 
 @pytest.fixture
 def output_of(tmp_path, monkeypatch, capsys):
-    """What a program prints, run in an empty folder on one thread."""
+    """Return a function that runs a program in an empty folder and returns its output."""
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
 
@@ -48,7 +47,6 @@ def output_of(tmp_path, monkeypatch, capsys):
 
 
 def test_training_steps_of_the_engine_beside_those_by_hand(output_of, monkeypatch):
-    """Issue 44.32: it ended with "'list' object has no attribute 'records'"."""
     monkeypatch.setattr(step, "DEPTH", 1)
     monkeypatch.setattr(step, "WARM", 0)
     lines = output_of(step.main, "--batch", "1", "--rounds", "1").splitlines()
@@ -57,7 +55,6 @@ def test_training_steps_of_the_engine_beside_those_by_hand(output_of, monkeypatc
 
 
 def test_the_pipeline_has_a_default(output_of, monkeypatch):
-    """Issue 44.32: without arguments it asked for a CONFIG."""
     rows = []
     monkeypatch.setattr(pipeline, "prepare_data", lambda cfg, sample: rows.append((cfg.sample_data, sample)))
     monkeypatch.setattr(pipeline, "row", lambda cfg, batches, threads: "1 | 1 | 1 | 1 |")
@@ -93,7 +90,6 @@ def test_selection(output_of):
 
 
 def test_backends_are_compared_with_what_auto_takes(output_of):
-    """Issue 44.14: `auto` took a slower kernel on CPUs with AVX-512."""
     shapes = [backends.Shape("PaPE", 1, 2, 48, 16, 2, extent) for extent in (4, 400)]
     lines = output_of(lambda given: backends.main(given, shapes), "--repeats", "1").splitlines()
     assert len(lines) == 3 + 2 * len(shapes)

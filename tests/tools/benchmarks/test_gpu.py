@@ -15,7 +15,6 @@ def lines(folder: Path) -> list[dict]:
 
 
 def test_the_steps_have_the_names_that_the_program_knows() -> None:
-    """Issue 44.16"""
     assert list(gpu_steps.STEPS) == gpu.STEPS
 
 
@@ -24,7 +23,7 @@ def test_the_steps_have_the_names_that_the_program_knows() -> None:
 def test_every_step_measures_without_an_error(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Issue 44.16: what is renamed in the library must not break the program that is kept for a GPU."""
+    """The program for GPUs is run nowhere else, so renames in the library could break it unnoticed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NDFORMER_DEVICE", "cpu")
     gpu_steps.run_step(name, tmp_path, dry=True)
@@ -37,7 +36,7 @@ def test_every_step_measures_without_an_error(
 def test_steps_warm_up_side_by_side_and_write_into_one_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Issue 44.16: each is measured in a new process, whether it was ready in time or not."""
+    """Each is measured in a new process, whether it was ready in time or not."""
     monkeypatch.setattr(gpu, "WARM_UP", 0.0)
     conductor = gpu.Conductor(tmp_path, dry=True, minutes=9)
     conductor.measure(["environment", "packed"], tmp_path)
@@ -49,7 +48,6 @@ def test_steps_warm_up_side_by_side_and_write_into_one_folder(
 
 
 def test_a_step_that_hangs_is_killed(tmp_path: Path) -> None:
-    """Issue 44.16"""
     begin = time.monotonic()
     child = gpu.Child(["-c", "import time; print('READY', flush=True); time.sleep(60)"], tmp_path / "log.txt", tmp_path)
     while not child.is_ready():
@@ -62,7 +60,6 @@ def test_a_step_that_hangs_is_killed(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_it_says_how_to_try_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Issue 44.16"""
     monkeypatch.setattr(gpu.torch.cuda, "is_available", lambda: False)
     with pytest.raises(DataError, match="got none"):
         gpu.main(["--out", str(tmp_path)])

@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.engine.config.data_root import unused_data_root
-from ndformer.framework.engine.config.optimizers import OPTIMIZER_HINTS
+from ndformer.framework.engine.config.merging import LOADER_KEYS
 from ndformer.framework.engine.config.schema import Keys, settings_class
-from ndformer.framework.engine.config.shared import LOADER_KEYS
 from ndformer.framework.engine.config.splits import split_problems
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import (
@@ -34,6 +33,7 @@ from ndformer.framework.registry import (
     TRANSFORMS,
     Registry,
 )
+from ndformer.framework.registry.ranges import Ascending, Finite, Inside, NonNegative, Positive, Range, Rate, Share
 from ndformer.framework.registry.signature import arguments, fits, in_words
 
 
@@ -51,6 +51,28 @@ class Place(NamedTuple):
     from_data: tuple[str, ...] = ()  # arguments that may be missing or None: training measures them on the data
 
 
+# ranges of the arguments of torch's optimizers, whose signatures only have `float`
+OPTIMIZER_HINTS: dict[str, Any] = dict(
+    lr=Positive,
+    weight_decay=NonNegative,
+    betas=tuple[Rate, Rate],
+    eps=NonNegative | tuple[Positive | None, Positive],  # Adafactor has two
+    momentum=Rate,
+    dampening=Share,
+    alpha=Share,
+    rho=Share,
+    lambd=NonNegative,
+    t0=NonNegative,
+    lr_decay=NonNegative,
+    initial_accumulator_value=NonNegative,
+    momentum_decay=NonNegative,
+    etas=tuple[Inside, Annotated[float, Range(1, 100, above=True)]],
+    step_sizes=Annotated[tuple[Positive, Positive], Ascending()],
+    beta2_decay=Annotated[float, Range(-10, 0)],
+    d=Positive,
+    ns_coefficients=tuple[Finite, Finite, Finite],
+    ns_steps=Annotated[int, Range(1, 99)],
+)
 PLACES = dict(
     model=Place(MODELS),
     modalities=Place(MODALITIES, ("dim",), named=True),

@@ -17,9 +17,8 @@ from typing import Any
 from mmengine.config import ConfigDict
 
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
-from ndformer.framework.engine.config.merging import merge
+from ndformer.framework.engine.config.merging import merge, spread_dataset
 from ndformer.framework.engine.config.schema import Keys
-from ndformer.framework.engine.config.shared import spread_dataset
 from ndformer.framework.engine.config.shipped import base_path, check_removed, suggest
 from ndformer.framework.errors import ConfigError, nearest
 

@@ -18,9 +18,8 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.checker import problems
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.inherit import plain, read
-from ndformer.framework.engine.config.merging import merge, merge_values
+from ndformer.framework.engine.config.merging import merge, merge_values, option_paths, spread_dataset
 from ndformer.framework.engine.config.schema import completed
-from ndformer.framework.engine.config.shared import option_paths, spread_dataset
 from ndformer.framework.engine.config.text import format_config, parse_config, parse_encoding, parse_option
 from ndformer.framework.errors import ConfigError, DataError, nearest
 from ndformer.framework.registry import HOOKS

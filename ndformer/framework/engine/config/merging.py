@@ -1,8 +1,12 @@
-"""Merging of settings by mmengine's rules."""
+"""Merge settings by mmengine's rules; spread the key `dataset` over the datasets of all three loaders."""
 
 from typing import Any
 
+from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.engine.config.data_root import loader_datasets
 from ndformer.framework.errors import ConfigError
+
+LOADER_KEYS = ("split", "transforms")  # set by each loader; a dataset of another type keeps them
 
 
 def merge(base: dict[str, Any], over: dict[str, Any], path: str = "") -> dict[str, Any]:
@@ -21,3 +25,40 @@ def merge_values(old: Any, new: Any, path: str) -> Any:
     if not isinstance(old, dict):
         raise ConfigError(f"{path}: a dict cannot merge with {old!r:.60}. Add _delete_=True to the dict to replace it")
     return merge(old, new, f"{path}.")
+
+
+def spread_dataset(layer: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+    """Move `dataset` of a layer of settings into its three loaders, under their own settings.
+
+    The same is done in its `sample` and `versions`.
+    """
+    changed = dict(layer)
+    if isinstance(layer.get("sample"), dict):
+        changed["sample"] = spread_dataset(layer["sample"], base.get("sample") or {})
+    if isinstance(layer.get("versions"), dict):
+        versions = base.get("versions") or {}
+        changed["versions"] = {
+            name: spread_dataset(version, versions.get(name, {})) if isinstance(version, dict) else version
+            for name, version in layer["versions"].items()
+        }
+    shared = changed.get("dataset")
+    if not isinstance(shared, dict):
+        return changed  # None, or a value that load.check() refuses
+    del changed["dataset"]
+    if shared.get("_delete_"):
+        changed.setdefault("sample", None)  # the base's sample is for another dataset
+    for split in SPLITS:
+        loader = changed.get(name := f"{split}_dataloader", {})
+        if isinstance(loader, dict) and isinstance(dataset := loader.get("dataset", {}), dict):
+            replaced = loader_datasets(base).get(split, {}) if shared.get("_delete_") else {}
+            below = {key: value for key, value in replaced.items() if key in LOADER_KEYS} | shared
+            changed[name] = loader | dict(dataset=merge(below, dataset))
+    return changed
+
+
+def option_paths(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the config paths that an option sets: `dataset.fold` sets one in each loader."""
+    start = 1 if keys[0] == "sample" else 2 if keys[0] == "versions" else 0
+    if keys[start : start + 1] != ("dataset",):
+        return [keys]
+    return [(*keys[:start], f"{split}_dataloader", *keys[start:]) for split in SPLITS]

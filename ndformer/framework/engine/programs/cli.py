@@ -92,35 +92,29 @@ def new_parser(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-class _Device(argparse.Action):
-    """Sets an environment variable, which worker processes and started programs inherit."""
+def _variable_setter(variable: str, check: Callable[[str], object]) -> Callable[[str], str]:
+    """Return the type of an option that sets an environment variable, which worker processes inherit."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        devices.parse(values)
-        os.environ[devices.VARIABLE] = values
+    def export(text: str) -> str:
+        check(text)
+        os.environ[variable] = text
+        return text
+
+    return export
 
 
 def device_argument(parser: argparse.ArgumentParser) -> None:
     """Add --device, for programs that run a model."""
+    kind = _variable_setter(devices.VARIABLE, devices.parse)
     parser.add_argument(
-        "--device", metavar="DEVICE", action=_Device, help="cpu, cuda, cuda:1 or mps; default: a GPU where there is one"
+        "--device", metavar="DEVICE", type=kind, help="cpu, cuda, cuda:1 or mps; default: a GPU where there is one"
     )
 
 
-class _FileLimit(argparse.Action):
-    """Sets an environment variable, which worker processes and started programs inherit."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None) -> None:
-        size_from(values)
-        os.environ[VARIABLE] = values
-
-
 def file_arguments(parser: argparse.ArgumentParser) -> None:
+    kind = _variable_setter(VARIABLE, size_from)
     parser.add_argument(
-        "--file-limit",
-        metavar="SIZE",
-        action=_FileLimit,
-        help="memory limit for reading one data file, such as 2G (512M)",
+        "--file-limit", metavar="SIZE", type=kind, help="memory limit for reading one data file, such as 2G (512M)"
     )
 
 
@@ -155,9 +149,7 @@ def weights_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="pretrained weights, which set the sizes of the model: a checkpoint, or SOURCE:FILE as in timm:vit.pth",
     )
-    parser.add_argument(
-        "--keep-encoding", action="store_true", help="use the encoding of the weights too, besides --encoding"
-    )
+    parser.add_argument("--keep-encoding", action="store_true", help="also use the encoding of the weights")
 
 
 def _adapter(args: argparse.Namespace) -> Callable[[dict[str, Any]], dict[str, Any]] | None:

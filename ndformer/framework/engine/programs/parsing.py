@@ -12,49 +12,35 @@ from ndformer.framework.errors import nearest
 
 CONFIG, CHECKPOINT = "config", "checkpoint"
 SUFFIXES = (".pth", ".pt", ".safetensors")  # of checkpoints
-# Names of options in other programs -> a config key, or an option of ndformer
-KEYS = {
-    "epochs": "train_cfg.max_epochs",
-    "max-epochs": "train_cfg.max_epochs",
-    "lr": "optimizer.lr",
-    "learning-rate": "optimizer.lr",
-    "weight-decay": "optimizer.weight_decay",
-    "batch-size": "train_dataloader.batch_size",
-    "num-workers": "train_dataloader.num_workers",
-    "workers": "train_dataloader.num_workers",
-    "warmup": "schedule.warmup",
+# A config key, or an option of ndformer -> names of options for it in other programs
+_KEYS = {
+    "train_cfg.max_epochs": "epochs max-epochs",
+    "optimizer.lr": "lr learning-rate",
+    "optimizer.weight_decay": "weight-decay",
+    "train_dataloader.batch_size": "batch-size",
+    "train_dataloader.num_workers": "num-workers workers",
+    "schedule.warmup": "warmup",
     "seed": "seed",
-    "amp": "train_cfg.amp",
-    "accumulate": "train_cfg.accumulate",
-    "clip-grad": "train_cfg.clip_grad",
-    "compile": "train_cfg.compile",
-    "classes": "model.head.classes",
-    "num-classes": "model.head.classes",
-    "depth": "model.backbone.depth",
-    "dim": "model.backbone.dim",
-    "heads": "model.backbone.heads",
-    "drop-path": "model.backbone.drop_path",
-    "patch": "model.modalities.image.patch",
-    "patch-size": "model.modalities.image.patch",
-    "weights": "weights",
-    "pretrained": "weights",
-    "metric": "metrics",
+    "train_cfg.amp": "amp",
+    "train_cfg.accumulate": "accumulate",
+    "train_cfg.clip_grad": "clip-grad",
+    "train_cfg.compile": "compile",
+    "model.head.classes": "classes num-classes",
+    "model.backbone.depth": "depth",
+    "model.backbone.dim": "dim",
+    "model.backbone.heads": "heads",
+    "model.backbone.drop_path": "drop-path",
+    "model.modalities.image.patch": "patch patch-size",
+    "weights": "weights pretrained",
+    "metrics": "metric",
 }
-OPTIONS = {
-    "data": "--data-root",
-    "data-dir": "--data-root",
-    "data-path": "--data-root",
-    "dataset": "--data-root",
-    "output": "--work-dir",
-    "output-dir": "--work-dir",
-    "save-dir": "--work-dir",
-    "out-dir": "--work-dir",
-    "gpu": "--device",
-    "gpus": "--device",
-    "cuda": "--device",
-    "cfg": "--cfg-options",
-    "opts": "--cfg-options",
+_OPTIONS = {
+    "--data-root": "data data-dir data-path dataset",
+    "--work-dir": "output output-dir save-dir out-dir",
+    "--device": "gpu gpus cuda",
+    "--cfg-options": "cfg opts",
 }
+KEYS, OPTIONS = ({name: ours for ours, names in table.items() for name in names.split()} for table in (_KEYS, _OPTIONS))
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,11 +53,12 @@ class Parser(argparse.ArgumentParser):
 
     def _expand_run_folder(self, words: list[str]) -> list[str]:
         """Replace the folder of a run, as the first positional argument, by its config and checkpoint."""
-        positionals = [action.dest for action in self._actions if not action.option_strings]
-        if positionals[:1] != [CONFIG] or positionals[1:2] == [
-            "checkpoints"
-        ]:  # such a program reads the folders itself
+        actions = [action for action in self._actions if not action.option_strings]
+        positionals = [action.dest for action in actions]
+        if positionals[:1] != [CONFIG] or positionals[1:2] == ["checkpoints"]:  # extrapolate.py reads folders itself
             return words
+        if positionals[1:2] == [CHECKPOINT]:
+            actions[0].metavar = "RUN_DIR | CONFIG"  # in the usage before CHECKPOINT
         i = self._first_positional(words)
         self.first = None if i is None else words[i]
         files = None if i is None else run_files(Path(words[i]))

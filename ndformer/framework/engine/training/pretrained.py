@@ -84,9 +84,9 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
 def _convert(reference: Reference) -> Imported:
     name = str(reference.source)
     source = SOURCES[name]
-    options = dict(head_dim=source.HEAD_DIM) | reference.options
+    options = dict(head_dim=source.head_dim) | reference.options
     try:
-        return source.convert(load_tensors(reference.path, source.INSIDE), **options)
+        return source.convert(load_tensors(reference.path, source.inside), **options)
     except DataError as error:
         remedy = error.option.replace("--head-dim N", f"--weights '{name}(head_dim=N):{reference.path}'")
         raise DataError(str(error), remedy) from None
@@ -251,7 +251,7 @@ def load_into(model: nn.Module, weights: Pretrained, encoding: Parts) -> list[st
     if weights.assumed:
         lines.append(f"assumed, since the file does not contain it: {weights.assumed}")
     if weights.source in SOURCES:
-        lines.append(f"license of {weights.source}: {SOURCES[weights.source].LICENCE}")
+        lines.append(f"license of {weights.source}: {SOURCES[weights.source].license}")
     new = [names.label(name) for name in state if name not in matches]
     used = set(matches.values())
     unused = [names.label_in_file(name) for name in loaded if name not in used]

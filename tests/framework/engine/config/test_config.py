@@ -1,8 +1,7 @@
-"""Configs: mmengine's rules of inheritance, and nothing in them that nothing reads."""
+"""Configs: inheritance by mmengine's rules, and no unknown keys."""
 
 import copy
 import pickle
-from pathlib import Path
 
 import mmengine.config
 import pytest
@@ -11,19 +10,12 @@ from hypothesis import strategies as st
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import StrictConfig, check, load
-from ndformer.framework.errors import ConfigError
 from tests.encodings_of_papers import with_encodings
+from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
 CONFIGS = sorted((ROOT / "configs").glob("*.py"))
-CIFAR = ROOT / "configs" / "cifar10_pape.py"
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 # The configs of the repository

@@ -1,4 +1,4 @@
-"""`data_root` is said once; datasets follow it, wherever a config repeats it, unless they name their own."""
+"""`data_root` is set once, and datasets without their own use it."""
 
 from pathlib import Path
 
@@ -14,22 +14,15 @@ from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.training.loading import build_dataset
-from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import CONFIGS
 from tests.soak.tiny import register
-
-CONFIGS = Path(__file__).parents[4] / "configs"
-CIFAR = CONFIGS / "cifar10_pape.py"
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 def as_once_saved(cfg):
-    """The settings of a run as they were when `data_root` was written into every dataset."""
+    """Return the settings of an old run, which repeat `data_root` in every dataset."""
     settings = cfg.to_dict()
     for split in SPLITS:
         dataset = settings[f"{split}_dataloader"]["dataset"]
@@ -96,7 +89,7 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
 
 
 def in_turn(**image):
-    """The config of four datasets in turn, the first of them another one."""
+    """Return the config of a mixture with another image dataset."""
     dataset = dict(parts=dict(image=dict(_delete_=True, **image)))
     own = format_config({f"{split}_dataloader": dict(dataset=dataset) for split in SPLITS})
     return f"_base_ = [{str(CONFIGS / 'joint_sample.py')!r}]\n{own}"
@@ -147,13 +140,10 @@ def test_a_root_that_is_missing_or_none_is_refused(root, words):
     assert words in refusal(load, CIFAR, [f"data_root={root}", "sample=None"]).splitlines()
 
 
-def test_a_dataset_that_is_nowhere_has_no_root_to_be_given(on_cifar):
+def test_a_dataset_that_is_nowhere_has_no_root_to_be_given(on_cifar, monkeypatch):
     class Nowhere:
         def __init__(self, split: str = "train", seed: int = 0) -> None: ...
 
-    DATASETS.register_module(module=Nowhere)
-    try:
-        path = on_cifar("test_dataloader = dict(dataset=dict(_delete_=True, type='Nowhere', split='test'))")
-        assert "test_dataloader.dataset.data_root: nothing reads it" in refusal(load, path)
-    finally:
-        DATASETS.module_dict.pop("Nowhere")
+    monkeypatch.setitem(DATASETS.module_dict, "Nowhere", Nowhere)
+    path = on_cifar("test_dataloader = dict(dataset=dict(_delete_=True, type='Nowhere', split='test'))")
+    assert "test_dataloader.dataset.data_root: nothing reads it" in refusal(load, path)

@@ -1,4 +1,4 @@
-"""Random edits of configs (the short form of tests/soak/config_edits.py): a sentence before data is read, or sense."""
+"""Random edits of configs end in an error before data is read, or train (more: tests/soak/config_edits.py)."""
 
 import math
 

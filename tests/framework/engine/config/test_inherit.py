@@ -1,8 +1,7 @@
-"""Config files inherit by mmengine's rules, and are the Python they look like."""
+"""Config files inherit by mmengine's rules, and are plain Python."""
 
 import math
 import warnings
-from pathlib import Path
 
 import mmengine.config
 import pytest
@@ -12,17 +11,10 @@ from hypothesis import strategies as st
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import format_config
-from ndformer.framework.errors import ConfigError
+from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
-CIFAR = ROOT / "configs" / "cifar10_pape.py"
 FILES = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
 
 
 def nested(leaves):

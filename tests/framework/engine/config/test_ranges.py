@@ -1,9 +1,8 @@
-"""Numbers that mean nothing are refused, by the signature of who takes them, and every number has a range there."""
+"""Numbers outside of the ranges in signatures are refused, and every number has a range."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
@@ -14,12 +13,11 @@ from ndformer.framework.engine.config.schema import Keys
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry.ranges import Ascending, Count, Filled, Finite, Positive, Range, Rate, Span, Text
 from ndformer.framework.registry.signature import arguments, fits, in_words
-
-CIFAR = Path(__file__).parents[4] / "configs" / "cifar10_pape.py"
+from tests.framework.engine.conftest import CIFAR, refusal
 
 
 def bare(hint: Any) -> bool:
-    """Whether an annotation has a number in it without a range."""
+    """Return whether an annotation contains a number without a range."""
     if get_origin(hint) is Annotated:
         return hint.__origin__ not in (int, float) and bare(hint.__origin__)
     if get_origin(hint) is Literal:
@@ -28,7 +26,7 @@ def bare(hint: Any) -> bool:
 
 
 def taken() -> Iterator[tuple[str, Any]]:
-    """(who.argument, annotation) of all that a config can give."""
+    """Yield (class.argument, annotation) of all values in configs."""
     for place in PLACES.values():
         for name, kind in place.registry.all().items():
             if kind.__module__.startswith(("ndformer.", "torch.")):
@@ -86,12 +84,6 @@ def test_ranges_are_told_in_words(rule, words):
     assert in_words(Annotated[float, rule]) == f"a number {words}"
 
 
-def refusal(*options: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(CIFAR, [*options, "sample=None"])
-    return str(caught.value)
-
-
 SILENT = [  # each of these trained, and did not do what it said
     ("train_cfg.clip_grad=-1", "train_cfg.clip_grad: takes a number above 0 and up to 1e+12 or None, got -1"),
     ("train_cfg.clip_grad=0", "train_cfg.clip_grad: takes a number above 0 and up to 1e+12 or None, got 0"),
@@ -124,17 +116,14 @@ CRASHED = [  # a traceback, or a sentence about something else
     ("model.type=", "model.type: no model is called ''"),
     ("model.backbone.encoding.type=", "model.backbone.encoding.type: no encoding is called ''"),
     ("model.modalities=dict(_delete_=True)", "model.modalities: takes a dict that is not empty whose keys are names"),
-    (
-        "model.backbone.position_dims=dict(_delete_=True,type=2)",
-        "model.backbone.position_dims: takes a whole number",
-    ),
+    ("model.backbone.position_dims=dict(_delete_=True,type=2)", "model.backbone.position_dims: takes a whole number"),
     ("optimizer.type=os.system", "optimizer.type: no optimizer is called 'os.system'"),
 ]
 
 
 @pytest.mark.parametrize("option, words", SILENT + CRASHED)
 def test_what_means_nothing_is_refused_before_anything_is_built(option, words):
-    assert any(line.startswith(words) for line in refusal(option).splitlines())
+    assert any(line.startswith(words) for line in refusal(load, CIFAR, [option, "sample=None"]).splitlines())
 
 
 @pytest.mark.parametrize("place", ["model.head.label_smoothing", "train_dataloader.timeout", "optimizer.lr"])

@@ -7,8 +7,7 @@ import pytest
 
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS, config_path, removed
-from ndformer.framework.errors import ConfigError
-from tools import compare, explore, print_config, probe_positions
+from tests.framework.engine.conftest import refusal
 
 PLAIN = [  # the encodings of some of them, as the files had them
     ("cifar10_rope", dict(type="AxialRoPE")),
@@ -25,15 +24,9 @@ PLAIN = [  # the encodings of some of them, as the files had them
 ]
 
 
-def refusal(path):
-    with pytest.raises(ConfigError) as caught:
-        load(path)
-    return str(caught.value)
-
-
 def replacement(name):
-    """The config and the encoding of the command in the error."""
-    config, option, encoding, *_ = shlex.split(refusal(config_path(name)).partition("Write instead of it: ")[2])
+    """Return the config and the encoding of the command in the error."""
+    config, option, encoding, *_ = shlex.split(refusal(load, config_path(name)).partition("Write instead of it: ")[2])
     assert option == "--encoding"
     return config_path(config), encoding.removesuffix(",")
 
@@ -62,20 +55,20 @@ def test_each_of_them_is_replaced_by_a_config_that_loads():
 )
 def test_it_is_found_however_it_is_named(name):
     end = " was removed. Write instead of it: cifar10_pape --encoding AxialRoPE"
-    assert refusal(config_path(name)) == f"{name}{end}"
+    assert refusal(load, config_path(name)) == f"{name}{end}"
 
 
 @pytest.mark.parametrize("name", ["modelnet40_lookhere", "cifar10_ropes", "mine_rope", "elsewhere/cifar10_rope.py"])
 def test_other_names_are_just_not_there(name):
-    assert "was removed" not in refusal(config_path(name))
-    assert "does not exist" in refusal(config_path(name))
+    assert "was removed" not in refusal(load, config_path(name))
+    assert "does not exist" in refusal(load, config_path(name))
 
 
 @pytest.mark.parametrize("name", ["cifar10_rope", "gen1_rope.py", "dvsgesture_pape_ri"])
 def test_a_base_is_replaced_by_lines_that_load(name, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(f"_base_ = ['{name}']\n")
-    said, _, lines = refusal(mine).partition("\n")
+    said, _, lines = refusal(load, mine).partition("\n")
     assert re.fullmatch(r".*mine\.py: its base .* was removed\. Write instead of this base:", said)
     mine.write_text(lines)
     path, encoding = replacement(name)
@@ -83,27 +76,11 @@ def test_a_base_is_replaced_by_lines_that_load(name, tmp_path):
 
 
 def test_the_small_version_of_gestures_had_a_start_of_its_own(tmp_path):
-    said = refusal(config_path("dvsgesture_pape_ri"))
+    said = refusal(load, config_path("dvsgesture_pape_ri"))
     encoding = shlex.split(said.partition("--sample ")[2])[0]
     mine = tmp_path / "mine.py"
     mine.write_text("_base_ = ['dvsgesture_pape_ri']")
-    mine.write_text(refusal(mine).partition("\n")[2])
+    mine.write_text(refusal(load, mine).partition("\n")[2])
     small = load(config_path("dvsgesture_pape"), encoding=encoding, sample=True)
     assert small.to_dict() == load(mine, sample=True).to_dict()
     assert small.model.backbone.encoding == dict(type="PaPERI", preset="pape_repo", init_radius=8.0)
-
-
-@pytest.mark.parametrize(
-    "main, arguments",
-    [
-        (print_config.main, ["mnist_rope"]),
-        (print_config.main, ["mnist_pape", "--diff", "mnist_rope"]),
-        (compare.main, ["mnist_rope", "--encodings", "PaPE"]),
-        (probe_positions.main, ["mnist_rope", "best.pth"]),
-        (explore.main, ["mnist_rope", "best.pth", "1"]),
-    ],
-)
-def test_programs_answer_with_the_command(main, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"mnist_rope was removed\. Write instead of it: mnist_pape --encoding Axial"):
-        main(arguments)

@@ -1,6 +1,7 @@
-"""config.json beside a run's config.py: the same config as data, so that nothing of a stranger's folder is run."""
+"""config.json next to a run's config.py: the same config as data, so that no untrusted code runs."""
 
 import json
+import math
 import os
 import sys
 import zipfile
@@ -15,14 +16,14 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.inherit import read
 from ndformer.framework.engine.config.load import load, load_text
 from ndformer.framework.errors import ConfigError, DataError
+from tests.programs import CONFIGS
 
-CONFIGS = Path(__file__).parents[4] / "configs"
 SHIPPED = sorted(CONFIGS.glob("*.py"))
 ENCODINGS = [None, "PaPE(m=8)", "Sincos, RelativeBias(reach=8)"]
 
 
 def typed(value: Any) -> Any:
-    """With the types that == does not tell apart: 1 and 1.0 and True, and NaN as a text."""
+    """Add the types, since 1 == 1.0 == True, and make NaN comparable."""
     if isinstance(value, dict):
         return {repr(key): typed(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -36,7 +37,6 @@ def there_and_back(folder: Path, cfg: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_shipped_configs_come_back_as_they_were(tmp_path: Path) -> None:
-    """With their versions and samples, which are in them."""
     for path in SHIPPED:
         assert typed(there_and_back(tmp_path, read(path))) == typed(read(path)), path
 
@@ -53,17 +53,7 @@ def test_what_a_run_was_of_is_loaded_again(sample: bool, encoding: str | None, t
 
 @pytest.mark.parametrize(
     "value",
-    [
-        (),
-        (1, (2,)),
-        {0: "a", 1: ("b",)},
-        {"__tuple__": [1]},
-        float("inf"),
-        float("nan"),
-        -0.0,
-        [None, True, 1, 1.0],
-        {},
-    ],
+    [(), (1, (2,)), {0: "a", 1: ("b",)}, {"__tuple__": [1]}, math.inf, math.nan, -0.0, [None, True, 1, 1.0], {}],
 )
 def test_what_json_lacks_comes_back_too(value: Any, tmp_path: Path) -> None:
     assert typed(there_and_back(tmp_path, dict(sample=dict(x=value)))) == typed(dict(sample=dict(x=value)))
@@ -71,7 +61,6 @@ def test_what_json_lacks_comes_back_too(value: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run's, whose config.py would leave a file where it is run."""
     cfg = load(CONFIGS / "cifar10_pape.py").to_dict()
     saved.write(tmp_path, cfg)
     (tmp_path / "best.pth").touch()
@@ -84,22 +73,21 @@ def poison(folder: Path) -> Path:
     return ran
 
 
-def test_a_config_py_that_is_not_of_its_config_json_is_not_run_unless_told_to(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "is_old, sentence",
+    [(False, "was changed after its run wrote it"), (True, "is code, and its folder has no config.json")],
+)
+def test_a_config_py_without_the_same_config_json_is_not_run_unless_told_to(
+    folder: Path, is_old: bool, sentence: str
+) -> None:
+    if is_old:
+        (folder / "config.json").unlink()
     ran = poison(folder)
-    with pytest.raises(DataError, match="was changed after its run wrote it") as error:
+    with pytest.raises(DataError, match=sentence) as error:
         load(folder / "config.py")
     assert error.value.option == "--trust-config runs it"
-    load(folder / "config.json")
-    assert not ran.exists()
-    load(folder / "config.py", trusted=True)
-    assert ran.exists()
-
-
-def test_the_config_py_of_an_old_run_is_not_run_unless_told_to(folder: Path) -> None:
-    (folder / "config.json").unlink()
-    ran = poison(folder)
-    with pytest.raises(DataError, match="is code, and its folder has no config.json"):
-        load(folder / "config.py")
+    if not is_old:
+        load(folder / "config.json")
     assert not ran.exists()
     load(folder / "config.py", trusted=True)
     assert ran.exists()
@@ -117,7 +105,7 @@ BESIDE |= dict.fromkeys(("weights.dat", "weights"), torch_archive)
 @pytest.mark.parametrize("name", BESIDE)
 @pytest.mark.parametrize("config", ["config.py", "model.py"])
 def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, config: str, tmp_path: Path) -> None:
-    """Issue 44.22: also through a link that lies elsewhere."""
+    """Also through a link in another folder."""
     (tmp_path / "T").mkdir()
     BESIDE[name](tmp_path / "T" / name)
     code, ran = tmp_path / "T" / config, tmp_path / "ran"
@@ -132,7 +120,7 @@ def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, co
 
 
 def test_code_in_a_folder_that_cannot_be_listed_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 44.22: weights there open by their names."""
+    """It may contain weights."""
 
     def refused(folder: Path) -> None:
         raise PermissionError(folder)
@@ -144,7 +132,7 @@ def test_code_in_a_folder_that_cannot_be_listed_is_not_run(tmp_path: Path, monke
 
 
 def test_other_code_beside_a_config_json_is_not_run(folder: Path) -> None:
-    """Issue 44.22: config.json is of config.py, and of no other file."""
+    """config.json belongs to config.py, not to other files."""
     (folder / "config.py").rename(folder / "model.py")
     with pytest.raises(DataError, match="is code. It lies next to best.pth.* Give .*config.json, move"):
         load(folder / "model.py")
@@ -178,7 +166,7 @@ def test_modules_that_a_config_json_names_are_not_imported_unless_told_to(
 
 @pytest.mark.parametrize("name", ["os.system", "subprocess.call", "evil.Registry", "builtins.exec"])
 def test_a_type_is_the_name_of_what_is_registered_and_imports_nothing(folder: Path, name: str) -> None:
-    """mmengine's look-up takes a dotted name for that of an object, and of a package whose `registry` it imports."""
+    """mmengine would import the module of a dotted name."""
     cfg = saved.read(folder / "config.json")
     for at in ("model", "optimizer", "schedule"):
         saved.write(folder, cfg | {at: dict(type=name, command="true")})
@@ -209,7 +197,7 @@ def test_a_damaged_config_json_is_a_sentence(folder: Path, what: str) -> None:
 
 
 def test_a_config_of_ones_own_is_code_that_runs(tmp_path: Path) -> None:
-    """Also where it is called config.py, and no run is beside it; an archive of other files is none."""
+    """Also if it is called config.py, without a run next to it; other zip archives are not weights."""
     with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
         archive.writestr("a.png", b"")
     (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
@@ -224,7 +212,7 @@ LARGE = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str, folder: Path) -> None:
-    """Issue 44.26: 5 million empty lists took 39 s and 1 GiB; a checkpoint can tell as many."""
+    """5 million empty lists would take 39 s and 1 GiB."""
     (folder / "config.json").write_text(LARGE[name])
     with pytest.raises(ConfigError, match="config.json has a config of more than 131072 values"):
         load(folder / "config.json")

@@ -1,4 +1,4 @@
-"""Nothing in a config that nothing reads, and no value that its reader does not take."""
+"""Unknown keys and values of wrong types are refused, with suggestions."""
 
 import copy
 import sys
@@ -14,17 +14,11 @@ from ndformer.framework.engine.config.checker import PLACES
 from ndformer.framework.engine.config.load import check, load
 from ndformer.framework.engine.config.schema import describe_keys
 from ndformer.framework.engine.config.text import format_config
-from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry.signature import arguments, fits
+from tests.framework.engine.conftest import CIFAR, refusal
+from tests.programs import ROOT
 
-ROOT = Path(__file__).parents[4]
-CIFAR = ROOT / "configs" / "cifar10_pape.py"
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
+TRAIN, ENCODING = "train_dataloader.dataset", "model.backbone.encoding"
 
 
 @pytest.mark.parametrize(
@@ -40,25 +34,16 @@ def refusal(function, *arguments, **named):
         (["ema.deacy=0.9"], "ema.deacy: nothing reads it, did you mean decay?"),
         (["metrics.0.tpye=1"], "metrics.0.tpye: nothing reads it, did you mean type?"),
         (["metrics=[dict(tpye='Accuracy')]"], "metrics.0.tpye: nothing reads it, did you mean type?"),
-        (
-            ["train_dataloader.dataset.transforms.0.pading=1"],
-            "train_dataloader.dataset.transforms.0.pading: nothing reads",
-        ),
-        (
-            ["model.backbone.encoding.type=ALiBi"],
-            "model.backbone.encoding.m: nothing reads it: it is an argument of PaPE, not of ALiBi",
-        ),
+        ([f"{TRAIN}.transforms.0.pading=1"], f"{TRAIN}.transforms.0.pading: nothing reads"),
+        ([f"{ENCODING}.type=ALiBi"], f"{ENCODING}.m: nothing reads it: it is an argument of PaPE, not of ALiBi"),
         (
             ["optimizer.type=SGD", "optimizer.betas=(.9,.9)"],
             "dict(_delete_=True, type='SGD', ...) removes the arguments that a base config",
         ),
-        (["model.backbone.encoding.preset=pape_repo"], "it is an argument of AxialRoPE, not of PaPE"),
+        ([f"{ENCODING}.preset=pape_repo"], "it is an argument of AxialRoPE, not of PaPE"),
         (["model.backbone=dict(_delete_=True,type=Transformer,dim=8,heads=1,depth=1)"], "position_dims is missing"),
         (["optimizer=dict(_delete_=True, type=SGD)"], "optimizer.lr is missing: SGD needs it"),
-        (
-            ["model.backbone.encoding.heads=8"],
-            "model.backbone.encoding.heads: ndformer sets it for PaPE, leave it out",
-        ),
+        ([f"{ENCODING}.heads=8"], f"{ENCODING}.heads: ndformer sets it for PaPE, leave it out"),
         (["model.head.dim=8"], "model.head.dim: ndformer sets it for Classifier"),
         (["optimizer.params=[]"], "optimizer.params: ndformer sets it for Adam"),
         (
@@ -68,14 +53,8 @@ def refusal(function, *arguments, **named):
         (["model.type=TokenModell"], "model.type: no model is called 'TokenModell', did you mean 'TokenModel'?"),
         (["model.head.type=Clasifier"], "model.head.type: no head is called 'Clasifier', did you mean 'Classifier'?"),
         (["schedule.type=Cosine"], "Known: Constant, OneCycle, WarmupCosine"),
-        (
-            ["train_dataloader.dataset.type=CIFAR"],
-            "train_dataloader.dataset.type: no dataset is called 'CIFAR', did you",
-        ),
-        (
-            ["train_dataloader.dataset.transforms.1.type=Flop"],
-            "train_dataloader.dataset.transforms.1.type: no transform",
-        ),
+        ([f"{TRAIN}.type=CIFAR"], f"{TRAIN}.type: no dataset is called 'CIFAR', did you"),
+        ([f"{TRAIN}.transforms.1.type=Flop"], f"{TRAIN}.transforms.1.type: no transform"),
         (["model.modalities.image.type=ImagePatch"], "model.modalities.image.type: no modality is called 'ImagePatch'"),
         (["model.modalities.image.pach=4"], "model.modalities.image.pach: nothing reads it, did you mean patch?"),
         (
@@ -83,12 +62,9 @@ def refusal(function, *arguments, **named):
             "model.mix.cutmx: nothing reads it, did you mean cutmix?",
         ),
         (["model.head=Classifier"], "model.head: a head is written dict(type='NAME', ...), got 'Classifier'"),
-        (["model.backbone.encoding=PaPE"], "model.backbone.encoding: an encoding is written dict(type='NAME', ...)"),
+        ([f"{ENCODING}=PaPE"], f"{ENCODING}: an encoding is written dict(type='NAME', ...)"),
         (["metrics=[Accuracy]"], "metrics.0: a metric is written dict(type='NAME', ...), got 'Accuracy'"),
-        (
-            ["model.backbone.encoding=[dict(type=PaPE), dict(type=Nope2)]"],
-            "model.backbone.encoding.1.type: no encoding",
-        ),
+        ([f"{ENCODING}=[dict(type=PaPE), dict(type=Nope2)]"], f"{ENCODING}.1.type: no encoding"),
     ],
 )
 def test_what_nothing_reads_is_refused_with_the_nearest(options, sentence):
@@ -134,7 +110,7 @@ def test_a_missing_part_is_named(write, key):
 
 
 def places(cfg, at=()):
-    """The keys of a config that are not the user's own names."""
+    """Yield the places of keys in a config, without names of modalities."""
     items = cfg.items() if isinstance(cfg, dict) else enumerate(cfg) if isinstance(cfg, (list, tuple)) else ()
     for key, value in items:
         if isinstance(key, str) and at[-1:] != ("modalities",):

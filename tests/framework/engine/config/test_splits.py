@@ -1,20 +1,16 @@
-"""Loaders read the split that they are named after, cut from the same data in the same way, unless told otherwise."""
-
-from pathlib import Path
+"""Loaders read their own split, and splits of one dataset do not overlap."""
 
 import pytest
 
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.errors import ConfigError
+from tests.framework.engine import conftest
+from tests.programs import CONFIGS
 
-CONFIGS = Path(__file__).parents[4] / "configs"
 OTHERS = "or val_dataloader.any_split=True if this is intended"
 
 
 def refusal(name: str, *options: str, sample: bool = False) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(CONFIGS / f"{name}.py", options, sample=sample)
-    return str(caught.value).splitlines()
+    return conftest.refusal(load, CONFIGS / f"{name}.py", options, sample=sample).splitlines()
 
 
 def without_split(loader: str) -> str:

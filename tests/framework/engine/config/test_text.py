@@ -1,17 +1,11 @@
-"""Settings as text: what options and encodings mean, and that a config is written as it reads."""
+"""Settings as text: options, encodings, and configs written as Python."""
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ndformer.framework.engine.config.text import format_config, parse_encoding, parse_option
-from ndformer.framework.errors import ConfigError
-
-
-def refusal(function, *arguments, **named):
-    with pytest.raises(ConfigError) as caught:
-        function(*arguments, **named)
-    return str(caught.value)
+from tests.framework.engine.conftest import refusal
 
 
 @pytest.mark.parametrize(
@@ -52,20 +46,10 @@ def test_an_option_is_a_literal_or_a_text(text, value):
 @pytest.mark.parametrize(
     "text",
     [
-        "a",
-        "=1",
-        "a..b=1",
-        "a=[dict(type='x')",
-        "a=dict(b=1",
-        "a='x",
-        "a=f(3)",
-        "a={1, 2}",
-        "a=b'x'",
-        "a=[f(x)]",
-        "a=dict(**b)",
-        "a=dict(b=1, b=2)",
+        "a", "=1", "a..b=1", "a=[dict(type='x')", "a=dict(b=1", "a='x", "a=f(3)", "a={1, 2}", "a=b'x'", "a=[f(x)]",
+        "a=dict(**b)", "a=dict(b=1, b=2)",
     ],
-)
+)  # fmt: skip
 def test_an_option_that_is_neither_is_refused(text):
     assert text in refusal(parse_option, text)
 
@@ -90,11 +74,7 @@ def test_an_encoding_that_is_no_name_is_refused(text):
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 INSIDE = st.text() | st.sampled_from(["class", "for"]) | st.from_regex(r"[a-z_]{1,9}", fullmatch=True) | st.integers()
-TREE = st.recursive(
-    VALUES,
-    lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v),
-    max_leaves=12,
-)
+TREE = st.recursive(VALUES, lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v), max_leaves=12)
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,4 +1,4 @@
-"""What a token takes of the others, also where the model cuts them into windows or moments."""
+"""Attention of one query token, also in models with windows or moments."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def seen(looks: list[AttentionMaps], places: torch.Tensor, prefix: int = 0) -> S
 
 
 def test_points_see_those_of_their_own_window_by_where_they_are():
-    """Each window's attention by hand; a window that borrows shows what it borrowed too."""
+    """Compare with the attention of each window, also of one padded with tokens of its neighbor."""
     torch.manual_seed(0)
     small: dict[str, Any] = dict(enc_depths=(1, 1), enc_channels=(16, 16), enc_heads=(2, 4), dec_depths=(), window=8)
     model = PTv3(in_channels=3, grid_size=0.02, encoding=dict(type="PaPE", m=3), stage_scale=True, **small).eval()
@@ -49,7 +49,7 @@ def test_points_see_those_of_their_own_window_by_where_they_are():
 
 
 def test_pillars_and_patches_see_those_of_their_own_set():
-    """A layer in one call of attention for each length of sets, and each token in one of them."""
+    """A layer has one attention call per set length; each token is in one of them."""
     torch.manual_seed(0)
     given: Any = unitr.tokens(pillars=(23,))
     net = unitr.network(**unitr.PARABOLIC)

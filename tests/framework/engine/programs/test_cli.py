@@ -1,4 +1,4 @@
-"""What all programs share."""
+"""The frame of all programs."""
 
 import pickle
 import subprocess
@@ -8,30 +8,9 @@ import warnings
 import pytest
 import torch
 
-from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.errors import ConfigError, DataError
-
-
-def test_an_error_is_one_sentence_and_exit_code_1(monkeypatch, capsys):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    monkeypatch.setattr(sys, "argv", ["tools/train.py"])
-
-    def fail(error):
-        def main():
-            raise error
-
-        with pytest.raises(SystemExit) as end:
-            cli.run(main)
-        return end.value.code
-
-    assert fail(ConfigError("model.x: nothing reads it")) == "train: model.x: nothing reads it"
-    assert fail(TypeError("what?")) == "train: what? (NDFORMER_DEBUG=1 shows where)"
-    assert fail(KeyboardInterrupt()) == 130
-    monkeypatch.setenv("NDFORMER_DEBUG", "1")
-    with pytest.raises(ConfigError):
-        cli.run(lambda: load("nowhere.py"))
-
+from tests.programs import refusal
 
 WHERE = " (NDFORMER_DEBUG=1 shows where)"
 
@@ -39,6 +18,8 @@ WHERE = " (NDFORMER_DEBUG=1 shows where)"
 @pytest.mark.parametrize(
     "error, sentence",
     [
+        (ConfigError("model.x: nothing reads it"), "model.x: nothing reads it"),
+        (TypeError("what?"), "what?" + WHERE),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero" + WHERE),
         (KeyError("classes"), "KeyError: 'classes'" + WHERE),
         (IndexError("list index out of range"), "IndexError: list index out of range" + WHERE),
@@ -56,20 +37,23 @@ WHERE = " (NDFORMER_DEBUG=1 shows where)"
         (torch.OutOfMemoryError("CUDA out of memory. Tried"), "there is not enough memory (CUDA out of memory. Tried"),
     ],
 )
-def test_what_nobody_thought_of_is_one_sentence_too(monkeypatch, error, sentence):
-    monkeypatch.setattr(sys, "argv", ["tools/train.py"])
-
+def test_an_error_is_one_sentence(monkeypatch, error, sentence):
     def main():
         raise error
 
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
-    with pytest.raises(SystemExit) as end:
-        cli.run(main)
-    assert str(end.value.code).startswith(f"train: {sentence}")
-    assert len(str(end.value.code).splitlines()) == 1
+    assert refusal(main).startswith(sentence)
     monkeypatch.setenv("NDFORMER_DEBUG", "1")
     with pytest.raises(type(error)):
         cli.run(main)
+
+
+def test_ctrl_c_is_exit_code_130():
+    def main():
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as end:
+        cli.run(main)
+    assert end.value.code == 130
 
 
 def test_a_warning_is_one_sentence_too(monkeypatch):
@@ -82,16 +66,14 @@ def test_a_warning_is_one_sentence_too(monkeypatch):
     assert warnings.formatwarning is plain
 
 
-def test_a_program_names_the_option_that_helps_and_the_error_alone_does_not(monkeypatch):
-    monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
+def test_a_program_names_the_option_that_helps_and_the_error_alone_does_not():
     error = DataError("data/mnist is missing", "--sample works without it")
     assert str(error) == "data/mnist is missing"
 
     def main():
         raise error
 
-    with pytest.raises(SystemExit, match="data/mnist is missing; --sample works without it$"):
-        cli.run(main)
+    assert refusal(main) == "data/mnist is missing; --sample works without it"
     assert pickle.loads(pickle.dumps(error)).option == error.option  # from a loader's worker too
 
 
@@ -105,7 +87,7 @@ cli.run(lambda: print(int((torch.full((2**20,), 1e-20) * 1e-20).count_nonzero())
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor knows no such switch")
 def test_in_a_program_a_weight_below_1e_38_is_0_on_all_threads():
-    """Else a processor may take five times as long for the gradients of attention that falls with distance."""
+    """Computing with denormals may take five times as long."""
     assert cli.run(lambda: None) is None
     assert (torch.tensor(1e-20) * 1e-20).item() > 0  # whoever calls a program's main goes on as before
     said = subprocess.run([sys.executable, "-c", TINY], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""The photo that pictures of attention and the explorer show in the place of the model's small input."""
+"""The larger image that pictures of attention show instead of the model's input."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,6 @@ def packed(raw: Sample, chain) -> Sample:
     ids=str,
 )
 def test_the_photo_is_the_view_of_the_model_in_more_pixels(crop, shape):
-    """Issue 44.12: the explorer showed the input of 48 pixels."""
     chain, raw = [dict(type="Resize", size=(128, 160)), crop, dict(type="PackImage")], dict(image=PHOTO, label=0)
     chain = chain if crop["type"] == "CenterCrop" else chain[1:]
     sample = packed(raw, chain)
