@@ -10,7 +10,7 @@ from ndformer.framework.data.fingerprint import changed, fingerprint
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.solids import corners
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
+from ndformer.modalities.driving.datasets.nuscenes.dataset import balanced
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, CATEGORIES, CLASSES, LIDAR
 from ndformer.modalities.driving.formats.solids import inside

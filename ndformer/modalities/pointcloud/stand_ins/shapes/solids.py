@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -168,11 +167,3 @@ def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the centroid of points (N, 3), and the distance of the farthest from it."""
     centre = points.mean(0)
     return centre, float(np.linalg.norm(points - centre, axis=1).max())
-
-
-def write_off(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
-    """Write an OFF file as ModelNet has them, with the counts on their own line."""
-    corners = "".join(f"{x:.6f} {y:.6f} {z:.6f}\n" for x, y, z in vertices.tolist())
-    triangles = "".join(f"3 {a} {b} {c}\n" for a, b, c in faces.tolist())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"OFF\n{len(vertices)} {len(faces)} 0\n{corners}{triangles}")
