@@ -12,12 +12,14 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.registry import MODELS
 from tests.encodings_of_papers import with_encodings
+from tests.modalities.pointcloud.test_scenes import write
 
 HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = with_encodings("modelnet40", "modelnet40_plain")
 SCENES = with_encodings("scannet")
 BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
 FULL = [HOME / "modelnet40_pape.py", HOME / "modelnet40_plain_pape.py"]
+ALL_OF_TRAIN = ["train_dataloader.dataset.val_is_test=True", "val_dataloader.dataset.val_is_test=True"]
 ENCODER = dict(  # the published network: depths, widths and heads of 16, as its configs have them
     type="PTv3", in_channels=6, enc_depths=(2, 2, 2, 6, 2), enc_channels=(32, 64, 128, 256, 512),
     enc_heads=(2, 4, 8, 16, 32), window=1024, drop_path=0.3, cpe="none",
@@ -96,33 +98,15 @@ def listed(loader):
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Tiny scenes as Pointcept lays them out; every room once more, so that Mix3D has something to mix."""
-    home, rng = tmp_path_factory.mktemp("scannet"), np.random.default_rng(0)
-    for name in ("train/scene0000_00", "train/scene0001_00", "train/scene0002_00", "val/scene0003_00"):
-        (home / name).mkdir(parents=True)
-        arrays = dict(
-            coord=rng.uniform(0, 2, (400, 3)).astype(np.float32),
-            color=rng.integers(0, 256, (400, 3), np.uint8),
-            normal=rng.normal(size=(400, 3)).astype(np.float32),
-            segment20=rng.integers(-1, 20, 400),
-        )
-        for file, values in arrays.items():
-            np.save(home / name / f"{file}.npy", values)
+    home = tmp_path_factory.mktemp("scannet")
+    for seed, name in enumerate(("train/scene0000_00", "train/scene0001_00", "train/scene0002_00", "val/scene0003_00")):
+        write(home / name, seed, 400)
     return home
 
 
 @pytest.mark.parametrize("path, encoding", SCENES)
 def test_every_scene_config_learns_from_files_at_its_sample_size(path, encoding, rooms):
-    cfg = load(
-        path,
-        [
-            f"data_root={str(rooms)!r}",
-            "train_dataloader.dataset.val_is_test=True",
-            "val_dataloader.dataset.val_is_test=True",
-        ],
-        encoding,
-        True,
-    )
+    cfg = load(path, [f"data_root={str(rooms)!r}", *ALL_OF_TRAIN], encoding, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = build_dataset(cfg, "train")
@@ -140,17 +124,8 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, encoding,
 
 
 def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
-    cfg = load(
-        HOME / "scannet_pape.py",
-        [
-            f"data_root={str(rooms)!r}",
-            "model.mix.p=1.0",
-            "train_dataloader.dataset.val_is_test=True",
-            "val_dataloader.dataset.val_is_test=True",
-        ],
-        "NoPE",
-        True,
-    )
+    options = [f"data_root={str(rooms)!r}", "model.mix.p=1.0", *ALL_OF_TRAIN]
+    cfg = load(HOME / "scannet_pape.py", options, "NoPE", True)
     torch.manual_seed(0)
     model, seen = MODELS.create(cfg.model), []
     model.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0].where))

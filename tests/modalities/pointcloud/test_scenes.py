@@ -13,10 +13,11 @@ from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 
 
 def write(home, seed=0, n=30, **arrays):
+    """Write a scene of n points; an array that is None is left out."""
     rng = np.random.default_rng(seed)
     home.mkdir(parents=True, exist_ok=True)
     given = dict(
-        coord=rng.normal(size=(n, 3)).astype(np.float32),
+        coord=rng.uniform(0, 2, (n, 3)).astype(np.float32),
         color=rng.integers(0, 256, (n, 3), np.uint8),
         normal=rng.normal(size=(n, 3)).astype(np.float16),
         segment20=rng.integers(-1, 20, n),
@@ -123,13 +124,17 @@ def test_a_wrong_scene_is_one_sentence(tmp_path, arrays, sentence):
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("kept", [0, 5, 60, 120, 300])
-def test_half_of_a_file_is_one_sentence(home, kept):
-    path = home / "val" / "scene0700_00" / "coord.npy"
-    path.write_bytes(path.read_bytes()[:kept])
+CUT = [("coord", 0), ("coord", 5), ("coord", 60), *((file, -40) for file in ("coord", "color", "normal", "segment20"))]
+
+
+@pytest.mark.parametrize("file, size", CUT)
+def test_half_of_a_file_is_one_sentence(home, file, size):
+    path = home / "val" / "scene0700_00" / f"{file}.npy"
+    path.write_bytes(path.read_bytes()[:size])
     data = ScanNet(home, "test")
-    with pytest.raises(DataError, match="incomplete, get it again"):
+    with pytest.raises(DataError, match=rf"{file}\.npy cannot be read .*incomplete, get it again") as error:
         data.read(data.records[0])
+    assert "\n" not in str(error.value)
 
 
 def test_nothing_there_says_what_makes_it(tmp_path):
