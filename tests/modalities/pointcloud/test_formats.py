@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.files import read_cloud, read_labelled
 from ndformer.modalities.pointcloud.formats.pcd import lzf
 from ndformer.modalities.pointcloud.transforms.points import PackPoints, SamplePoints
 from ndformer.modalities.pointcloud.transforms.scenes import CentrePoints
@@ -23,20 +23,24 @@ NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_gre
 CODE = dict(float="f", double="d", uchar="B", ushort="H", int="i")
 
 
-def ply(path, order, columns, faces=()):
-    """`columns`: (name, type, values) each."""
-    head = f"ply\nformat {order} 1.0\nelement vertex {len(columns[0][2])}\n"
+def ply_bytes(order, columns, faces=()):
+    """The content of a PLY file; `columns`: (name, type, values) each."""
+    head = f"ply\nformat {order} 1.0\ncomment by hand\nelement vertex {len(columns[0][2])}\n"
     head += "".join(f"property {kind} {name}\n" for name, kind, _ in columns)
     head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n" if len(faces) else ""
     rows = list(zip(*(values.tolist() for _, _, values in columns)))
     if order == "ascii":
-        body = "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
-        body += "".join(f"3 {a} {b} {c}\n" for a, b, c in faces).encode()
+        body = "".join(" ".join(map(repr, row)) + "\n" for row in rows)
+        body = (body + "".join(f"{len(face)} {' '.join(map(str, face))}\n" for face in faces)).encode()
     else:
         mark = "<" if "little" in order else ">"
         body = b"".join(struct.pack(mark + "".join(CODE[kind] for _, kind, _ in columns), *row) for row in rows)
-        body += b"".join(struct.pack(f"{mark}B3i", 3, *face) for face in faces)
-    path.write_bytes(head.encode() + b"end_header\n" + body)
+        body += b"".join(struct.pack(f"{mark}B{len(face)}i", len(face), *face) for face in faces)
+    return head.encode() + b"end_header\n" + body
+
+
+def ply(path, *parts):
+    path.write_bytes(ply_bytes(*parts))
     return path
 
 
@@ -57,7 +61,7 @@ def columns(names, kind, values):
 def test_colours_of_ply(order, names, kind, scale, tmp_path):
     given = BYTES * scale if kind == "float" else BYTES * int(scale)
     parts = [*columns(("nx", "ny", "nz"), "float", NORMALS), *columns(names, kind, given), ("alpha", "uchar", LABELS)]
-    found = read_labelled(ply(tmp_path / "a.ply", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
+    found = read_labelled(ply(tmp_path / "a.PLY", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
     np.testing.assert_allclose(found["colours"], BYTES, atol=1e-4)
     np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
     np.testing.assert_allclose(found["normals"], NORMALS, atol=1e-6)
@@ -78,6 +82,7 @@ def test_a_mesh_keeps_its_colours_and_a_scan_its_vertices(tmp_path):
     mesh = read_cloud(ply(tmp_path / "a.ply", "ascii", [*xyz(square), *columns(NAMES[0], "uchar", red)], faces))
     np.testing.assert_allclose(mesh["colours"][:, 0], 200 * mesh["points"][:, 0], atol=0.01)
     assert len(mesh["points"]) == 10_000
+    np.testing.assert_allclose(mesh["normals"], np.tile([0, 0, 1.0], (10_000, 1)), atol=1e-5)
     wide = np.stack([*np.meshgrid(np.arange(101.0), np.arange(101.0)), np.zeros((101, 101))], -1).reshape(-1, 3)
     many = [*xyz(wide), *columns(NAMES[0], "uchar", RNG.integers(0, 256, wide.shape))]
     scan = read_cloud(ply(tmp_path / "b.ply", "binary_little_endian", many, [(0, 1, 102), (0, 102, 101)]))
@@ -339,44 +344,3 @@ def test_without_the_extra_a_sentence_names_it(name, tmp_path, monkeypatch):
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"needs (trimesh|lazrs): pip install 'ndformer\[clouds\]'"):
         read_cloud(path)
-
-
-# -------------------------------------------------------------------------------------------------------- what is amiss
-
-
-def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
-    rows = np.concatenate([PLACES, NORMALS], 1)
-    rows[3, 1], rows[7, 4], rows[9, 0] = np.nan, np.nan, np.inf
-    np.savetxt(tmp_path / "a.txt", rows, header="x y z nx ny nz")
-    with pytest.warns(UserWarning, match=r"a\.txt: 3 of its 40 points have numbers that are not finite, and are left"):
-        found = read_cloud(tmp_path / "a.txt")
-    kept = np.delete(np.arange(N), [3, 7, 9])
-    np.testing.assert_allclose(found["points"], PLACES[kept], atol=1e-6)
-    np.testing.assert_allclose(found["normals"], NORMALS[kept], atol=1e-6)
-    assert load_cloud(tmp_path / "a.txt").left_out == 3
-
-
-def test_labels_follow_the_points_that_are_kept(tmp_path):
-    places = PLACES.copy()
-    places[0] = np.nan
-    for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
-        np.save(tmp_path / f"{name}.npy", values)
-    with pytest.warns(UserWarning, match="1 of its 40 points"):
-        found = read_labelled(tmp_path, "segment.npy")
-    np.testing.assert_array_equal(found["labels"], LABELS[1:])
-    np.testing.assert_array_equal(found["colours"], BYTES[1:])
-
-
-@pytest.mark.parametrize(
-    "name, says",
-    [
-        ("half.txt", "its labels are not integers"),
-        ("below.txt", "its colors must go up to 1, 255 or 65535, got -1 to 255"),
-    ],
-)
-def test_numbers_out_of_sense_are_a_sentence(name, says, tmp_path):
-    colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
-    rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
-    text(tmp_path / name, rows, "x y z r g b label\n")
-    with pytest.raises(DataError, match=says):
-        read_labelled(tmp_path / name, "label")

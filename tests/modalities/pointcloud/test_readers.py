@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats import text
-from ndformer.modalities.pointcloud.formats.files import read_cloud
+from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
 from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
+from tests.modalities.pointcloud.test_formats import BYTES, LABELS, NORMALS, PLACES, N, ply_bytes
+from tests.modalities.pointcloud.test_formats import text as write_text
 
 ROWS = np.array([[0, 0, 0.5, 1, 0, 0], [1, 0, -2e-3, 0, 1, 0], [0, 1.25, 0, 0, 0, -1]], np.float32)
 SQUARE = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"
@@ -22,21 +24,10 @@ def put(path, content):
     return path
 
 
-def ply(order="ascii", normals=True, faces=(), extra=False):
-    """A PLY file of ROWS; every number written by struct."""
-    names = ["x", "y", "z", *(["nx", "ny", "nz"] if normals else [])]
-    head = f"ply\nformat {order} 1.0\ncomment by hand\nelement vertex {len(ROWS)}\n"
-    head += "".join(f"property float {name}\n" for name in names) + ("property uchar red\n" if extra else "")
-    if faces:
-        head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n"
-    head += "end_header\n"
-    if order == "ascii":
-        body = "".join(" ".join(map(str, row[: len(names)].tolist())) + (" 9\n" if extra else "\n") for row in ROWS)
-        body += "".join(f"{len(face)} {' '.join(map(str, face))}\n" for face in faces)
-        return (head + body).encode()
-    mark = "<" if "little" in order else ">"
-    rows = (struct.pack(f"{mark}{len(names)}f", *row[: len(names)]) + (b"\x09" if extra else b"") for row in ROWS)
-    return head.encode() + b"".join(rows) + b"".join(struct.pack(f"{mark}B{len(f)}i", len(f), *f) for f in faces)
+def ply(order="ascii", faces=()):
+    """A PLY file of ROWS with normals."""
+    names = ("x", "y", "z", "nx", "ny", "nz")
+    return ply_bytes(order, [(name, "float", values) for name, values in zip(names, ROWS.T)], faces)
 
 
 # --- the same points from every form ---
@@ -61,29 +52,10 @@ def test_npy_is_read(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
-@pytest.mark.parametrize("extra", [False, True])
-@pytest.mark.parametrize("normals", [False, True])
-def test_ply_points_are_read(order, extra, normals, tmp_path):
-    cloud = read_cloud(put(tmp_path / "a.PLY", ply(order, normals, extra=extra)))
-    np.testing.assert_array_equal(cloud["points"], ROWS[:, :3])
-    assert ("normals" in cloud) == normals
-
-
-@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
 @pytest.mark.parametrize("faces", [[(0, 1, 2)] * 2, [(0, 1, 2), (0, 1, 2, 1), (2, 1)]])
 def test_ply_faces_are_read_whether_alike_or_not(order, faces):
     _, found = parse_ply(ply(order, faces=faces))
     assert sorted(tuple(face) for part in found for face in part.tolist()) == sorted(f for f in faces if len(f) > 2)
-
-
-def test_a_ply_mesh_becomes_points_on_it(tmp_path):
-    cloud = read_cloud(put(tmp_path / "a.ply", ply(normals=False, faces=[(0, 1, 2)])))
-    assert cloud["points"].shape == cloud["normals"].shape == (10_000, 3)
-    a, b, c = ROWS[:, :3]
-    normal = np.cross(b - a, c - a)
-    np.testing.assert_allclose((cloud["points"] - a) @ normal, 0, atol=1e-5)
-    normal /= np.linalg.norm(normal)
-    np.testing.assert_allclose(cloud["normals"], np.broadcast_to(normal, (10_000, 3)), atol=1e-5)
 
 
 # --- OFF ---
@@ -251,3 +223,41 @@ def test_a_first_row_that_cannot_be_is_told_before_millions_of_others_are_read(t
     with pytest.raises(ValueError, match="rows of 1 numbers"):
         text.read_text(path, columns)
     assert len(read) < 10
+
+
+def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
+    rows = np.concatenate([PLACES, NORMALS], 1)
+    rows[3, 1], rows[7, 4], rows[9, 0] = np.nan, np.nan, np.inf
+    np.savetxt(tmp_path / "a.txt", rows, header="x y z nx ny nz")
+    with pytest.warns(UserWarning, match=r"a\.txt: 3 of its 40 points have numbers that are not finite, and are left"):
+        found = read_cloud(tmp_path / "a.txt")
+    kept = np.delete(np.arange(N), [3, 7, 9])
+    np.testing.assert_allclose(found["points"], PLACES[kept], atol=1e-6)
+    np.testing.assert_allclose(found["normals"], NORMALS[kept], atol=1e-6)
+    assert load_cloud(tmp_path / "a.txt").left_out == 3
+
+
+def test_labels_follow_the_points_that_are_kept(tmp_path):
+    places = PLACES.copy()
+    places[0] = np.nan
+    for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
+        np.save(tmp_path / f"{name}.npy", values)
+    with pytest.warns(UserWarning, match="1 of its 40 points"):
+        found = read_labelled(tmp_path, "segment.npy")
+    np.testing.assert_array_equal(found["labels"], LABELS[1:])
+    np.testing.assert_array_equal(found["colours"], BYTES[1:])
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("half.txt", "its labels are not integers"),
+        ("below.txt", "its colors must go up to 1, 255 or 65535, got -1 to 255"),
+    ],
+)
+def test_numbers_out_of_sense_are_a_sentence(name, says, tmp_path):
+    colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
+    rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
+    write_text(tmp_path / name, rows, "x y z r g b label\n")
+    with pytest.raises(DataError, match=says):
+        read_labelled(tmp_path / name, "label")
