@@ -65,13 +65,6 @@ def test_a_curve_meets_every_voxel_once_and_stays_in_its_cells(curve: str) -> No
         assert len((code[(cells == cell).all(1)] >> 3).unique()) == 1
 
 
-@pytest.mark.parametrize("curve", ["hilbert", "hilbert-trans"])
-def test_hilberts_curve_never_jumps(curve: str) -> None:
-    grid = cube(3)
-    path = grid[codes(grid, 3, curve).argsort()]
-    assert (path.diff(dim=0).abs().sum(1) == 1).all()
-
-
 def test_samples_follow_each_other() -> None:
     grid, sample = cube(2), torch.arange(64) % 3
     for curve in CURVES:

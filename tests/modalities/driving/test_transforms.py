@@ -53,12 +53,6 @@ def test_a_moved_scene_is_seen_at_the_same_pixels(made, seed):
         assert inside(moved["points"], box).sum() == pytest.approx(inside(sample["points"], old).sum(), abs=2)
 
 
-def test_velocities_that_nobody_knows_stay_unknown(made):
-    sample = opened(made).read(opened(made).records[0])
-    sample["boxes"][:, 7:] = np.nan
-    assert np.isnan(changed(sample, type="MoveScene")["boxes"][:, 7:]).all()
-
-
 @pytest.mark.parametrize("flip", [0.0, 1.0])
 def test_pictures_and_intrinsics_change_together(made, flip):
     """A dot of one colour is found where the changed intrinsics put its place."""

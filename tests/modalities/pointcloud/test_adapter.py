@@ -72,24 +72,6 @@ def test_a_moved_cloud_has_the_same_tokens_elsewhere(adapter):
     assert torch.equal(a.where.positions + step / 0.5, b.where.positions)
 
 
-def test_the_order_of_points_does_not_matter(adapter):
-    model, x = adapter(), torch.randn(2, 60, 6)
-    a, b = model(x), model(x[:, torch.randperm(60)])
-    same(a.features, b.features)
-    assert torch.equal(a.where.positions, b.where.positions)
-
-
-def test_data_and_unit_may_shrink_together(adapter):
-    x = torch.randn(1, 60, 6)
-    small = torch.cat([x[..., :3] / 4, x[..., 3:]], -1)
-    model = adapter(unit=2.0)
-    a = model(x)
-    model.unit = 0.5
-    b = model(small)
-    assert torch.equal(a.features, b.features)
-    assert torch.equal(a.where.positions, b.where.positions)
-
-
 def test_groups_are_the_nearest_points_within_the_radius(adapter):
     """Against each token computed alone, from its own points chosen by hand."""
     for radius in (None, 0.9):

@@ -3,13 +3,12 @@
 import time
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndformer.modalities.pointcloud import sampling
-from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
+from ndformer.modalities.pointcloud.sampling import farthest, nearest
 
 
 def squares(points, place):
@@ -76,30 +75,6 @@ def test_centres_in_parts_give_the_same_neighbours(monkeypatch):
     whole = nearest(points, points, 7)
     monkeypatch.setattr(sampling, "CHUNK", 2 * 50 * 3)
     assert all(torch.equal(a, b) for a, b in zip(whole, nearest(points, points, 7)))
-
-
-def test_neighbours_are_no_more_than_points():
-    points = torch.randn(2, 5, 3)
-    index, distance = nearest(points, points, 9)
-    assert index.shape == distance.shape == (2, 5, 5)
-
-
-@pytest.mark.parametrize("count", [1, 8, 64])
-def test_the_order_of_points_does_not_matter(count):
-    points = torch.randn(3, 200, 3)
-    order = torch.randperm(200)
-    a, b = (take(p, farthest(p, count)) for p in (points, points[:, order]))
-    assert torch.equal(a, b)
-
-
-def test_all_points_are_taken_before_one_is_repeated():
-    points = torch.randn(1, 30, 3)
-    assert farthest(points, 30)[0].sort().values.tolist() == list(range(30))
-
-
-def test_a_few_farthest_points_are_the_first_of_many():
-    points = torch.randn(2, 300, 3)
-    assert torch.equal(farthest(points, 100)[:, :20], farthest(points, 20))
 
 
 def test_ten_thousand_points_become_8192_in_under_two_seconds():
