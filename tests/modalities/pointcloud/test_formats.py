@@ -237,30 +237,9 @@ def test_laz_is_las(tmp_path):
 
 
 def squeezed(data):
-    """LZF, greedy: what was there three bytes long or more is told by its place."""
-    out, run, at = bytearray(), bytearray(), 0
-
-    def flush():
-        while run:
-            out.extend([len(run[:32]) - 1, *run[:32]])
-            del run[:32]
-
-    while at < len(data):
-        back = data.rfind(data[at : at + 3], max(0, at - 8000), at + 2) if at + 3 <= len(data) else -1
-        if 0 <= back < at:
-            flush()
-            length = 3
-            while at + length < len(data) and length < 200 and data[back + length] == data[at + length]:
-                length += 1
-            offset, code = at - back - 1, length - 2
-            out.extend([code << 5 | offset >> 8] if code < 7 else [7 << 5 | offset >> 8, code - 7])
-            out.append(offset & 255)
-            at += length
-        else:
-            run.append(data[at])
-            at += 1
-    flush()
-    return bytes(out)
+    """LZF of literal runs alone."""
+    runs = [data[at : at + 32] for at in range(0, len(data), 32)]
+    return b"".join(bytes([len(run) - 1]) + run for run in runs)
 
 
 @pytest.mark.parametrize("how", ["ascii", "binary", "binary_compressed"])
@@ -300,8 +279,12 @@ def test_pcd_has_places_normals_colours_and_labels(how, packed, tmp_path):
                 read_cloud(tmp_path / "a.pcd")
 
 
-def test_packed_bytes_that_lie_are_refused():
-    assert lzf(squeezed(b"abcabcabcabc" * 30), 360) == b"abcabcabcabc" * 30
+def test_runs_and_copies_of_lzf_are_unpacked_and_others_refused():
+    data = bytes(range(256)) * 2
+    near, far, long = bytes([3 << 5, 1]), bytes([3 << 5 | 1, 43]), bytes([7 << 5, 255, 2])  # 2, 300 and 3 bytes back
+    assert lzf(squeezed(data) + near, 517) == data + bytes([254, 255, 254, 255, 254])
+    assert lzf(squeezed(data) + far, 517) == data + data[212:217]
+    assert lzf(squeezed(b"abc") + long, 267) == b"abc" * 89
     for packed in (b"\x05ab", b"\x20\x05", b"\xe0", b"\x00a"):
         with pytest.raises(ValueError, match="packed points"):
             lzf(packed, 100)
