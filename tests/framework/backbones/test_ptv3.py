@@ -43,7 +43,7 @@ def small(seed: int = 0, **options: Any) -> PTv3:
 
 
 def cloud(n: int, size: float = 1.0, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Features and places of points on a bent sheet."""
+    """Return features and positions of points on a curved sheet."""
     generator = torch.Generator().manual_seed(seed)
     r = torch.rand(n, 3, generator=generator) * size
     r[:, 2] = r[:, 0] * r[:, 1] / size
@@ -83,7 +83,7 @@ def test_windows_are_runs_of_a_sample_and_the_last_borrows(counts: list[int], wi
 
 
 def direct(x: Tensor, block: Any, heads: int) -> Tensor:
-    """Attention within one row, without the library's."""
+    """Compute the attention within one row by its formula."""
     q, k, v = (x @ block.attention.qkv.weight.T + block.attention.qkv.bias).unflatten(-1, (3, heads, -1)).unbind(1)
     out = [(q[:, h] @ k[:, h].T / q.shape[-1] ** 0.5).softmax(-1) @ v[:, h] for h in range(heads)]
     return torch.cat(out, -1) @ block.attention.proj.weight.T + block.attention.proj.bias
@@ -128,8 +128,8 @@ def test_a_sample_has_the_same_features_alone_and_in_a_batch(name: str, options:
 
 
 @torch.no_grad()
-def test_samples_of_one_voxel_stay_apart_in_every_stage() -> None:
-    """With as few bits as they need, one, there are two poolings to come, each of which takes three bits of a code."""
+def test_samples_of_one_voxel_stay_separate_in_every_stage() -> None:
+    """One bit per axis is enough for the voxels, but each of the two poolings takes three bits of a code."""
     model = small(bits=None).eval()
     clouds = [cloud(5, size=0.01), cloud(7, size=0.01, seed=1)]
     together = model(packed(*clouds)).features[0].split([5, 7])
@@ -163,7 +163,7 @@ def test_padded_and_packed_give_the_same(dec: bool) -> None:
 
 
 def test_features_are_where_the_points_were() -> None:
-    """The order of the points of a batch is the features' order."""
+    """Features are in the order of the points."""
     model = small().eval()
     x, r = cloud(50)
     voxels = (r / 0.05).floor()
@@ -199,7 +199,7 @@ def test_curves_are_shuffled_in_training_only_unless_asked() -> None:
 
 @pytest.mark.parametrize("positions", ["metric", "grid"])
 @pytest.mark.parametrize("stage_scale", [False, True])
-def test_what_encodings_are_told(positions: Any, stage_scale: bool) -> None:
+def test_positions_passed_to_encodings(positions: Any, stage_scale: bool) -> None:
     model = small(positions=positions, stage_scale=stage_scale, encoding=dict(type="Sincos")).eval()
     levels: list[Any] = []
     for stage in model.encoder:
@@ -220,7 +220,7 @@ def test_what_encodings_are_told(positions: Any, stage_scale: bool) -> None:
             torch.testing.assert_close(place, expected / (2**s if stage_scale else 1), atol=1e-5, rtol=1e-5)
 
 
-def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None:
+def test_windows_are_centered_for_translation_invariant_encodings() -> None:
     x, r = cloud(60)
     for name, centred in (("PaPE", True), ("Sincos", False)):
         model = small(encoding=dict(type=name)).eval()
@@ -231,7 +231,7 @@ def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None
 
 
 def test_windows_are_moved_by_whole_units() -> None:
-    """So that differences between positions keep every digit."""
+    """Differences between positions stay exact."""
     x, r = cloud(60, size=20.0)
     model = small(encoding=dict(type="PaPE")).eval()
     seen: list[Any] = []
@@ -245,7 +245,7 @@ def test_windows_are_moved_by_whole_units() -> None:
 
 
 def test_each_block_of_a_stage_follows_the_next_curve() -> None:
-    """As published: the curve of a block is its number in its stage, and begins anew in the next."""
+    """As published, the curve of a block is its index in its stage."""
     model, seen = small(enc_depths=(2, 5, 1)).eval(), list[int]()
     for stage in [*model.encoder, *model.decoder]:
         for block in stage.blocks:
@@ -298,7 +298,7 @@ def test_one_voxel_is_enough_where_nothing_is_normalized_over_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "change, says",
+    "change, message",
     [
         (lambda t: TokenSet(t.features[..., :3], t.where), "expects points with in_channels=4 features, got 3"),
         (lambda t: TokenSet(t.features, Where(t.where.positions[..., :2])), "3 dimensions, got 2"),
@@ -309,13 +309,13 @@ def test_one_voxel_is_enough_where_nothing_is_normalized_over_it() -> None:
         (lambda t: TokenSet(t.features[:, :0], Where(t.where.positions[:, :0])), "no points"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_take_is_a_sentence(change: Any, says: str) -> None:
-    with pytest.raises((ValueError, DataError), match=says):
+def test_wrong_inputs_are_reported(change: Any, message: str) -> None:
+    with pytest.raises((ValueError, DataError), match=message):
         small().eval()(change(TokenSet(cloud(9)[0][None], Where(cloud(9)[1][None]))))
 
 
 @pytest.mark.parametrize(
-    "options, says",
+    "options, message",
     [
         (dict(enc_heads=(1, 2)), "enc_heads expects one number per stage, 3, got 2"),
         (dict(dec_channels=(16,)), "dec_channels expects one number per stage, 2, got 1"),
@@ -324,8 +324,8 @@ def test_what_it_cannot_take_is_a_sentence(change: Any, says: str) -> None:
         (dict(curves=("peano",)), "no curve is called 'peano'"),
     ],
 )
-def test_what_cannot_be_built_is_a_sentence(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_wrong_sizes_are_reported(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         small(**options)
 
 
@@ -335,7 +335,7 @@ def test_an_encoding_for_full_grids_is_refused() -> None:
         small(encoding=dict(type=grid))
 
 
-def test_sites_are_shared_by_both_ways_through_a_stage() -> None:
+def test_encoder_and_decoder_share_sites() -> None:
     seen: list[Sites] = []
     model = small().eval()
     for module in model.modules():

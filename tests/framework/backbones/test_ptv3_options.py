@@ -28,7 +28,7 @@ def with_tables(backend: str) -> PTv3:
 
 @pytest.mark.parametrize("backend", ["auto", "dense", "sdpa", "flex"])
 def test_relative_positions_of_the_paper_work_with_every_backend(backend: str) -> None:
-    """bias of i, j: the sum over axes of the head's table at the voxels' difference, cut off at the reach."""
+    """The bias of i and j is the sum over axes of the table at the clipped difference of their voxels."""
     x, r = cloud(50)
     tokens = packed((x.double(), r.double()), tuple(t.double() for t in cloud(9, seed=1)))  # pyright: ignore[reportArgumentType]
     model, seen = with_tables(backend), []
@@ -60,7 +60,7 @@ def test_relative_positions_of_the_paper_work_with_every_backend(backend: str) -
 
 
 def test_mixed_scenes_lie_in_one_grid() -> None:
-    """Two scenes in one place share voxels, whatever number a voxel had in its own scene."""
+    """Two overlapping scenes share voxels."""
     one, two = (torch.cat([r, x], 1) for x, r in (cloud(40, size=0.2), cloud(40, seed=1, size=0.2)))
     two[:, :3] -= 0.93  # 0.07 beyond the first
     mix: Any = MIXERS.create(dict(type="Mix3D", p=1.0))
@@ -86,7 +86,7 @@ def test_branches_are_left_out_point_by_point() -> None:
     torch.testing.assert_close(y, kept[:, None].float().expand(-1, 3) / 0.7)  # all channels of a point, or none
 
 
-def test_short_trainings_evaluate_with_the_data_s_statistics() -> None:
+def test_short_trainings_average_their_statistics() -> None:
     norm, batches = Norm(3), [torch.randn(20, 3) + i for i in range(5)]
     for batch in batches[:3]:
         norm(batch)
@@ -101,7 +101,7 @@ def test_short_trainings_evaluate_with_the_data_s_statistics() -> None:
     assert resumed.momentum == 0.01
 
 
-def test_statistics_that_were_loaded_without_a_count_are_those_of_a_whole_training() -> None:
+def test_loaded_statistics_without_a_count_are_complete() -> None:
     torch.manual_seed(0)
     given = Norm(3).state_dict() | dict(running_mean=torch.full((3,), 5.0), running_var=torch.full((3,), 4.0))
     norm = Norm(3)
@@ -111,7 +111,7 @@ def test_statistics_that_were_loaded_without_a_count_are_those_of_a_whole_traini
     assert (norm.running_mean - 5.0).abs().max() < 0.1
 
 
-def test_a_norm_that_was_old_is_young_again_with_young_weights() -> None:
+def test_loading_fresh_weights_resets_the_momentum_of_a_norm() -> None:
     norm = Norm(3)
     for _ in range(101):
         norm(torch.randn(9, 3))

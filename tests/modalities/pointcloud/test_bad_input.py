@@ -1,4 +1,4 @@
-"""What is wrong with a scene is one sentence, on its way from files through the config to the model."""
+"""Errors in scenes are reported in one line, from the files through the config to the model."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def model():
 
 
 def scenes(home, options=(), split="train", sample=True, **room):
-    """Two scenes on disk, in train and in val, as the dataset of the config reads them."""
+    """Write two scenes to train and to val, and open them with the dataset of the config."""
     for name in ("train/scene0000_00", "train/scene0001_00", "val/scene0000_00", "val/scene0001_00"):
         write(home / name, **dict(n=200) | room)
     cfg = load(SCENES, [f"data_root={str(home)!r}", *ALL_OF_TRAIN, *options], None, sample)
@@ -52,29 +52,29 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("room, sentence", WRONG.values(), ids=list(WRONG))
-def test_a_bad_scene_is_one_sentence_on_its_way_to_a_step(model, tmp_path, room, sentence):
+@pytest.mark.parametrize("room, message", WRONG.values(), ids=list(WRONG))
+def test_a_bad_scene_is_reported_in_one_line(model, tmp_path, room, message):
     data = scenes(tmp_path, **room)
-    with pytest.raises(DataError, match=sentence) as told:
+    with pytest.raises(DataError, match=message) as error:
         model.train()(**collate([data[0]]), mode="loss")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("metres", [1e3, 1e6, 1e37])
-def test_a_point_far_away_is_one_sentence_in_the_whole_recipe(tmp_path, metres):
-    """Elastic distortion has a grid over all of a scene: it must not be made before somebody asks how large it is."""
+def test_a_distant_point_is_reported_by_the_full_recipe(tmp_path, metres):
+    """The size of the grid of an elastic distortion is checked before it is allocated."""
     always = [f"train_dataloader.dataset.transforms.{i}.p={p}" for i, p in ((1, 0), (8, 1))]
     coord = far_away(metres)
     coord[8] = -metres
     data = scenes(tmp_path, always, sample=False, coord=coord)
     with pytest.raises(
         DataError, match=r"scene0000_00 spans .* too much for ElasticDistortion.*remove outliers"
-    ) as told:
+    ) as error:
         data[0]
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
-def test_what_is_missing_is_taken_from_the_config(model, tmp_path):
+def test_missing_features_are_filled_from_the_config(model, tmp_path):
     at = "train_dataloader.dataset.transforms"
     last = len(load(SCENES, [], None, True).train_dataloader.dataset.transforms) - 1
     data = scenes(tmp_path, [f"{at}.{last}.missing=dict(colours=0.5,normals=0.25)"], color=None, normal=None)
@@ -83,7 +83,7 @@ def test_what_is_missing_is_taken_from_the_config(model, tmp_path):
     assert model.train()(**collate([sample, data[1]]), mode="loss")["loss"].isfinite()
 
 
-def test_an_empty_sample_of_a_batch_is_told_by_its_number(model, tmp_path, monkeypatch):
+def test_an_error_names_the_empty_sample_of_a_batch(model, tmp_path, monkeypatch):
     monkeypatch.setattr(model, "mix", None)  # Mix3D may put it into another, which harms nothing
     data = scenes(tmp_path)
     empty = data[1]
@@ -98,8 +98,8 @@ def test_an_empty_sample_of_a_batch_is_told_by_its_number(model, tmp_path, monke
         model.eval()(**collate([empty]), mode="predict")
 
 
-def test_one_voxel_is_enough_to_look_at(model, tmp_path):
-    """Only training norms over points; a scene of one voxel is predicted like any other."""
+def test_a_scene_of_one_voxel_is_predicted(model, tmp_path):
+    """Batch norm over points is computed in training only."""
     data = scenes(tmp_path, split="test", coord=np.full((200, 3), 0.31, np.float32))
     (found,) = model.eval()(**collate([data[0]]), mode="predict")
     assert found.predicted.shape == (200,)

@@ -1,4 +1,4 @@
-"""The point-cloud configs: checked, built at their sample size, and one step of each on files."""
+"""The point cloud configs: checked, built at their sample size, and one step of each on files."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ ENCODER = dict(  # the published network: depths, widths and heads of 16, as its
 
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory):
-    """A tiny set in the form of modelnet40_normal_resampled."""
+    """A tiny dataset in the layout of modelnet40_normal_resampled."""
     home, rng = tmp_path_factory.mktemp("modelnet40"), np.random.default_rng(0)
     for kind in ("cone", "cup"):
         (home / kind).mkdir()
@@ -59,7 +59,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, encoding, toys)
 
 
 @pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
-def test_the_full_configs_say_what_the_paper_does(path):
+def test_the_full_configs_match_the_paper(path):
     cfg = load(path, [], None, False)
     assert cfg.train_cfg.max_epochs == 300
     assert cfg.schedule.warmup * 300 == 5
@@ -92,7 +92,6 @@ def test_the_full_configs_say_what_the_paper_does(path):
 
 
 def listed(loader):
-    """The transforms of a config, as it says them."""
     return [dict(t) for t in loader.dataset.transforms]
 
 
@@ -138,7 +137,7 @@ def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     assert [len(one.predicted) for one in predicted] == counts
 
 
-def test_the_scene_config_says_what_the_paper_and_the_recipe_do():
+def test_the_scene_config_matches_the_paper_and_the_recipe():
     cfg = load(HOME / "scannet_pape.py")
     assert cfg.train_cfg.max_epochs * cfg.train_dataloader.loops == 800
     assert cfg.schedule.warmup * 800 == 40
@@ -177,7 +176,7 @@ def test_the_scene_config_says_what_the_paper_and_the_recipe_do():
 
 
 @pytest.mark.parametrize("name", ["scannet_pape", "modelnet40_pape"])
-def test_the_preset_is_pointcepts_own_recipe(name):
+def test_the_preset_matches_the_recipe_of_pointcept(name):
     cfg = load(HOME / f"{name}.py", ["preset=pointcept"], None, False)
     assert cfg.param_groups.lr_factors == dict(blocks=0.1)
     assert (cfg.schedule.warmup, tuple(cfg.schedule.betas)) == (0.05, (0.85, 0.95))

@@ -1,4 +1,4 @@
-"""Files of other programs, written here byte by byte: places, normals, colours and labels come back as they went in."""
+"""Files of other programs, written here byte by byte: positions, normals, colors and labels are read back."""
 
 import struct
 import sys
@@ -24,7 +24,7 @@ CODE = dict(float="f", double="d", uchar="B", ushort="H", int="i")
 
 
 def ply_bytes(order, columns, faces=()):
-    """The content of a PLY file; `columns`: (name, type, values) each."""
+    """Return the content of a PLY file; `columns` are (name, type, values) each."""
     head = f"ply\nformat {order} 1.0\ncomment by hand\nelement vertex {len(columns[0][2])}\n"
     head += "".join(f"property {kind} {name}\n" for name, kind, _ in columns)
     head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n" if len(faces) else ""
@@ -58,7 +58,7 @@ def columns(names, kind, values):
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("kind, scale", [("uchar", 1), ("ushort", 257), ("float", 1 / 255)])
-def test_colours_of_ply(order, names, kind, scale, tmp_path):
+def test_colors_of_ply(order, names, kind, scale, tmp_path):
     given = BYTES * scale if kind == "float" else BYTES * int(scale)
     parts = [*columns(("nx", "ny", "nz"), "float", NORMALS), *columns(names, kind, given), ("alpha", "uchar", LABELS)]
     found = read_labelled(ply(tmp_path / "a.PLY", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
@@ -75,7 +75,7 @@ def test_a_dark_cloud_in_bytes_stays_dark(tmp_path):
         assert read_cloud(path)["colours"].max() == 1
 
 
-def test_a_mesh_keeps_its_colours_and_a_scan_its_vertices(tmp_path):
+def test_a_mesh_keeps_its_colors_and_a_scan_its_vertices(tmp_path):
     square = np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)], float)
     red = np.array([(0, 9, 9), (200, 9, 9), (200, 9, 9), (0, 9, 9)])
     faces = [(0, 1, 2), (0, 2, 3)]
@@ -116,7 +116,7 @@ def test_a_header_names_columns(header, mark, ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["txt", "npy"])
-def test_six_columns_are_normals_or_colours_whichever_they_can_be(ending, tmp_path):
+def test_six_columns_are_detected_as_normals_or_colors(ending, tmp_path):
     def parts(*more, **options):
         rows, path = np.concatenate([PLACES, *more], 1), tmp_path / f"a.{ending}"
         if ending == "npy":
@@ -149,7 +149,7 @@ def test_six_columns_are_normals_or_colours_whichever_they_can_be(ending, tmp_pa
 
 
 def las(path, places, fmt=3, colours=None, labels=LABELS, minor=2):
-    """Written from the specification: 1 mm, about UTM."""
+    """Write a LAS file as the specification says, with a resolution of 1 mm around UTM."""
     size = {1: 28, 2: 26, 3: 34, 7: 36}[fmt]
     head = bytearray(375 if minor == 4 else 227)
     head[:4], head[24:26] = b"LASF", bytes([1, minor])
@@ -181,7 +181,7 @@ WRITERS = dict(
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_metres_of_utm_lose_nothing_until_they_are_centred(kind, tmp_path):
+def test_utm_positions_stay_exact_until_they_are_centered(kind, tmp_path):
     found = read_cloud(WRITERS[kind](tmp_path / f"a.{kind}"))
     np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
     rng = np.random.default_rng(0)
@@ -206,7 +206,7 @@ def test_scenes_of_arrays_keep_float64_too(tmp_path):
 
 
 @pytest.mark.parametrize("fmt, minor", [(2, 2), (3, 2), (7, 4)])
-def test_las_has_places_colours_and_classes(fmt, minor, tmp_path):
+def test_las_has_positions_colors_and_classes(fmt, minor, tmp_path):
     found = read_labelled(las(tmp_path / "a.las", FAR, fmt, BYTES, minor=minor), "label")
     np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
     np.testing.assert_allclose(found["colours"], BYTES, atol=1e-3)
@@ -237,14 +237,14 @@ def test_laz_is_las(tmp_path):
 
 
 def squeezed(data):
-    """LZF of literal runs alone."""
+    """Compress with LZF to literal runs only."""
     runs = [data[at : at + 32] for at in range(0, len(data), 32)]
     return b"".join(bytes([len(run) - 1]) + run for run in runs)
 
 
 @pytest.mark.parametrize("how", ["ascii", "binary", "binary_compressed"])
 @pytest.mark.parametrize("packed", ["F", "U"])
-def test_pcd_has_places_normals_colours_and_labels(how, packed, tmp_path):
+def test_pcd_has_positions_normals_colors_and_labels(how, packed, tmp_path):
     rgb = (BYTES[:, 0] << 16 | BYTES[:, 1] << 8 | BYTES[:, 2]).astype("<u4")
     row = np.dtype([*((axis, "<f4") for axis in "xyz"), ("rgb", "<u4"), ("f", "<f4", 2), ("label", "<u2")])
     row = np.dtype([*row.descr, *((f"normal_{axis}", "<f4") for axis in "xyz")])
@@ -318,7 +318,7 @@ def test_meshes_of_other_programs_are_points_on_them(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.obj", "a.stl", "a.glb", "a.laz"])
-def test_without_the_extra_a_sentence_names_it(name, tmp_path, monkeypatch):
+def test_a_missing_extra_is_named(name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "trimesh", None)
     monkeypatch.setitem(sys.modules, "lazrs", None)
     path = las(tmp_path / name, FAR)

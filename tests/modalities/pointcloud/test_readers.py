@@ -1,4 +1,4 @@
-"""Single files: every form gives the same points, and each way to be wrong is one sentence that names the file."""
+"""Single files: every format gives the same points, and each error is one line that names the file."""
 
 import struct
 
@@ -25,12 +25,12 @@ def put(path, content):
 
 
 def ply(order="ascii", faces=()):
-    """A PLY file of ROWS with normals."""
+    """Return a PLY file of ROWS with normals."""
     names = ("x", "y", "z", "nx", "ny", "nz")
     return ply_bytes(order, [(name, "float", values) for name, values in zip(names, ROWS.T)], faces)
 
 
-# --- the same points from every form ---
+# --- the same points from every format ---
 
 
 @pytest.mark.parametrize("separator", [",", ", ", " ", "\t"])
@@ -53,7 +53,7 @@ def test_npy_is_read(dtype, tmp_path):
 
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
 @pytest.mark.parametrize("faces", [[(0, 1, 2)] * 2, [(0, 1, 2), (0, 1, 2, 1), (2, 1)]])
-def test_ply_faces_are_read_whether_alike_or_not(order, faces):
+def test_ply_faces_of_equal_and_different_lengths_are_read(order, faces):
     _, found = parse_ply(ply(order, faces=faces))
     assert sorted(tuple(face) for part in found for face in part.tolist()) == sorted(f for f in faces if len(f) > 2)
 
@@ -73,7 +73,7 @@ def test_ply_faces_are_read_whether_alike_or_not(order, faces):
         SQUARE.replace("OFF", "COFF").replace("0 0 0\n1 0 0", "0 0 0 9 9 9\n1 0 0 9 9 9"),
     ],
 )
-def test_off_files_as_people_write_them(text):
+def test_variants_of_off_headers(text):
     vertices, faces = parse_off(text.splitlines())
     assert vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
     assert faces.tolist() == [[0, 1, 2], [0, 2, 3]]
@@ -98,7 +98,7 @@ def test_a_polygon_of_k_corners_is_k_minus_2_triangles(sizes):
 
 
 def test_points_are_spread_by_area():
-    """Triangles of areas 1, 3, 0 and 6, and evenly within each: its middle quarter has a quarter of its points."""
+    """For triangles of areas 1, 3, 0 and 6; the middle quarter of each has a quarter of its points."""
     flat = [[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 5], [6, 0, 5], [0, 1, 5], [0, 0, 9], [4, 0, 9], [0, 3, 9]]
     vertices = np.array(flat, float)
     faces = np.array([[0, 1, 2], [3, 4, 5], [0, 0, 1], [6, 7, 8]])
@@ -122,7 +122,7 @@ def test_points_on_a_mesh_are_the_same_for_a_seed(tmp_path):
     assert not np.array_equal(a, c)
 
 
-# --- what is wrong, in one sentence ---
+# --- errors ---
 
 
 BAD = {
@@ -182,31 +182,31 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_in_one_sentence(name, tmp_path):
-    content, says = BAD[name]
-    with pytest.raises(DataError, match=says) as caught:
+def test_a_bad_file_is_named_in_one_line(name, tmp_path):
+    content, message = BAD[name]
+    with pytest.raises(DataError, match=message) as error:
         read_cloud(put(tmp_path / name, content))
-    text = str(caught.value)
+    text = str(error.value)
     assert text.startswith(str(tmp_path / name))
     assert "\n" not in text
     assert text.endswith("replace it or remove it")
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 2)), np.zeros(6), np.zeros((2, 3), "U3"), np.array([None] * 3)])
-def test_arrays_that_are_no_clouds_are_refused(array, tmp_path):
+def test_arrays_of_other_shapes_are_refused(array, tmp_path):
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     with pytest.raises(DataError, match=r"a\.npy cannot be read as a point cloud"):
         read_cloud(tmp_path / "a.npy")
 
 
-def test_missing_and_unknown_files_say_so(tmp_path):
+def test_missing_and_unknown_files_are_reported(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt is missing"):
         read_cloud(tmp_path / "a.txt")
     with pytest.raises(DataError, match=r"a\.jpg has no ending of a point cloud: known are \.txt, "):
         read_cloud(tmp_path / "a.jpg")
 
 
-def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch):
+def test_lines_of_a_mesh_are_counted_before_they_are_stored(tmp_path, monkeypatch):
     path = tmp_path / "many.off"
     path.write_text("OFF\n" + "1\n" * 10_000)
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
@@ -215,7 +215,7 @@ def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("columns", [None, ("x", "y", "z", "nx", "ny", "nz")])
-def test_a_first_row_that_cannot_be_is_told_before_millions_of_others_are_read(tmp_path, monkeypatch, columns):
+def test_a_wrong_first_row_is_reported_before_the_others_are_read(tmp_path, monkeypatch, columns):
     path, read = tmp_path / "short.txt", []
     path.write_text("1\n" * 1000)
     rows = text.foreign.text_rows
@@ -249,15 +249,15 @@ def test_labels_follow_the_points_that_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, says",
+    "name, message",
     [
         ("half.txt", "its labels are not integers"),
         ("below.txt", "its colors must go up to 1, 255 or 65535, got -1 to 255"),
     ],
 )
-def test_numbers_out_of_sense_are_a_sentence(name, says, tmp_path):
+def test_impossible_labels_and_colors_are_reported(name, message, tmp_path):
     colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
     rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
     write_text(tmp_path / name, rows, "x y z r g b label\n")
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         read_labelled(tmp_path / name, "label")

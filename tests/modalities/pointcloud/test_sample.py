@@ -48,13 +48,13 @@ SOLIDS = {
 
 
 def volume(mesh):
-    """By the divergence theorem: negative where faces look inwards."""
+    """Return the volume by the divergence theorem; it is negative where faces point inwards."""
     a, b, c = mesh.vertices[mesh.faces].transpose(1, 0, 2)
     return (np.cross(a, b) * c).sum() / 6
 
 
 def is_closed(mesh):
-    """Every edge is walked as often one way as the other, and no face is without area."""
+    """Return whether each edge has equally many faces on both sides, and every face has an area."""
     _, same = np.unique(np.round(mesh.vertices, 9), axis=0, return_inverse=True)
     edges = same.reshape(-1)[mesh.faces][:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2).tolist()
     walked = Counter(map(tuple, edges))
@@ -131,15 +131,15 @@ def test_files_hold_the_objects_of_all_classes(tmp_path):
 # --- baselines ---
 
 
-def test_nearest_mean_is_what_a_loop_finds():
+def test_nearest_mean_matches_a_loop():
     rng = np.random.default_rng(0)
-    x, y, asked = rng.standard_normal((40, 5)), np.arange(40) % 3, rng.standard_normal((9, 5))
-    scaled, seen = ((a - x.mean(0)) / x.std(0) for a in (x, asked))
-    expected = [np.argmin([np.linalg.norm(a - scaled[y == k].mean(0)) for k in range(3)]) for a in seen]
-    assert baselines.nearest_mean(x, y, asked).tolist() == expected
+    x, y, test = rng.standard_normal((40, 5)), np.arange(40) % 3, rng.standard_normal((9, 5))
+    scaled, scaled_test = ((a - x.mean(0)) / x.std(0) for a in (x, test))
+    expected = [np.argmin([np.linalg.norm(a - scaled[y == k].mean(0)) for k in range(3)]) for a in scaled_test]
+    assert baselines.nearest_mean(x, y, test).tolist() == expected
 
 
-def test_features_see_what_they_are_named_after():
+def test_baseline_features_match_known_clouds():
     rng = np.random.default_rng(0)
     points = rng.uniform(-1, 1, (4000, 3)) * [1, 2, 0.5]
     np.testing.assert_allclose(np.exp(baselines.extents(points)), [2, 4, 1, 1, 2, 4], rtol=0.01)
@@ -164,7 +164,7 @@ class Clouds(Dataset):
         return dict(points=record[:, :3])
 
 
-def test_extents_and_moments_do_not_give_the_class_away(monkeypatch):
+def test_extents_and_moments_score_low(monkeypatch):
     monkeypatch.setattr(baselines, "PENALTIES", (0.01,))
     monkeypatch.delitem(baselines.FEATURES, "coarse occupancy")
     found = dict(baselines.baselines(Clouds(0, 40), Clouds(1, 10)))
@@ -177,7 +177,7 @@ def test_extents_and_moments_do_not_give_the_class_away(monkeypatch):
 
 
 @pytest.mark.parametrize("shapes", sample_paired.SHAPES)
-def test_what_tells_two_shapes_apart_is_hidden_from_the_view(shapes):
+def test_the_difference_of_two_shapes_is_hidden_from_the_view(shapes):
     differ = 0
     for seed in range(12):
         plain, more = (sample_paired.pair(f"{shape}_banded", np.random.default_rng(seed)) for shape in shapes)
@@ -199,7 +199,7 @@ def test_the_finish_is_in_the_view_alone():
 
 
 def test_views_and_clouds_share_a_frame(tmp_path):
-    """Points that look at the eye and lie in the open fall on the object's pixels."""
+    """Visible points are projected to pixels of the object."""
     folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=200)
     assert (folder / "classes.txt").read_text().split() == sample_paired.CLASSES
     assert len((folder / "train.txt").read_text().split()) == len((folder / "test.txt").read_text().split()) == 12
@@ -217,7 +217,7 @@ def test_views_and_clouds_share_a_frame(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "file, content, says",
+    "file, content, message",
     [
         ("views.csv", "name,azimuth,elevation\nmug,north,1\n", "must be a table of name, azimuth and elevation"),
         ("views.csv", "name,where,elevation\nmug,3,1\n", "must be a table of name, azimuth and elevation"),
@@ -231,14 +231,14 @@ def test_views_and_clouds_share_a_frame(tmp_path):
         ("*/*.txt", None, r"0001\.txt is missing"),
     ],
 )
-def test_what_is_wrong_with_a_pair_is_one_sentence(tmp_path, file, content, says):
+def test_a_wrong_pair_is_reported_in_one_line(tmp_path, file, content, message):
     folder = made(sample_paired.paired, tmp_path / "set", train=1, test=1, points=20)
     (folder / "test.txt").write_text((folder / "train.txt").read_text())
     for path in folder.glob(file):
         path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(DataError, match=says) as told:
+    with pytest.raises(DataError, match=message) as error:
         DATASETS.create(dict(type="Paired", data_root=folder, split="test"))[0]
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_join_and_mirror_keep_the_inside_inside():

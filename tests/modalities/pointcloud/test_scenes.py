@@ -1,4 +1,4 @@
-"""Scenes on disk: read, held out, and every way that one can be wrong; the generated stand-in; points as tokens."""
+"""Scenes on disk: reading, validation rooms and errors; the generated stand-in; points as tokens."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_the_benchmarks_test_scenes_have_no_labels(home):
     assert "labels" not in data.read(record)
 
 
-def test_labels_and_classes_of_ones_own(home):
+def test_custom_labels_and_classes(home):
     names = ["brick", "plate"]
     scene = write(home / "train" / "mine", segment=np.array([[0], [1], [255]] * 10), n=30, normal=None)
     (home / "train.json").write_text(json.dumps(["train/mine"]))
@@ -115,20 +115,20 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("arrays, sentence", WRONG.values(), ids=list(WRONG))
-def test_a_wrong_scene_is_one_sentence(tmp_path, arrays, sentence):
+@pytest.mark.parametrize("arrays, message", WRONG.values(), ids=list(WRONG))
+def test_a_wrong_scene_is_reported_in_one_line(tmp_path, arrays, message):
     write(tmp_path / "train" / "good")
     data, scene = ScanNet(tmp_path, holdout=0), write(tmp_path / "train" / "room", **arrays)
-    with pytest.raises(DataError, match=sentence) as told:
+    with pytest.raises(DataError, match=message) as error:
         data.read(scene)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 CUT = [("coord", 0), ("coord", 5), ("coord", 60), *((file, -40) for file in ("coord", "color", "normal", "segment20"))]
 
 
 @pytest.mark.parametrize("file, size", CUT)
-def test_half_of_a_file_is_one_sentence(home, file, size):
+def test_half_of_a_file_is_reported_in_one_line(home, file, size):
     path = home / "val" / "scene0700_00" / f"{file}.npy"
     path.write_bytes(path.read_bytes()[:size])
     data = ScanNet(home, "test")
@@ -137,7 +137,7 @@ def test_half_of_a_file_is_one_sentence(home, file, size):
     assert "\n" not in str(error.value)
 
 
-def test_nothing_there_says_what_makes_it(tmp_path):
+def test_missing_scenes_name_the_preparation_tool(tmp_path):
     with pytest.raises(DataError, match=r"tools/prepare_scannet\.py makes them"):
         ScanNet(tmp_path)
 
@@ -168,7 +168,7 @@ def test_generated_rooms_hold_all_classes_and_are_the_same_again(rooms, tmp_path
     assert np.array_equal(np.load(rooms / name), np.load(tmp_path / name))
 
 
-def test_height_and_colour_alone_say_little(rooms):
+def test_height_and_color_alone_score_low(rooms):
     found = dict(baselines(ScanNet(rooms, "train", holdout=0), ScanNet(rooms, "test")))
     assert set(found) == {f"{name}, mIoU" for name in ("height alone", "colour alone", "height and colour")}
     assert 0.02 < found["colour alone, mIoU"] < found["height alone, mIoU"] < 0.2
