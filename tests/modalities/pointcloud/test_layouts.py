@@ -12,7 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets import modelnet
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER
-from ndformer.modalities.pointcloud.formats.meshes import surface
+from ndformer.modalities.pointcloud.formats import meshes as mesh_formats
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
@@ -37,7 +37,7 @@ def objects():
 
 
 def spread(vertices, faces, count=512):
-    points, normals = surface(vertices, faces, count, np.random.default_rng(7))
+    (points,), normals = mesh_formats.spread(vertices, faces, count, np.random.default_rng(7))
     return points / np.linalg.norm(points, axis=1).max(), normals
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats import text
 from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
-from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
+from ndformer.modalities.pointcloud.formats.meshes import parse_off, spread, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from tests.modalities.pointcloud.test_formats import BYTES, LABELS, NORMALS, PLACES, N, ply_bytes
 from tests.modalities.pointcloud.test_formats import text as write_text
@@ -102,7 +102,7 @@ def test_points_are_spread_by_area():
     flat = [[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 5], [6, 0, 5], [0, 1, 5], [0, 0, 9], [4, 0, 9], [0, 3, 9]]
     vertices = np.array(flat, float)
     faces = np.array([[0, 1, 2], [3, 4, 5], [0, 0, 1], [6, 7, 8]])
-    points, normals = surface(vertices, faces, 20_000, np.random.default_rng(0))
+    (points,), normals = spread(vertices, faces, 20_000, np.random.default_rng(0))
     np.testing.assert_array_equal(normals, np.broadcast_to([0, 0, 1.0], (20_000, 3)))
     for level, share, face in ((0, 0.1, 0), (5, 0.3, 1), (9, 0.6, 3)):
         inside = points[np.isclose(points[:, 2], level)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndformer.modalities.pointcloud.formats.meshes import surface
+from ndformer.modalities.pointcloud.formats.meshes import spread as spread_points
 
 Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
 AXES = {"x": 0, "y": 1, "z": 2}
@@ -160,7 +160,8 @@ def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray
 
 def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
     """Sample points (count, 6) uniformly on the surface, with outward unit normals."""
-    return np.concatenate(surface(mesh.vertices, mesh.faces, count, rng), 1)
+    (points,), normals = spread_points(mesh.vertices, mesh.faces, count, rng)
+    return np.concatenate([points, normals], 1)
 
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
