@@ -72,7 +72,8 @@ def class_numbers(classes: list[Curves], names: Sequence[str] = CLASSES) -> dict
 
 
 def _class_curves(kind: Kind, truth: Boxes, predictions: Boxes) -> Curves:
-    predictions = predictions[_surest_first(predictions.score)]
+    # by score, highest first; among equal scores the last comes first
+    predictions = predictions[np.lexsort((np.arange(len(predictions)), predictions.score))[::-1]]
     matched = _match(truth, predictions, DISTANCES)
     precision = np.stack([_precision(row >= 0, len(truth)) for row in matched])
     correct = matched[ERROR_DISTANCE] >= 0
@@ -128,11 +129,6 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------------- matching
-
-
-def _surest_first(score: np.ndarray) -> np.ndarray:
-    """Return the order of scores (D,), highest first; among equal scores the last comes first."""
-    return np.lexsort((np.arange(len(score)), score))[::-1]
 
 
 def _match(truth: Boxes, predictions: Boxes, thresholds: tuple[float, ...]) -> np.ndarray:
