@@ -11,17 +11,8 @@ from ndformer.modalities.pointcloud.stand_ins.shapes import home, objects
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, join, scatter, unit_sphere
 
-MAKERS = [
-    objects.airplane,
-    home.bed,
-    objects.bottle,
-    objects.car,
-    home.chair,
-    objects.cup,
-    objects.guitar,
-    objects.lamp,
-]
-MAKERS += [home.night_stand, home.sofa, objects.stairs, home.table]
+MAKERS = [objects.airplane, home.bed, objects.bottle, objects.car, home.chair, objects.cup, objects.guitar]
+MAKERS += [objects.lamp, home.night_stand, home.sofa, objects.stairs, home.table]
 CLASSES: dict[str, Callable[[Dice], Mesh]] = {maker.__name__: maker for maker in MAKERS}
 TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
 
