@@ -94,7 +94,7 @@ MODULES: dict[str, str] = {
     "framework.spacing": "framework.encoding.spacing",
     "modalities.events.pictures.scene": "modalities.events.pictures.overlay",
     "modalities.image.formats.held": "modalities.image.formats.in_memory",
-    "modalities.pointcloud.formats.held": "modalities.pointcloud.formats.in_memory",
+    "modalities.pointcloud.formats.held": "modalities.pointcloud.formats.files",
     "modalities.pointcloud.pictures.scene": "modalities.pointcloud.pictures.overlay",
     "modalities.pointcloud.stand_ins.shapes.things": "modalities.pointcloud.stand_ins.shapes.objects",
 }

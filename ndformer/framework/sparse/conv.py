@@ -59,6 +59,19 @@ class SubMConv3d(nn.Module):
             return y if bias is None else y + bias
 
 
+class XCPE(nn.Module):
+    """The conditional position encoding of Point Transformer V3: sparse convolution, linear layer and norm."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv = SubMConv3d(dim, dim, kernel=3)
+        self.linear = nn.Linear(dim, dim)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x: Tensor, sites: Sites) -> Tensor:
+        return self.norm(self.linear(self.conv(x, sites)))
+
+
 class Convolve(torch.autograd.Function):
     """The convolution over sites, (V, dim) to (V, out_dim), with a deterministic backward pass.
 

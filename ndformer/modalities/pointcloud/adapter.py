@@ -17,8 +17,7 @@ from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud
-from ndformer.modalities.pointcloud.formats.in_memory import to_cloud
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud, to_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
 from ndformer.modalities.pointcloud.pictures.overlay import TurningCloud
 from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups

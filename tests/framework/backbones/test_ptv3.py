@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.backbones.ptv3.layers import DropPoints, Norm
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.backbones.ptv3.points import layout
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import BACKBONES, ENCODINGS
+from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import Sites, SubMConv3d
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -44,7 +43,7 @@ def small(seed: int = 0, **options: Any) -> PTv3:
 
 
 def cloud(n: int, size: float = 1.0, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Features and places of points on a bent sheet."""
+    """Return features and positions of points on a curved sheet."""
     generator = torch.Generator().manual_seed(seed)
     r = torch.rand(n, 3, generator=generator) * size
     r[:, 2] = r[:, 0] * r[:, 1] / size
@@ -84,7 +83,7 @@ def test_windows_are_runs_of_a_sample_and_the_last_borrows(counts: list[int], wi
 
 
 def direct(x: Tensor, block: Any, heads: int) -> Tensor:
-    """Attention within one row, without the library's."""
+    """Compute the attention within one row by its formula."""
     q, k, v = (x @ block.attention.qkv.weight.T + block.attention.qkv.bias).unflatten(-1, (3, heads, -1)).unbind(1)
     out = [(q[:, h] @ k[:, h].T / q.shape[-1] ** 0.5).softmax(-1) @ v[:, h] for h in range(heads)]
     return torch.cat(out, -1) @ block.attention.proj.weight.T + block.attention.proj.bias
@@ -112,19 +111,25 @@ def test_a_block_attends_within_its_windows() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", FREE)
-@pytest.mark.parametrize("cpe", ["xcpe", "none"])
-def test_a_sample_has_the_same_features_alone_and_in_a_batch(name: str, cpe: str) -> None:
-    model = small(encoding=dict(type=name), cpe=cpe, bits=12).eval()
+@pytest.mark.parametrize(
+    "options", [dict(cpe="xcpe"), dict(cpe="none"), dict(cpe="none", dec_depths=())], ids=["xcpe", "none", "encoder"]
+)
+def test_a_sample_has_the_same_features_alone_and_in_a_batch(name: str, options: dict[str, Any]) -> None:
+    model = small(encoding=dict(type=name), bits=12, **options).eval()
     clouds = [cloud(90), cloud(11, size=0.3, seed=1), cloud(60, size=3.0, seed=2)]
-    together = model(packed(*clouds)).features[0].split([90, 11, 60])
-    for own, features in zip(clouds, together):
+    together: Any = model(packed(*clouds))
+    if model.decoder:
+        rows = together.features[0].split([90, 11, 60])
+    else:  # one padded row per sample
+        rows = [features[valid] for features, valid in zip(together.features, together.where.valid)]
+    for own, features in zip(clouds, rows):
         alone = model(packed(own)).features[0]
         torch.testing.assert_close(features, alone, rtol=1e-5, atol=1e-5 * float(alone.abs().max()))
 
 
 @torch.no_grad()
-def test_samples_of_one_voxel_stay_apart_in_every_stage() -> None:
-    """With as few bits as they need, one, there are two poolings to come, each of which takes three bits of a code."""
+def test_samples_of_one_voxel_stay_separate_in_every_stage() -> None:
+    """One bit per axis is enough for the voxels, but each of the two poolings takes three bits of a code."""
     model = small(bits=None).eval()
     clouds = [cloud(5, size=0.01), cloud(7, size=0.01, seed=1)]
     together = model(packed(*clouds)).features[0].split([5, 7])
@@ -158,7 +163,7 @@ def test_padded_and_packed_give_the_same(dec: bool) -> None:
 
 
 def test_features_are_where_the_points_were() -> None:
-    """The order of the points of a batch is the features' order."""
+    """Features are in the order of the points."""
     model = small().eval()
     x, r = cloud(50)
     voxels = (r / 0.05).floor()
@@ -194,7 +199,7 @@ def test_curves_are_shuffled_in_training_only_unless_asked() -> None:
 
 @pytest.mark.parametrize("positions", ["metric", "grid"])
 @pytest.mark.parametrize("stage_scale", [False, True])
-def test_what_encodings_are_told(positions: Any, stage_scale: bool) -> None:
+def test_positions_passed_to_encodings(positions: Any, stage_scale: bool) -> None:
     model = small(positions=positions, stage_scale=stage_scale, encoding=dict(type="Sincos")).eval()
     levels: list[Any] = []
     for stage in model.encoder:
@@ -215,7 +220,7 @@ def test_what_encodings_are_told(positions: Any, stage_scale: bool) -> None:
             torch.testing.assert_close(place, expected / (2**s if stage_scale else 1), atol=1e-5, rtol=1e-5)
 
 
-def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None:
+def test_windows_are_centered_for_translation_invariant_encodings() -> None:
     x, r = cloud(60)
     for name, centred in (("PaPE", True), ("Sincos", False)):
         model = small(encoding=dict(type=name)).eval()
@@ -226,7 +231,7 @@ def test_windows_are_about_their_middle_for_encodings_that_do_not_mind() -> None
 
 
 def test_windows_are_moved_by_whole_units() -> None:
-    """So that differences between positions keep every digit."""
+    """Differences between positions stay exact."""
     x, r = cloud(60, size=20.0)
     model = small(encoding=dict(type="PaPE")).eval()
     seen: list[Any] = []
@@ -240,22 +245,13 @@ def test_windows_are_moved_by_whole_units() -> None:
 
 
 def test_each_block_of_a_stage_follows_the_next_curve() -> None:
-    """As published: the curve of a block is its number in its stage, and begins anew in the next."""
+    """As published, the curve of a block is its index in its stage."""
     model, seen = small(enc_depths=(2, 5, 1)).eval(), list[int]()
     for stage in [*model.encoder, *model.decoder]:
         for block in stage.blocks:
             block.register_forward_hook(lambda module, given, out: seen.append(given[2]))
     model(packed(cloud(60)))
     assert seen == [0, 1, 0, 1, 2, 3, 0, 0, 0, 0]
-
-
-def test_branches_are_left_out_point_by_point() -> None:
-    drop, x = DropPoints(0.3), torch.ones(4000, 3)
-    assert drop.eval()(x) is x
-    y = drop.train()(x)
-    kept = y[:, 0] != 0
-    assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.03)
-    torch.testing.assert_close(y, kept[:, None].float().expand(-1, 3) / 0.7)  # all channels of a point, or none
 
 
 def test_a_given_grid_stands_in_for_the_positions() -> None:
@@ -279,10 +275,6 @@ def test_the_published_sizes() -> None:
     assert rates[-1] == pytest.approx([0.3 / 7, 0.0])  # reversed inside the stage
 
 
-def test_it_is_found_by_name() -> None:
-    assert isinstance(BACKBONES.create(dict(type="PTv3", **SMALL)), PTv3)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["PaPE", "AxialRoPE"])
 def test_16_bit(name: str) -> None:
@@ -293,41 +285,20 @@ def test_16_bit(name: str) -> None:
         torch.testing.assert_close(model(x).features.float(), exact, rtol=0.1, atol=0.1 * float(exact.abs().max()))
 
 
-def test_short_trainings_evaluate_with_the_data_s_statistics() -> None:
-    norm, batches = Norm(3), [torch.randn(20, 3) + i for i in range(5)]
-    for batch in batches[:3]:
-        norm(batch)
-    resumed = Norm(3)
-    resumed.load_state_dict(norm.state_dict())
-    for batch in batches[3:]:
-        resumed(batch)
-    assert isinstance(resumed.running_mean, Tensor)
-    torch.testing.assert_close(resumed.running_mean, torch.stack(batches).mean((0, 1)))
-    for _ in range(100):
-        resumed(batches[0])
-    assert resumed.momentum == 0.01
-
-
 # ---------------------------------------------------------------------------------------------------- bad input
 
 
-def test_a_sample_of_one_point_is_fine_where_nothing_is_normalised_over_it() -> None:
-    assert small().eval()(packed(cloud(1))).features.shape == (1, 1, 16)
+def test_one_voxel_is_enough_where_nothing_is_normalized_over_it() -> None:
     assert small().train()(packed(cloud(1), cloud(30, seed=1))).features.isfinite().all()
-    with pytest.raises(DataError, match="lie in one voxel"):
-        small().train()(packed(cloud(1)))
-
-
-def test_all_points_in_one_voxel() -> None:
-    x, r = cloud(30, size=0.01)
-    assert small().eval()(packed((x, r))).features.isfinite().all()
-    assert small(bits=None).eval()(packed((x, r))).features.isfinite().all()
-    with pytest.raises(DataError, match="lie in one voxel"):
-        small().train()(packed((x, r)))
+    for alone in (packed(cloud(1)), packed(cloud(30, size=0.01))):
+        for bits in (16, None):
+            assert small(bits=bits).eval()(alone).features.isfinite().all()
+        with pytest.raises(DataError, match="lie in one voxel"):
+            small().train()(alone)
 
 
 @pytest.mark.parametrize(
-    "change, says",
+    "change, message",
     [
         (lambda t: TokenSet(t.features[..., :3], t.where), "expects points with in_channels=4 features, got 3"),
         (lambda t: TokenSet(t.features, Where(t.where.positions[..., :2])), "3 dimensions, got 2"),
@@ -338,13 +309,13 @@ def test_all_points_in_one_voxel() -> None:
         (lambda t: TokenSet(t.features[:, :0], Where(t.where.positions[:, :0])), "no points"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_take_is_a_sentence(change: Any, says: str) -> None:
-    with pytest.raises((ValueError, DataError), match=says):
+def test_wrong_inputs_are_reported(change: Any, message: str) -> None:
+    with pytest.raises((ValueError, DataError), match=message):
         small().eval()(change(TokenSet(cloud(9)[0][None], Where(cloud(9)[1][None]))))
 
 
 @pytest.mark.parametrize(
-    "options, says",
+    "options, message",
     [
         (dict(enc_heads=(1, 2)), "enc_heads expects one number per stage, 3, got 2"),
         (dict(dec_channels=(16,)), "dec_channels expects one number per stage, 2, got 1"),
@@ -353,8 +324,8 @@ def test_what_it_cannot_take_is_a_sentence(change: Any, says: str) -> None:
         (dict(curves=("peano",)), "no curve is called 'peano'"),
     ],
 )
-def test_what_cannot_be_built_is_a_sentence(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_wrong_sizes_are_reported(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         small(**options)
 
 
@@ -364,7 +335,7 @@ def test_an_encoding_for_full_grids_is_refused() -> None:
         small(encoding=dict(type=grid))
 
 
-def test_sites_are_shared_by_both_ways_through_a_stage() -> None:
+def test_encoder_and_decoder_share_sites() -> None:
     seen: list[Sites] = []
     model = small().eval()
     for module in model.modules():
@@ -373,29 +344,3 @@ def test_sites_are_shared_by_both_ways_through_a_stage() -> None:
     model(packed(cloud(60)))
     assert len({id(place) for place in seen}) == 3
     assert len(seen) == 1 + 4 + 2
-
-
-def test_statistics_that_were_loaded_without_a_count_are_those_of_a_whole_training() -> None:
-    torch.manual_seed(0)
-    given = Norm(3).state_dict() | dict(running_mean=torch.full((3,), 5.0), running_var=torch.full((3,), 4.0))
-    norm = Norm(3)
-    norm.load_state_dict(given)
-    norm(torch.randn(50, 3))
-    assert norm.running_mean is not None
-    assert (norm.running_mean - 5.0).abs().max() < 0.1
-    fresh = Norm(3)
-    fresh.load_state_dict(Norm(3).state_dict())
-    fresh(torch.randn(50, 3) + 5)
-    assert fresh.running_mean is not None
-    assert (fresh.running_mean - 5.0).abs().max() < 1.0
-
-
-def test_a_norm_that_was_old_is_young_again_with_young_weights() -> None:
-    norm = Norm(3)
-    for _ in range(101):
-        norm(torch.randn(9, 3))
-    assert norm.momentum == 0.01
-    norm.load_state_dict(Norm(3).state_dict())
-    norm(torch.randn(50, 3) + 5)
-    assert norm.running_mean is not None
-    assert (norm.running_mean - 5.0).abs().max() < 1.0

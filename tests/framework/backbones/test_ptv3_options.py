@@ -1,4 +1,4 @@
-"""Point Transformer V3's own relative positions on every backend, an encoder of single samples, scenes mixed."""
+"""Point Transformer V3: the relative positions of its paper on every backend, mixed scenes, and its own layers."""
 
 from typing import Any
 
@@ -6,37 +6,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.backbones.ptv3.layers import DropPoints, Norm
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.registry import ENCODINGS, MIXERS
+from ndformer.framework.registry import MIXERS
 from ndformer.framework.tokens import TokenSet, Where
+from tests.framework.backbones.test_ptv3 import cloud, packed, small
 
-ENCODINGS.get("NoPE")  # the first look-up finds all
-FREE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
-SMALL: dict[str, Any] = dict(
-    in_channels=4, grid_size=0.05, enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(1, 2), dec_depths=(1,),
-    dec_channels=(16,), dec_heads=(1,), window=16, mlp_ratio=2.0,
-)  # fmt: skip
+OPTIONS: dict[str, Any] = dict(
+    enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(1, 2), dec_depths=(1,), dec_channels=(16,), dec_heads=(1,)
+)
 RPE: dict[str, Any] = dict(encoding=dict(type="RelativeBias", reach=3), positions="grid", stage_scale=True)
 
 
-def small(**options: Any) -> PTv3:
-    torch.manual_seed(0)
-    return PTv3(**SMALL | options)
-
-
-def cloud(n: int, seed: int = 0, size: float = 1.0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, 4, generator=generator), torch.rand(n, 3, generator=generator) * size + seed
-
-
-def packed(*clouds: tuple[Tensor, Tensor]) -> TokenSet:
-    x, r = (torch.cat(t)[None] for t in zip(*clouds))
-    segment = torch.repeat_interleave(torch.arange(len(clouds)), torch.tensor([len(c[0]) for c in clouds]))
-    return TokenSet(x, Where(r, segment=segment[None]))
-
-
 def with_tables(backend: str) -> PTv3:
-    model = small(**RPE, backend=backend, drop_path=0.0, shuffle="never")
+    model = small(**OPTIONS, **RPE, backend=backend, drop_path=0.0, shuffle="never")
     for name, table in model.named_parameters():
         if "tables" in name:
             nn.init.normal_(table)
@@ -45,7 +28,7 @@ def with_tables(backend: str) -> PTv3:
 
 @pytest.mark.parametrize("backend", ["auto", "dense", "sdpa", "flex"])
 def test_relative_positions_of_the_paper_work_with_every_backend(backend: str) -> None:
-    """bias of i, j: the sum over axes of the head's table at the voxels' difference, cut off at the reach."""
+    """The bias of i and j is the sum over axes of the table at the clipped difference of their voxels."""
     x, r = cloud(50)
     tokens = packed((x.double(), r.double()), tuple(t.double() for t in cloud(9, seed=1)))  # pyright: ignore[reportArgumentType]
     model, seen = with_tables(backend), []
@@ -76,28 +59,64 @@ def test_relative_positions_of_the_paper_work_with_every_backend(backend: str) -
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-7, atol=1e-9, msg=name)
 
 
-@torch.no_grad()
-@pytest.mark.parametrize("name", FREE)
-def test_the_encoder_alone_depends_on_no_batch_mates(name: str) -> None:
-    model = small(encoding=dict(type=name), cpe="none", dec_depths=(), dec_channels=(), dec_heads=()).eval()
-    clouds = [cloud(60), cloud(5, seed=1, size=0.2), cloud(33, seed=2)]
-    together = model(packed(*clouds))
-    assert together.where.valid is not None
-    for own, features, valid in zip(clouds, together.features, together.where.valid):
-        alone = model(packed(own)).features[0]
-        torch.testing.assert_close(features[valid], alone, rtol=1e-5, atol=1e-5 * float(alone.abs().max()))
-
-
 def test_mixed_scenes_lie_in_one_grid() -> None:
-    """Two scenes in one place share voxels, whatever number a voxel had in its own scene."""
+    """Two overlapping scenes share voxels."""
     one, two = (torch.cat([r, x], 1) for x, r in (cloud(40, size=0.2), cloud(40, seed=1, size=0.2)))
     two[:, :3] -= 0.93  # 0.07 beyond the first
     mix: Any = MIXERS.create(dict(type="Mix3D", p=1.0))
     inputs, _ = mix(dict(points=[one, two]), [torch.zeros(40), torch.zeros(40)])
     (both,) = inputs["points"]
-    model, seen = small().eval(), []
+    model, seen = small(**OPTIONS).eval(), []
     model.stem.register_forward_hook(lambda module, given, out: seen.append(given[1]))
     model(TokenSet(both[None, :, 3:], Where(both[None, :, :3])))
     voxels = (both[:, :3].double() / 0.05).floor().long()
     assert torch.equal(seen[0].grid, voxels - voxels.amin(0))
     assert len(seen[0]) == len(voxels.unique(dim=0)) < len(voxels)
+
+
+# ---------------------------------------------------------------------------------------------------- layers
+
+
+def test_branches_are_left_out_point_by_point() -> None:
+    drop, x = DropPoints(0.3), torch.ones(4000, 3)
+    assert drop.eval()(x) is x
+    y = drop.train()(x)
+    kept = y[:, 0] != 0
+    assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.03)
+    torch.testing.assert_close(y, kept[:, None].float().expand(-1, 3) / 0.7)  # all channels of a point, or none
+
+
+def test_short_trainings_average_their_statistics() -> None:
+    norm, batches = Norm(3), [torch.randn(20, 3) + i for i in range(5)]
+    for batch in batches[:3]:
+        norm(batch)
+    resumed = Norm(3)
+    resumed.load_state_dict(norm.state_dict())
+    for batch in batches[3:]:
+        resumed(batch)
+    assert isinstance(resumed.running_mean, Tensor)
+    torch.testing.assert_close(resumed.running_mean, torch.stack(batches).mean((0, 1)))
+    for _ in range(100):
+        resumed(batches[0])
+    assert resumed.momentum == 0.01
+
+
+def test_loaded_statistics_without_a_count_are_complete() -> None:
+    torch.manual_seed(0)
+    given = Norm(3).state_dict() | dict(running_mean=torch.full((3,), 5.0), running_var=torch.full((3,), 4.0))
+    norm = Norm(3)
+    norm.load_state_dict(given)
+    norm(torch.randn(50, 3))
+    assert norm.running_mean is not None
+    assert (norm.running_mean - 5.0).abs().max() < 0.1
+
+
+def test_loading_fresh_weights_resets_the_momentum_of_a_norm() -> None:
+    norm = Norm(3)
+    for _ in range(101):
+        norm(torch.randn(9, 3))
+    assert norm.momentum == 0.01
+    norm.load_state_dict(Norm(3).state_dict())
+    norm(torch.randn(50, 3) + 5)
+    assert norm.running_mean is not None
+    assert (norm.running_mean - 5.0).abs().max() < 1.0

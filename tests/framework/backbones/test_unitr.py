@@ -1,4 +1,4 @@
-"""UniTR against a slow account of its published flow, in float64: set by set, token by token."""
+"""UniTR against a slow implementation of its published flow, in float64: set by set, token by token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARABOLIC: dict[str, Any] = dict(encoding=dict(type="PaPE", m=4))
 
 
 def tokens(seed: int = 0, pillars: tuple[int, ...] = (23, 9), views: int = 2, dim: int = 16) -> Any:
-    """Padded pillars before the patches of all cameras; several tokens in a cell."""
+    """Return padded pillars, then the patches of all cameras; some share a cell."""
     torch.manual_seed(seed)
     rows, columns = SMALL["view"]
     N, M = max(pillars), views * rows * columns
@@ -94,14 +94,14 @@ class Slow:
         return layer.norm(y + x)
 
     def plane(self, name: str, n: int) -> tuple[float, float]:
-        """In cells from the corner of what is cut into windows."""
+        """Return coordinates in cells from the corner of a plane."""
         x, y, _, row, column = self.place[n][:5]
         if name in ("lidar", "bev"):
             return (x - SMALL["corner"][0]) / SMALL["cell"], (y - SMALL["corner"][1]) / SMALL["cell"]
         return (row, column) if name == "camera" else (row + SMALL["view"][0], column + SMALL["view"][1])
 
     def inside(self, name: str, n: int, i: int) -> list[float]:
-        """From the middle of the window: whole cells as published, or metres and patches."""
+        """Return coordinates from the middle of the window: whole cells as published, or meters and patches."""
         at = []
         for c, window in zip(self.plane(name, n), SMALL["window"]):
             c = math.floor(c) if self.published else c
@@ -125,19 +125,19 @@ class Slow:
 
     def among(self, x: Tensor, members: list[int], attention: Any, plane: str, name: str, depth: int, i: int) -> Tensor:
         layers, rows = self.net.layers[depth], x[members]
-        asked, bias = rows, 0.0
+        qk_input, bias = rows, 0.0
         r = torch.tensor([self.inside(plane, n, i) for n in members], dtype=torch.float64)
         heads, width = attention.heads, attention.head_dim
         if self.published:
             codes = []
             for n in members:
                 own = ("lidar", "camera")[self.kind[n]]
-                told = {own: self.inside(own, n, i)} | ({} if name == "own" else {plane: self.inside(plane, n, i)})
-                code = sum(layers[p].mlp(torch.tensor([at], dtype=torch.float64))[0] for p, at in told.items())
+                planes = {own: self.inside(own, n, i)} | ({} if name == "own" else {plane: self.inside(plane, n, i)})
+                code = sum(layers[p].mlp(torch.tensor([at], dtype=torch.float64))[0] for p, at in planes.items())
                 if name == "bev" and own == "camera":
                     code = code + self.net.off.mlp(torch.tensor([self.place[n][5:]], dtype=torch.float64))[0]
                 codes.append(code)
-            asked = rows + torch.stack(codes)
+            qk_input = rows + torch.stack(codes)
         elif self.net.layers[depth][plane].state_dict():  # PaPE, equations 6 to 9
             pape = layers[plane]
             step = torch.einsum("hmp,ijp->hijm", pape.wp, r - r[:, None])
@@ -145,7 +145,9 @@ class Slow:
             b = torch.einsum("id,hmd->him", rows, pape.wb)
             bias = (torch.einsum("him,hijm->hij", a, step**2) + torch.einsum("him,hijm->hij", b, step)) / width**0.5
         w, c, d = attention.qkv.weight, attention.qkv.bias, x.shape[1]
-        q, key, v = (s @ w[j * d : (j + 1) * d].T + c[j * d : (j + 1) * d] for j, s in enumerate((asked, asked, rows)))
+        q, key, v = (
+            s @ w[j * d : (j + 1) * d].T + c[j * d : (j + 1) * d] for j, s in enumerate((qk_input, qk_input, rows))
+        )
         q, key, v = (t.unflatten(1, (heads, width)).transpose(0, 1) for t in (q, key, v))
         y = (q @ key.mT / width**0.5 + bias).softmax(-1) @ v
         return attention.proj(y.transpose(0, 1).flatten(1))
@@ -197,7 +199,7 @@ def test_batch_mates_change_nothing(encoding):
 
 @pytest.mark.parametrize("kind", [0, 1])
 @torch.no_grad()
-def test_one_sensor_alone_will_do(kind):
+def test_one_sensor_alone_is_enough(kind):
     net, both = network(**LEARNED), tokens(pillars=(23,))
     keep = (both.modality[0] == kind).nonzero().squeeze(1)
     one = TokenSet(both.features[:, keep], Where(both.where.positions[:, keep]), both.modality[:, keep])
@@ -225,18 +227,18 @@ def test_checkpointing_changes_no_gradient():
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         (dict(blocks=("own", "map")), "blocks expects one or more of 'own', 'image' and 'bev'.*map"),
         (dict(encoding=dict(type="SaPE2")), "SaPE2 needs tokens on a full grid"),
     ],
 )
-def test_what_cannot_be_is_refused(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
         UniTR(**SMALL | options)
 
 
-def test_tokens_of_others_are_refused():
+def test_tokens_of_other_adapters_are_refused():
     with pytest.raises(ValueError, match="UniTR expects tokens at .x, y, view, row.*got 3 position dimensions"):
         network()(TokenSet(torch.zeros(1, 2, 16), Where(torch.zeros(1, 2, 3))))
 
@@ -244,7 +246,7 @@ def test_tokens_of_others_are_refused():
 @pytest.mark.parametrize("options", [PARABOLIC, dict(encoding=dict(type="CoPE")), dict(encoding=dict(type="Sincos"))])
 @torch.no_grad()
 def test_empty_slots_change_nothing(options):
-    """Sets by their lengths, as on a CPU, and all at once, as on a GPU."""
+    """Sets grouped by length, as on a CPU, equal all sets at once, as on a GPU."""
     net, given = network(**options), tokens()
     by_length = net(given).features
     net.needs_all_sets = True
@@ -253,7 +255,7 @@ def test_empty_slots_change_nothing(options):
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_the_camera_axis_is_0(moved):
-    """Issue 44.17: the published code embeds (x, y, 0) in the image plane, not (x, y, -0.5)."""
+    """The published code embeds (x, y, 0) in the image plane, not (x, y, -0.5) (issue 44.17)."""
     net, flat = network(**LEARNED), Flat.from_tokens(tokens())
     inside = net._coordinates("image", flat, moved)
     assert inside.shape[1] == 3
@@ -262,11 +264,11 @@ def test_the_camera_axis_is_0(moved):
 
 
 def test_batch_norm_is_of_all_sets_at_once():
-    """What it keeps are mean and variance of what it is given of all pillars."""
+    """Running statistics are those of the coordinates of all pillars."""
     net, given = network(**LEARNED).train(), tokens()
-    told = Flat.from_tokens(given)
+    flat = Flat.from_tokens(given)
     layer: Any = net.layers[0]["lidar"].mlp
-    at = net._coordinates("lidar", told, False)[: told.pillars]
+    at = net._coordinates("lidar", flat, False)[: flat.pillars]
     x, before = layer[0](at), layer[1].running_mean.clone()
     net(given)
     assert torch.allclose(layer[1].running_mean, 0.9 * before + 0.1 * x.mean(0), atol=1e-5)

@@ -1,4 +1,4 @@
-"""UniTR's windows and sets: those of a slow reading of the formula, token by token."""
+"""UniTR's windows and sets against a slow implementation of the formula, token by token."""
 
 import math
 
@@ -16,7 +16,7 @@ few = settings(max_examples=60, deadline=None, derandomize=True)
 def slow(
     cells: list[list[int]], group: list[int], window: tuple[int, int], shift: tuple[int, int], size: int, major: int
 ) -> tuple[list[list[int]], list[list[bool]]]:
-    """Tokens and masks of all sets, windows in ascending order of (group, x, y)."""
+    """Return tokens and masks of all sets, with windows in ascending order of (group, x, y)."""
     windows: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for token, ((x, y), g) in enumerate(zip(cells, group)):
         wx, wy = math.floor((x + shift[0]) / window[0]), math.floor((y + shift[1]) / window[1])
@@ -68,7 +68,7 @@ def test_each_token_is_in_exactly_one_slot(seed, tokens, side):
     assert torch.equal(rows.scatter(rows.gather(x), tokens), x)
 
 
-def test_batch_mates_and_what_was_before_change_no_set():
+def test_batch_mates_and_earlier_calls_change_no_set():
     cells, group = cloud(0, 400, 40)
     alone = partition(cells[group == 1], group[group == 1] * 0, (30, 30), (15, 15), 90, 0)
     own = (group == 1).nonzero().squeeze(1)

@@ -1,4 +1,4 @@
-"""Submanifold convolution is conv3d over a volume that is empty where no point is."""
+"""Submanifold convolution equals conv3d over a volume that is 0 without points."""
 
 import sys
 import types
@@ -30,7 +30,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def occupied(samples: int = 2, size: int = 6, share: float = 0.3) -> Tensor:
-    """(N, 4) sample, x, y, z of some voxels of a volume, in no order."""
+    """Return sample, x, y and z (N, 4) of random voxels in random order."""
     index = (torch.rand(samples, size, size + 1, size + 2) < share).nonzero()
     return index[torch.randperm(len(index))]
 
@@ -86,7 +86,7 @@ def test_a_lone_point_sees_itself() -> None:
 
 
 def slow(conv: Any, x: Tensor, index: Tensor) -> Tensor:
-    """What the docstring says, point by point."""
+    """Compute the formula of the docstring point by point."""
     out = []
     for n, voxel in enumerate(index.tolist()):
         y = conv.bias + conv.weight[:, 1, 1, 1] @ x[n]
@@ -137,7 +137,7 @@ def test_autocast_computes_in_16_bit() -> None:
     assert conv.weight.grad.dtype == torch.float32
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_wrong_shapes_are_reported() -> None:
     index = occupied()
     place = Sites(index[:, 1:], index[:, 0])
     with pytest.raises(ValueError, match="features must have .* rows, one per point"):
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_told() -> None:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
-    """A package of spconv's shape."""
+    """A stub of the package spconv."""
     package, pytorch, constants = (types.ModuleType(f"spconv{end}") for end in ("", ".pytorch", ".cppconstants"))
     constants.CPU_ONLY_BUILD = True  # pyright: ignore[reportAttributeAccessIssue]
     for module in (package, pytorch, constants):
@@ -178,7 +178,7 @@ def test_spconvs_cuda_build_is_for_tensors_on_a_gpu(stand_in: types.ModuleType) 
         spconv.chosen("spconv", torch.device("cpu"))
 
 
-def test_a_missing_spconv_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_spconv_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spconv", None)
     monkeypatch.setitem(sys.modules, "spconv.pytorch", None)
     spconv.build.cache_clear()
@@ -191,7 +191,7 @@ def test_a_missing_spconv_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize("twice", [0, 20])
 def test_spconv_gives_the_same(kernel: int, twice: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CPU by its one exact algorithm there; `twice`: voxels with a second point."""
+    """With its exact CPU algorithm; `twice` is the number of voxels with a second point."""
     pytorch = pytest.importorskip("spconv.pytorch")
     native = pytest.importorskip("spconv.core").ConvAlgo.Native
     if spconv.build()[0] is None:

@@ -1,4 +1,4 @@
-"""Reductions over runs of rows."""
+"""Reductions over runs of consecutive rows."""
 
 import sys
 import types
@@ -45,8 +45,8 @@ def test_torch_scatter_gives_the_same_values() -> None:
         torch.testing.assert_close(reduce_segments(x, lengths, how), scatter.segment_csr(x, ends, reduce=how))
 
 
-def test_torch_scatter_is_asked_for_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package of torch-scatter's shape, and a tensor that says that it is on a GPU."""
+def test_torch_scatter_gets_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stub of torch-scatter, and a tensor that claims to be on a GPU."""
 
     class Far(torch.Tensor):
         is_cuda = True  # pyright: ignore[reportAssignmentType]

@@ -17,5 +17,5 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def home(made, tmp_path):
-    """A copy of its own, to be damaged."""
+    """A copy that a test may damage."""
     return shutil.copytree(made, tmp_path / "nuscenes")

@@ -1,4 +1,4 @@
-"""nuScenes' rules for detection, read one by one in plain Python: what the metric is held to."""
+"""A slow reference of nuScenes' detection metric, rule by rule in plain Python."""
 
 import math
 
@@ -10,7 +10,7 @@ NAN = float("nan")
 
 
 def in_rack(place, rack):
-    """Along each of the three sides of the rack, from one face to the other."""
+    """Return whether a position lies in a rack, faces included."""
     w, length, h = rack["size"]
     for axis, side in zip(np.asarray(rack["rotation"]).T, (length, w, h)):
         along = sum(a * (p - c) for a, p, c in zip(axis, place, rack["centre"]))
@@ -30,7 +30,7 @@ def counts(box, sample):
 
 
 def interpolate(x, xs, ys):
-    """At x, between the points around it; of several at one place the last one going right; 0 beyond the last."""
+    """Interpolate linearly at x, with the last of several equal xs and 0 beyond the last."""
     if x > xs[-1]:
         return 0.0
     if x <= xs[0] and xs[0] != x:
@@ -55,8 +55,8 @@ def errors_of(truth, found):
     )
 
 
-def walked(samples, name, threshold):
-    """Hit or miss of each prediction, the surest first, with its score; errors of the hits."""
+def matched(samples, name, threshold):
+    """Match predictions by score: return the number of objects, hits, scores, and errors of the hits."""
     truth = {i: [b for b in s["truth"] if b["name"] == name and counts(b, s)] for i, s in enumerate(samples)}
     found = [(i, b) for i, s in enumerate(samples) for b in s["found"] if b["name"] == name and counts(b, s)]
     order = sorted(range(len(found)), key=lambda k: (-found[k][1]["score"], -k))
@@ -78,7 +78,7 @@ def walked(samples, name, threshold):
 def of_class(samples, name):
     averages, errors = [], dict.fromkeys(("ATE", "ASE", "AOE", "AVE", "AAE"), 1.0)
     for threshold in (0.5, 1.0, 2.0, 4.0):
-        objects, hits, scores, pairs = walked(samples, name, threshold)
+        objects, hits, scores, pairs = matched(samples, name, threshold)
         if not objects or not any(hits):
             averages.append(0.0)
             continue
@@ -96,14 +96,14 @@ def of_class(samples, name):
                     running.append(sum(known) / len(known) if known else 0.0)
                 running = running if known else [1.0] * len(pairs)
                 up = [s for s, _ in pairs][::-1], running[::-1]
-                values = [held(c, *up) for c in confidence[11 : last + 1]]
+                values = [clamped(c, *up) for c in confidence[11 : last + 1]]
                 errors[error] = sum(values) / len(values)
     without = dict(traffic_cone=("AOE", "AVE", "AAE"), barrier=("AVE", "AAE")).get(name, ())
     return averages, {error: NAN if error in without else value for error, value in errors.items()}
 
 
-def held(x, xs, ys):
-    """As interpolate, but the last value beyond the last."""
+def clamped(x, xs, ys):
+    """Interpolate as interpolate() does, but with the last value beyond the last x."""
     return ys[-1] if x > xs[-1] else interpolate(x, xs, ys)
 
 

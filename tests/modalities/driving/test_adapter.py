@@ -1,4 +1,4 @@
-"""Pillars and camera patches: what slow loops over points and patches make of them, and where they say tokens are."""
+"""Pillars and camera patches against slow loops over points and patches, and their positions."""
 
 import math
 from typing import Any
@@ -15,7 +15,7 @@ LOW, HIGH, CELL, PATCH, VIEW = (-6.0, -3.0, -5.0), (6.0, 3.0, 3.0), 0.5, 8, (4, 
 
 
 def camera(yaw: float, height: float = 1.0, focal: float = 30.0) -> tuple[Tensor, Tensor]:
-    """Looking along the heading `yaw`, level, from above the origin: to the LiDAR's frame, and its lens."""
+    """Return pose and intrinsics of a level camera above the origin with heading `yaw`."""
     ahead = torch.tensor([math.cos(yaw), math.sin(yaw), 0.0])
     right = torch.tensor([math.sin(yaw), -math.cos(yaw), 0.0])
     pose = torch.eye(4)
@@ -51,14 +51,14 @@ def pillars() -> Any:
 
 
 def slow_pixel(pose: Tensor, lens: Tensor, point: list[float]) -> tuple[float, float, float]:
-    """Row, column and depth, in pixels and metres, as the contract has it."""
+    """Return row and column in pixels, and the depth in meters."""
     at = torch.linalg.inv(pose.double()) @ torch.tensor([*point, 1.0], dtype=torch.float64)
     u, v, depth = (lens.double() @ at[:3]).tolist()
     return v / max(depth, 1e-5), u / max(depth, 1e-5), depth
 
 
 def slow_pillars(net: Any, points: Tensor, cameras: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Features and positions, pillar by pillar, in float64."""
+    """Compute features and positions pillar by pillar in float64."""
     found: dict[tuple[int, int], list[Tensor]] = {}
     for point in points.double():
         i, j = math.floor((point[0] - LOW[0]) / CELL), math.floor((point[1] - LOW[1]) / CELL)
@@ -126,7 +126,7 @@ def test_pillars_have_as_many_parameters_as_published():
 
 
 def slow_ground(ground: Ground, pose: Tensor, lens: Tensor) -> list[tuple[int, int, float, float]]:
-    """For each patch: the cell of the nearest point of all, and how far it is off."""
+    """Return for each patch the cell of the nearest point, and its offset."""
     nx, ny = ground.cells
     step = (ground.heights[1] - ground.heights[0]) / ground.layers
     seen = []
@@ -169,7 +169,7 @@ def test_a_camera_that_sees_nothing_puts_its_patches_in_the_middle():
 
 
 @torch.no_grad()
-def test_patches_are_pixels_and_know_their_camera():
+def test_patches_encode_pixels_and_have_their_camera():
     net: Any = CameraPatches(16, PATCH, LOW[:2], HIGH[:2], CELL, layers=4).eval()
     torch.manual_seed(0)
     images = torch.randint(0, 256, (1, 2, 3, 32, 48), dtype=torch.uint8)
@@ -201,7 +201,7 @@ def test_a_camera_that_is_missing_gives_no_tokens_and_sees_no_pillar():
     assert joined.modality.unique().tolist() == [0, 1]
 
 
-def test_rows_in_memory_are_a_cloud_that_no_camera_saw():
+def test_rows_in_memory_are_a_cloud_without_cameras():
     rows = torch.arange(12.0).reshape(2, 6)
     sample = pillars().from_memory(rows)
     assert sample["points"].tolist() == [[0, 1, 2, 3, 0], [6, 7, 8, 9, 0]]
@@ -213,7 +213,7 @@ def test_rows_in_memory_are_a_cloud_that_no_camera_saw():
 
 
 def test_places_are_as_exact_under_autocast():
-    """In bfloat16 one in a hundred would be 0.4 of a patch off; the recipe trains in 16 bit."""
+    """In bfloat16, one position in a hundred would be wrong by 0.4 of a patch."""
     cameras, points = batched(rig(0.0, 2.0)), cloud(0, 300)
     found = []
     for enabled in (False, True):

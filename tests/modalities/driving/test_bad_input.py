@@ -1,4 +1,4 @@
-"""Whatever is wrong with driving data is one sentence, or has the answer that docs/get-started/driving.md gives."""
+"""Errors in driving data are reported in one line, or handled as docs/get-started/driving.md says."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ def opened(home, split="test", **options):
 
 
 def rewritten(home, name, change):
-    """A table whose rows `change` has changed, all of them or by their number."""
+    """Rewrite a table with rows changed by `change`."""
     path = home / "v1.0-mini" / f"{name}.json"
     rows = json.loads(path.read_text())
     change(rows)
@@ -79,15 +79,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_table_that_is_wrong_is_told(home, case):
-    name, change, said = WRONG[case]
+def test_a_wrong_table_is_reported(home, case):
+    name, change, message = WRONG[case]
     rewritten(home, name, change)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         opened(home)
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_table_that_is_missing_or_cut_off_is_told(home, name):
+def test_a_missing_or_truncated_table_is_reported(home, name):
     path = home / "v1.0-mini" / f"{name}.json"
     path.write_text(path.read_text()[:-30])
     with pytest.raises(DataError, match=f"{name}.json is no table \\(it ends in the midst of its rows|at '"):
@@ -99,13 +99,13 @@ def test_a_table_that_is_missing_or_cut_off_is_told(home, name):
         opened(home)
 
 
-def test_tables_that_say_nothing_of_boxes_are_not_missed(home):
+def test_tables_that_boxes_do_not_need_may_be_missing(home):
     for name in set(TABLES) - set(READ):
         (home / "v1.0-mini" / f"{name}.json").unlink()
     assert len(opened(home)) == 3
 
 
-def test_a_set_that_is_not_there_is_told(tmp_path, home):
+def test_a_missing_set_is_reported(tmp_path, home):
     with pytest.raises(MissingError, match="has no tables: put nuScenes' v1.0-mini there"):
         opened(tmp_path / "nowhere")
     shutil.rmtree(home / "v1.0-mini")
@@ -125,11 +125,11 @@ SCANS = {
 
 @pytest.mark.parametrize("case", SCANS)
 @pytest.mark.parametrize("kind", ["samples", "sweeps"])
-def test_a_scan_that_cannot_be_read_is_told(home, case, kind):
-    spoil, said = SCANS[case]
+def test_an_unreadable_scan_is_reported(home, case, kind):
+    spoil, message = SCANS[case]
     for path in sorted((home / kind / LIDAR).iterdir()):
         spoil(path)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         opened(home)[2]
 
 
@@ -139,7 +139,7 @@ def test_missing_files_are_counted_before_training(home, capsys):
         prepare_nuscenes.main([str(home)])
 
 
-def test_a_picture_that_is_missing_is_told_and_one_that_no_table_has_is_black(home):
+def test_a_missing_image_is_reported_and_one_without_a_table_row_is_black(home):
     for path in (home / "samples" / "CAM_BACK").iterdir():
         path.unlink()
     with pytest.raises(DataError, match="CAM_BACK/.* is missing: get the dataset again"):
@@ -165,7 +165,7 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("case", PICTURES)
-def test_a_picture_that_cannot_be_read_is_told(home, case):
+def test_an_unreadable_image_is_reported(home, case):
     for path in (home / "samples" / "CAM_BACK").iterdir():
         PICTURES[case](path)
     data = opened(home, transforms=[dict(type="CameraImages", size=48), dict(type="PackDriving")])
@@ -174,8 +174,8 @@ def test_a_picture_that_cannot_be_read_is_told(home, case):
     assert "\n" not in str(found.value)
 
 
-def test_a_velocity_that_nobody_knows_is_none_to_the_end(home):
-    """Of a box without neighbours: NaN from the tables to the targets, and nothing else is."""
+def test_an_unknown_velocity_stays_nan(home):
+    """A box without neighbors has a NaN velocity from the tables to the targets."""
     rewritten(home, "sample_annotation", each(prev="", next=""))
     sample = opened(home, transforms=[dict(type="MoveScene"), dict(type="PackDriving")])[0]["data_sample"]
     assert sample["boxes"][:, 7:].isnan().all()
@@ -215,7 +215,7 @@ def test_samples_without_a_box_and_boxes_without_points_are_samples(home):
     assert len(train.absent()) == 10
 
 
-def test_boxes_out_of_range_are_not_learnt_from(home):
+def test_boxes_out_of_range_are_removed(home):
     near = [dict(type="KeepRange", low=(-5, -5, -5), high=(5, 5, 3))]
     rewritten(home, "sample_annotation", each(translation=[0, 0, 0]))
     sample = opened(home, transforms=near)[0]

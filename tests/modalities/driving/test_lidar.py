@@ -1,4 +1,4 @@
-"""Scans with boxes in plain files and KITTI's, and the metric of any boxes."""
+"""Scans with boxes in plain files and in KITTI's, and the metric for boxes of any classes."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def opened(home, split="train", **options):
     return DATASETS.create(dict(type="Lidar", data_root=home, split=split, **options))
 
 
-def test_a_line_is_a_box_and_others_classes_are_left_out(mine):
+def test_a_line_is_a_box_and_unknown_classes_are_left_out(mine):
     with pytest.warns(UserWarning, match="train that are of no class are left out: 1 Cart"):
         data = opened(mine, holdout=0)
     sample = data[0]
@@ -89,7 +89,7 @@ def kitti(tmp_path):
 
 
 def test_kittis_boxes_are_turned_into_the_frame_of_the_lidar(kitti):
-    """A box's bottom, and the end of its heading, go back into the camera's frame."""
+    """Position and heading of a box are transformed back to the camera's frame."""
     with pytest.warns(UserWarning, match="left out: 1 Van"):
         data = opened(kitti, "test")
     box = data[0]["boxes"][0].astype(np.float64)
@@ -123,14 +123,14 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.filterwarnings("ignore:boxes of")
-def test_what_is_wrong_with_ones_own_is_told(mine, case):
-    spoil, said = WRONG[case]
+def test_errors_in_custom_scans_are_reported(mine, case):
+    spoil, message = WRONG[case]
     spoil(mine)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         opened(mine, holdout=0)[0]
 
 
-def test_what_is_wrong_with_kitti_is_told(kitti, tmp_path):
+def test_errors_in_kitti_are_reported(kitti, tmp_path):
     path = kitti / "training/calib/000003.txt"
     path.write_text(KITTI_CALIBRATION.replace("R0_rect", "R1_rect"))
     with pytest.raises(DataError, match="has no R0_rect of 9 numbers"):
@@ -164,7 +164,7 @@ def test_its_metric_is_of_the_classes_that_are_there(streets):
     assert not metric.export(streets / "x.json", data.classes)
 
 
-def test_rows_that_are_wider_than_said_are_told(streets, tmp_path):
+def test_wider_rows_are_reported(streets, tmp_path):
     scans = sorted((streets / "train" / "points").iterdir())
     assert {count_columns(np.fromfile(scan, np.uint8)) for scan in scans} == {4}  # peek reads them, too
     rows = np.fromfile(scans[0], "<f4").reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""nuScenes' metric: equal to the rules read slowly, and worth 0 where nothing is found."""
+"""nuScenes' metric: equal to a slow reference, and 0 without predictions."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from tests.modalities.driving import slow_metric
 
 
 def random_box(rng, near, name=None):
-    """Beside another one, often at the very same place, or anywhere."""
+    """Return a box near another one, often at the same position, or anywhere."""
     name = name or CLASSES[rng.integers(10)]
     free = np.array([*rng.uniform(-52, 52, 2), rng.uniform(-1, 1)])
     centre = free if near is None else near["centre"] + rng.normal(0, rng.choice([0, 0.4, 1.5]), 3)
@@ -52,7 +52,7 @@ def random_sample(rng, kinds) -> dict[str, Any]:
 
 
 def random_set(seed) -> list[dict[str, Any]]:
-    """A few samples of some of the classes, in small sets none at all."""
+    """Return up to five samples with some of the classes."""
     rng = np.random.default_rng(seed)
     kinds = [CLASSES[i] for i in rng.permutation(10)[: rng.integers(1, 11)]]
     return [random_sample(rng, kinds) for _ in range(rng.integers(0, 6))]
@@ -120,8 +120,8 @@ def test_a_perfect_answer_has_1_and_none_at_all_has_0():
     assert average.summary(numbers([])) == nothing
 
 
-def test_of_answers_in_the_frame_of_a_lidar_and_through_a_submission(tmp_path):
-    """Samples are moved into a frame each and back; a file in between changes nothing."""
+def test_answers_in_the_lidar_frame_and_through_a_submission(tmp_path):
+    """Samples are transformed to LiDAR frames and back, and exported and read, without a change."""
     samples, tokens = random_set(6) + random_set(7), []
     metric = METRICS.create(dict(type="NuScenes"))
     for i, sample in enumerate(samples):
@@ -134,8 +134,8 @@ def test_of_answers_in_the_frame_of_a_lidar_and_through_a_submission(tmp_path):
         boxes = np.column_stack([poses.moved(found.centre, back), found.size, yaw, velocity[:, :2]])
         tokens.append(f"{i:032x}")
         about = dict(token=tokens[-1], truth=as_boxes([sample], "truth"), racks=as_racks([sample]), ego=sample["ego"])
-        told: dict[str, Any] = dict(boxes=boxes, labels=found.label, scores=found.score, attributes=found.attribute)
-        metric.process({}, [Boxes3D(sample=about | dict(to_global=pose), **told)])
+        parts: dict[str, Any] = dict(boxes=boxes, labels=found.label, scores=found.score, attributes=found.attribute)
+        metric.process({}, [Boxes3D(sample=about | dict(to_global=pose), **parts)])
         for box in sample["found"]:
             box["velocity"] = np.nan_to_num(box["velocity"])
     values = metric.compute_metrics(metric.results[::-1])
@@ -168,7 +168,7 @@ def test_no_more_than_500_of_a_sample_count_and_attributes_follow_speeds():
     assert unknown.tolist() == slow.tolist()
 
 
-def test_samples_that_nobody_tells_the_truth_of_are_exported_and_not_measured(tmp_path):
+def test_samples_without_truth_are_exported_and_not_measured(tmp_path):
     about = dict(token="a", truth=None, racks=None, ego=np.zeros(3), to_global=np.eye(4))
     metric = METRICS.create(dict(type="NuScenes"))
     metric.process({}, [Boxes3D(sample=about, boxes=np.ones((1, 9)), labels=np.zeros(1), scores=np.ones(1))])
@@ -203,14 +203,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_submission_that_is_wrong_is_told_in_a_sentence(tmp_path, case):
-    content, said = WRONG[case]
+def test_a_wrong_submission_is_reported_in_one_line(tmp_path, case):
+    content, message = WRONG[case]
     whole = content if isinstance(content, str | list) else dict(meta={}, results=content)
     (tmp_path / "x.json").write_text(content if isinstance(content, str) else json.dumps(whole))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         submission.read_submission(tmp_path / "x.json", ["a"])
 
 
-def test_a_submission_may_have_velocities_that_nobody_knows(tmp_path):
+def test_a_submission_may_have_unknown_velocities(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps(dict(meta={}, results=dict(a=[ROW]))))
     assert np.isnan(submission.read_submission(tmp_path / "x.json", ["a"]).velocity[0, 1])

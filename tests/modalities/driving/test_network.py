@@ -1,4 +1,4 @@
-"""The network whole: what a sensor that is missing, a sample that lacks pictures and a LiDAR alone come to."""
+"""The complete network: missing sensors, samples without images, and a LiDAR alone."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_sample_without_pictures_is_what_it_is_alone():
     assert torch.allclose(found[1], heat(net, alone)[0], atol=1e-5)
 
 
-def test_sensors_that_are_masked_and_such_as_saw_nothing_are_alike():
+def test_masked_sensors_equal_sensors_without_data():
     net, inputs = model("points", "images"), batch()
     net.masked = {"points"}
     masked = heat(net, inputs)
@@ -65,8 +65,8 @@ def test_sensors_that_are_masked_and_such_as_saw_nothing_are_alike():
 @pytest.mark.parametrize("cameras", [True, False])
 def test_a_lidar_alone_needs_no_camera(cameras):
     inputs = batch()
-    told = ("camera_to_lidar", "intrinsics", "seen")
-    rest = {name: inputs[name] if cameras else inputs[name][:, :0] for name in told}
+    names = ("camera_to_lidar", "intrinsics", "seen")
+    rest = {name: inputs[name] if cameras else inputs[name][:, :0] for name in names}
     net = model("points")
     found = heat(net, dict(points=inputs["points"]) | rest)
     assert found.isfinite().all()
@@ -75,23 +75,23 @@ def test_a_lidar_alone_needs_no_camera(cameras):
     assert losses["loss"].isfinite()
 
 
-def test_pictures_without_their_cameras_are_a_sentence():
+def test_images_without_cameras_are_refused():
     inputs = batch()
     with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
         heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
 
 
 def one_of(inputs: dict[str, Any], i: int, cameras: int = 2) -> dict[str, Any]:
-    """A sample of a batch by itself, with the first of its cameras."""
+    """Return a sample of a batch alone, with its first cameras."""
     alone = {name: value[i : i + 1] for name, value in inputs.items()}
     return alone | {name: alone[name][:, :cameras] for name in ("images", "seen", "camera_to_lidar", "intrinsics")}
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_samples_may_have_different_numbers_of_cameras(told):
+@pytest.mark.parametrize("with_seen", [True, False])
+def test_samples_may_have_different_numbers_of_cameras(with_seen):
     net, inputs = model("points", "images"), batch()
     parts = [one_of(inputs, 0), one_of(inputs, 1, cameras=1)]
-    mixed = {name: [part[name][0] for part in parts] for name in inputs if told or name != "seen"}
+    mixed = {name: [part[name][0] for part in parts] for name in inputs if with_seen or name != "seen"}
     found = heat(net, mixed)
     for i, part in enumerate(parts):
         assert torch.allclose(found[i], heat(net, part)[0], atol=1e-5)
@@ -110,8 +110,8 @@ def test_a_sample_without_points_is_what_its_cameras_see():
     assert torch.allclose(found[1], heat(net, inputs)[1], atol=1e-5)
 
 
-def test_nothing_at_all_in_a_sample_is_a_sample_without_tokens():
-    """In a batch, and by itself: a map without peaks of its own, and a loss that is a number."""
+def test_a_sample_without_any_data_has_no_tokens():
+    """Its map and its loss are finite, in a batch and alone."""
     net, inputs = model("points", "images"), batch()
     nothing = inputs | dict(points=[inputs["points"][0], cloud(0, 0)], seen=torch.tensor([[True] * 2, [False] * 2]))
     found = heat(net, nothing)
@@ -121,7 +121,7 @@ def test_nothing_at_all_in_a_sample_is_a_sample_without_tokens():
     assert net(one_of(nothing, 1), samples, mode="loss")["loss"].isfinite()
 
 
-def test_pictures_of_several_sizes_are_a_sentence():
+def test_images_of_several_sizes_are_refused():
     inputs = batch()
     images = [inputs["images"][0], inputs["images"][1][..., :40]]
     with pytest.raises(ValueError, match="images of a batch must have one size, got 40 x 32, 48 x 32: resize or crop"):

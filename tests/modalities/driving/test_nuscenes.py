@@ -1,4 +1,4 @@
-"""The nuScenes reader: places and times as the tables say them, each by another way than the reader's."""
+"""The nuScenes reader against positions and times computed from the tables in another way."""
 
 import json
 import warnings
@@ -10,7 +10,7 @@ from ndformer.framework.data.fingerprint import changed, fingerprint
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.solids import corners
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
+from ndformer.modalities.driving.datasets.nuscenes.dataset import balanced
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, CATEGORIES, CLASSES, LIDAR
 from ndformer.modalities.driving.formats.solids import inside
@@ -24,7 +24,7 @@ def opened(home, split="test", **options):
 
 
 def turned(q, v):
-    """A vector by a quaternion, as q v q* multiplies it out."""
+    """Rotate a vector by a quaternion: q v q*."""
 
     def times(a, b):
         return np.array([a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
@@ -34,7 +34,7 @@ def turned(q, v):
 
 
 def onto(row, place):
-    """From the frame of a pose to what it is posed in."""
+    """Transform from the frame of a pose to its parent frame."""
     return turned(row["rotation"], place) + row["translation"]
 
 
@@ -51,7 +51,7 @@ class Plain:
         self.by = {name: {row["token"]: row for row in rows} for name, rows in self.rows.items()}
 
     def frames(self, sample, channel):
-        """All of a sample's, key frames or not, the latest first."""
+        """Return all frames of a sample, the latest first."""
         sensor = next(row["token"] for row in self.rows["sensor"] if row["channel"] == channel)
         own = [r for r in self.rows["sample_data"] if self.mount(r)["sensor_token"] == sensor]
         key = next(r for r in own if r["sample_token"] == sample and r["is_key_frame"])
@@ -84,7 +84,7 @@ def test_official_splits_share_no_scene():
     assert names["mini_train"] | names["mini_val"] < names["train"] | names["val"]
 
 
-def test_sweeps_are_where_the_world_saw_them_and_say_how_old_they_are(made):
+def test_sweeps_have_their_position_in_the_world_and_their_lag(made):
     plain, data = Plain(made), opened(made, sweeps=4)
     sample = data[len(data) - 1]
     frames = plain.frames(sample["token"], LIDAR)[:4]
@@ -113,7 +113,7 @@ def test_where_a_scene_begins_there_are_fewer_sweeps(made):
 
 
 def test_cameras_see_what_the_lidar_sees(made):
-    """A point goes through the map into a camera as its matrices say; boxes are where pixels are of their colour."""
+    """A point transformed through the map has the position that the camera's matrices give."""
     plain, data = Plain(made), opened(made)
     sample = data[1]
     for c, name in enumerate(CAMERAS):
@@ -126,7 +126,7 @@ def test_cameras_see_what_the_lidar_sees(made):
     assert sample["seen"].all()
 
 
-def test_boxes_hold_their_points_and_lie_as_the_map_says(made):
+def test_boxes_contain_their_points_and_match_the_map(made):
     plain, data = Plain(made), opened(made, sweeps=1)
     for record in data.records:
         sample = data.read(record)
@@ -147,7 +147,7 @@ def test_boxes_hold_their_points_and_lie_as_the_map_says(made):
             assert inside(sample["points"], grown).sum() >= row["num_lidar_pts"]
 
 
-def test_velocities_are_of_the_neighbours_of_a_box(made):
+def test_velocities_come_from_the_neighbors_of_a_box(made):
     plain, data = Plain(made), opened(made)
     for record in data.records:
         sample = data.read(record)
@@ -161,7 +161,7 @@ def test_velocities_are_of_the_neighbours_of_a_box(made):
         assert moving.any()
 
 
-def test_neighbours_that_are_missing_or_far_away_in_time_tell_no_velocity(home):
+def test_missing_or_distant_neighbors_give_no_velocity(home):
     path = home / "v1.0-mini" / "sample_annotation.json"
     rows, samples = json.loads(path.read_text()), home / "v1.0-mini" / "sample.json"
     for row in rows:
@@ -189,7 +189,7 @@ def test_train_val_and_test_share_no_scene(made):
     assert not opened(made, "train").absent() or len(opened(made, "train").absent()) < 10
 
 
-def test_the_index_says_the_same_and_is_not_used_once_tables_change(home, capsys, monkeypatch):
+def test_the_index_matches_the_tables_and_expires_with_them(home, capsys, monkeypatch):
     expected = [opened(home).read(record) for record in opened(home).records]
     prepare_nuscenes.main([str(home)])
     assert "v1.0-mini: 3 scenes, 9 samples, 69 frames; " in capsys.readouterr().out
@@ -209,8 +209,8 @@ def test_the_index_says_the_same_and_is_not_used_once_tables_change(home, capsys
     table.write_text(table.read_text() + "\n")
     with pytest.warns(UserWarning, match="is of other tables than are there now and not used: tools/prepare_nuscenes"):
         opened(home)
-    kept = home / ".ndformer_cache" / "nuscenes_v1.0-mini.npz"
-    kept.write_bytes(kept.read_bytes()[:1000])
+    index = home / ".ndformer_cache" / "nuscenes_v1.0-mini.npz"
+    index.write_bytes(index.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="is damaged and not used"):
         opened(home)
 
@@ -241,7 +241,7 @@ def test_the_test_set_has_no_boxes_and_is_read(tmp_path):
 
 
 def test_rare_classes_come_as_often_as_others():
-    """Counted by hand: six samples have class 0, two class 1, none class 2."""
+    """Six samples have class 0, two class 1, none class 2."""
     present = [np.array([0])] * 4 + [np.array([0, 1])] * 2 + [np.array([], np.int64)] * 3
     chosen = balanced(present, 2, seed=0)
     count = np.bincount(chosen, minlength=9)
@@ -283,7 +283,7 @@ def test_corners_of_a_box_are_where_its_sides_say():
 
 
 def test_all_sweeps_and_all_pictures_of_a_sample_share_the_limit(made, monkeypatch):
-    """Issue 44.26: each of ten sweeps had the limit of one file, and a sample took ten times as much."""
+    """Each of ten sweeps had the limit of one file (issue 44.26)."""
     data = opened(made, sweeps=10)
     sample = data.read(data.records[-1])
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", str(20 * len(sample["points"])))  # more than a sweep takes

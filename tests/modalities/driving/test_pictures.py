@@ -19,15 +19,15 @@ def data(made):
     )
 
 
-def coloured(picture, colour, window=None):
-    """How many pixels have a colour, in a window."""
+def count_pixels(picture, colour, window=None):
+    """Count the pixels of a color in a window."""
     pixels = np.asarray(picture)
     left, top, right, bottom = (0, 0, pixels.shape[1], pixels.shape[0]) if window is None else window
     return int((pixels[top:bottom, left:right] == colour).all(-1).sum())
 
 
 def test_a_box_is_drawn_where_each_view_sees_it(data):
-    """Around pixels of its colour, found by the painter of the stand-in and the matrices of the sample."""
+    """The lines of each box span its projection in each view."""
     sample = data[0]["data_sample"]
     blank = np.full_like(DatasetSource(data, {}).picture(0), 255)
     for box in sample["boxes"].numpy()[:6]:
@@ -60,7 +60,7 @@ def test_points_are_seen_from_above_in_their_box(data):
     assert window[3] - window[1] == window[2] - window[0] == SIDE
 
 
-def test_cards_say_what_was_right_wrong_and_missed(data):
+def test_cards_show_right_wrong_and_missed_boxes(data):
     sample = data[0]["data_sample"]
     boxes, labels = sample["boxes"].numpy(), sample["classes"].numpy()
     found = np.nan_to_num(np.concatenate([boxes[:2], boxes[:1] + 25]))
@@ -77,7 +77,7 @@ def test_cards_say_what_was_right_wrong_and_missed(data):
     assert one.mistakes(0.3) == len(boxes) - 1
     assert one.verdict(data.classes, 0.85) == f"1 of {len(boxes)} found"
     card = one.card(DatasetSource(data, {}).picture(0), data.classes, 0.3)
-    assert all(coloured(card, colour) > 20 for colour in (RIGHT, WRONG, MISSED))
+    assert all(count_pixels(card, colour) > 20 for colour in (RIGHT, WRONG, MISSED))
     unknown = Boxes3D(sample=dict(views=sample["views"], windows=sample["windows"]), boxes=found, labels=labels[:3],
                       scores=one.scores)  # fmt: skip
     assert unknown.verdict(data.classes, 0.3) == "3 found"
@@ -86,9 +86,9 @@ def test_cards_say_what_was_right_wrong_and_missed(data):
     assert one.words(data.classes, 3, 0.95).startswith("nothing with a score of 0.95 or more, the best is ")
 
 
-def test_a_sheet_of_samples_has_their_boxes_in_the_colours_of_classes(data):
-    held, picture = data[2]["data_sample"], DatasetSource(data, {}).picture(2)
-    drawn = Boxes3D.annotated(picture, held, data.classes, (400, 300))
+def test_annotated_samples_have_boxes_in_class_colors(data):
+    sample, picture = data[2]["data_sample"], DatasetSource(data, {}).picture(2)
+    drawn = Boxes3D.annotated(picture, sample, data.classes, (400, 300))
     assert drawn.height <= 400
     assert drawn.width <= 300
     assert np.abs(np.asarray(drawn.resize((50, 60)), int) - 255).sum() > 0

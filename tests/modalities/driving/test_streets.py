@@ -1,4 +1,4 @@
-"""Generated streets: everybody has a place of its own, all the time that a drive lasts."""
+"""Generated streets: no two objects overlap during a drive."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CAR = np.array([0.0, 0, 0.8, 1.9, 4.5, 1.6, 0])  # that carries the sensors, som
 
 
 def pieces(box):
-    """(n, 3) points all over the ground of a box."""
+    """Return points (n, 3) all over the footprint of a box."""
     along, across = np.meshgrid(np.linspace(-0.5, 0.5, 25) * box[4], np.linspace(-0.5, 0.5, 9) * box[3])
     c, s = np.cos(box[6]), np.sin(box[6])
     x, y = box[0] + c * along - s * across, box[1] + s * along + c * across
@@ -34,7 +34,7 @@ def test_no_two_objects_are_in_one_place(seed):
 
 
 def test_a_lorry_fits_its_lane():
-    """Corners and all, from the first moment to the last; and there are lorries in each lane."""
+    """With all corners during the whole drive; and there are lorries in each lane."""
     widest, lanes = 0.0, set()
     for seed in range(40):
         around = street(np.random.default_rng(seed), SECONDS)

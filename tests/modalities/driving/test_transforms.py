@@ -1,4 +1,4 @@
-"""Augmentation of driving: what was a point, a box and a pixel of one place stays one."""
+"""Augmentation of driving: points, boxes and pixels of one place stay together."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def changed(sample, seed=0, **transform):
 
 
 def pixels(sample, places):
-    """(C, N, 3) pixels and depths of places in the frame of the cloud."""
+    """Return pixels and depths (C, N, 3) of positions in the frame of the cloud."""
     flat = []
     for pose, lens in zip(sample["camera_to_lidar"], sample["intrinsics"]):
         ray = poses.moved(places, np.linalg.inv(pose)) @ lens.T
@@ -53,15 +53,9 @@ def test_a_moved_scene_is_seen_at_the_same_pixels(made, seed):
         assert inside(moved["points"], box).sum() == pytest.approx(inside(sample["points"], old).sum(), abs=2)
 
 
-def test_velocities_that_nobody_knows_stay_unknown(made):
-    sample = opened(made).read(opened(made).records[0])
-    sample["boxes"][:, 7:] = np.nan
-    assert np.isnan(changed(sample, type="MoveScene")["boxes"][:, 7:]).all()
-
-
 @pytest.mark.parametrize("flip", [0.0, 1.0])
 def test_pictures_and_intrinsics_change_together(made, flip):
-    """A dot of one colour is found where the changed intrinsics put its place."""
+    """A white dot is where the changed intrinsics project it."""
     sample = opened(made).read(opened(made).records[0])
     ray = np.array([0.2, 0.25, 1.0])
     for c, lens in enumerate(sample["intrinsics"]):
@@ -94,7 +88,7 @@ def test_the_published_crop_is_at_the_bottom_and_in_the_middle():
     assert np.asarray(made["images"][0]).min() == 255
 
 
-def test_sensors_that_are_masked_are_not_there(made):
+def test_masked_sensors_are_removed(made):
     data = opened(made)
     full = data[0]
     data.masked = data.check_sensors([LIDAR])
@@ -111,8 +105,8 @@ def test_sensors_that_are_masked_are_not_there(made):
         opened(made, without=["CAM_FRON"])
 
 
-def test_overlap_is_that_of_grounds_and_the_inside_that_of_a_box():
-    """By points drawn in one of them."""
+def test_overlap_and_inside_match_sampled_points():
+    """Compare with points of a grid."""
     rng = np.random.default_rng(0)
     boxes = np.column_stack(
         [rng.uniform(-3, 3, (40, 2)), np.zeros(40), rng.uniform(0.5, 3, (40, 3)), rng.uniform(-4, 4, 40)]
@@ -150,7 +144,7 @@ def test_pasted_objects_bring_their_points_and_their_pictures(made):
     np.testing.assert_array_equal(again["points"], sample["points"])
 
 
-def test_pasting_ends_with_the_epochs_that_are_named_and_is_for_training_alone(made):
+def test_pasting_ends_after_its_epochs_and_is_for_training_only(made):
     count = lambda data, epoch: sum(len(data[(epoch, i)]["boxes"]) for i in range(3))
     plain, data = opened(made), opened(made, paste=1.0, paste_until=2)
     assert count(data, 0) > count(plain, 0)

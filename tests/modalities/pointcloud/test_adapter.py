@@ -1,4 +1,4 @@
-"""Clouds to tokens: the same alone, padded and moved; centres where points are; groups as by hand."""
+"""Adapters of point clouds: the same tokens alone, padded and moved; groups as computed by hand."""
 
 from typing import Any
 
@@ -72,26 +72,8 @@ def test_a_moved_cloud_has_the_same_tokens_elsewhere(adapter):
     assert torch.equal(a.where.positions + step / 0.5, b.where.positions)
 
 
-def test_the_order_of_points_does_not_matter(adapter):
-    model, x = adapter(), torch.randn(2, 60, 6)
-    a, b = model(x), model(x[:, torch.randperm(60)])
-    same(a.features, b.features)
-    assert torch.equal(a.where.positions, b.where.positions)
-
-
-def test_data_and_unit_may_shrink_together(adapter):
-    x = torch.randn(1, 60, 6)
-    small = torch.cat([x[..., :3] / 4, x[..., 3:]], -1)
-    model = adapter(unit=2.0)
-    a = model(x)
-    model.unit = 0.5
-    b = model(small)
-    assert torch.equal(a.features, b.features)
-    assert torch.equal(a.where.positions, b.where.positions)
-
-
 def test_groups_are_the_nearest_points_within_the_radius(adapter):
-    """Against each token computed alone, from its own points chosen by hand."""
+    """Compare with each token computed alone from points selected by hand."""
     for radius in (None, 0.9):
         model, x = adapter(radius=radius, unit=0.5), torch.randn(1, 40, 6)
         tokens = model(x)
@@ -131,21 +113,21 @@ def test_without_features_points_alone_are_enough(adapter):
     assert adapter(features=0)(torch.randn(2, 20, 3)).features.shape == (2, 8, 24)
 
 
-def test_the_wrong_number_of_features_says_so(adapter):
+def test_the_wrong_number_of_features_is_reported(adapter):
     with pytest.raises(ValueError, match=r"\(points, 3 \+ 3 features\), got \(20, 3\).*PackPoints"):
         adapter()(torch.randn(2, 20, 3))
     with pytest.raises(ValueError, match=r"got \(20, 7\)"):
         adapter()([torch.randn(30, 6), torch.randn(20, 7)])
 
 
-def test_an_empty_cloud_is_told_by_its_number(adapter):
+def test_an_error_names_the_empty_cloud(adapter):
     full, empty = torch.randn(9, 6), torch.zeros(0, 6)
     for clouds, number in (([full, empty], 1), ([empty], 0), (torch.zeros(2, 0, 6), 0)):
         with pytest.raises(DataError, match=f"sample {number} of a batch has no points: remove it, or what removed"):
             adapter()(clouds)
 
 
-def test_it_opens_the_files_it_says_it_does(tmp_path):
+def test_the_adapter_opens_its_endings(tmp_path):
     adapter = MODALITIES.create(dict(type="PointPatches"), dim=8)
     assert {".txt", ".off", ".ply", ".npy"} <= set(adapter.endings)
     (tmp_path / "a.txt").write_text("0,0,0\n1,0,0\n")

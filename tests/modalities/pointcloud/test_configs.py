@@ -1,4 +1,4 @@
-"""The point-cloud configs: checked, built at their sample size, and one step of each on files."""
+"""The point cloud configs: checked, built at their sample size, and one step of each on files."""
 
 import math
 from pathlib import Path
@@ -12,12 +12,14 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.registry import MODELS
 from tests.encodings_of_papers import with_encodings
+from tests.modalities.pointcloud.test_scenes import write
 
 HOME = Path(__file__).parents[3] / "configs"
 CONFIGS = with_encodings("modelnet40", "modelnet40_plain")
 SCENES = with_encodings("scannet")
 BRICKS = [HOME / "ldraw10.py", HOME / "ldraw10_ptv3.py"]  # small as they are
 FULL = [HOME / "modelnet40_pape.py", HOME / "modelnet40_plain_pape.py"]
+ALL_OF_TRAIN = ["train_dataloader.dataset.val_is_test=True", "val_dataloader.dataset.val_is_test=True"]
 ENCODER = dict(  # the published network: depths, widths and heads of 16, as its configs have them
     type="PTv3", in_channels=6, enc_depths=(2, 2, 2, 6, 2), enc_channels=(32, 64, 128, 256, 512),
     enc_heads=(2, 4, 8, 16, 32), window=1024, drop_path=0.3, cpe="none",
@@ -26,7 +28,7 @@ ENCODER = dict(  # the published network: depths, widths and heads of 16, as its
 
 @pytest.fixture(scope="module")
 def toys(tmp_path_factory):
-    """A tiny set in the form of modelnet40_normal_resampled."""
+    """A tiny dataset in the layout of modelnet40_normal_resampled."""
     home, rng = tmp_path_factory.mktemp("modelnet40"), np.random.default_rng(0)
     for kind in ("cone", "cup"):
         (home / kind).mkdir()
@@ -57,7 +59,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, encoding, toys)
 
 
 @pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
-def test_the_full_configs_say_what_the_paper_does(path):
+def test_the_full_configs_match_the_paper(path):
     cfg = load(path, [], None, False)
     assert cfg.train_cfg.max_epochs == 300
     assert cfg.schedule.warmup * 300 == 5
@@ -90,39 +92,20 @@ def test_the_full_configs_say_what_the_paper_does(path):
 
 
 def listed(loader):
-    """The transforms of a config, as it says them."""
     return [dict(t) for t in loader.dataset.transforms]
 
 
 @pytest.fixture(scope="module")
 def rooms(tmp_path_factory):
-    """Tiny scenes as Pointcept lays them out; every room once more, so that Mix3D has something to mix."""
-    home, rng = tmp_path_factory.mktemp("scannet"), np.random.default_rng(0)
-    for name in ("train/scene0000_00", "train/scene0001_00", "train/scene0002_00", "val/scene0003_00"):
-        (home / name).mkdir(parents=True)
-        arrays = dict(
-            coord=rng.uniform(0, 2, (400, 3)).astype(np.float32),
-            color=rng.integers(0, 256, (400, 3), np.uint8),
-            normal=rng.normal(size=(400, 3)).astype(np.float32),
-            segment20=rng.integers(-1, 20, 400),
-        )
-        for file, values in arrays.items():
-            np.save(home / name / f"{file}.npy", values)
+    home = tmp_path_factory.mktemp("scannet")
+    for seed, name in enumerate(("train/scene0000_00", "train/scene0001_00", "train/scene0002_00", "val/scene0003_00")):
+        write(home / name, seed, 400)
     return home
 
 
 @pytest.mark.parametrize("path, encoding", SCENES)
 def test_every_scene_config_learns_from_files_at_its_sample_size(path, encoding, rooms):
-    cfg = load(
-        path,
-        [
-            f"data_root={str(rooms)!r}",
-            "train_dataloader.dataset.val_is_test=True",
-            "val_dataloader.dataset.val_is_test=True",
-        ],
-        encoding,
-        True,
-    )
+    cfg = load(path, [f"data_root={str(rooms)!r}", *ALL_OF_TRAIN], encoding, True)
     torch.manual_seed(0)
     model = MODELS.create(cfg.model)
     dataset = build_dataset(cfg, "train")
@@ -140,17 +123,8 @@ def test_every_scene_config_learns_from_files_at_its_sample_size(path, encoding,
 
 
 def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
-    cfg = load(
-        HOME / "scannet_pape.py",
-        [
-            f"data_root={str(rooms)!r}",
-            "model.mix.p=1.0",
-            "train_dataloader.dataset.val_is_test=True",
-            "val_dataloader.dataset.val_is_test=True",
-        ],
-        "NoPE",
-        True,
-    )
+    options = [f"data_root={str(rooms)!r}", "model.mix.p=1.0", *ALL_OF_TRAIN]
+    cfg = load(HOME / "scannet_pape.py", options, "NoPE", True)
     torch.manual_seed(0)
     model, seen = MODELS.create(cfg.model), []
     model.backbone.register_forward_pre_hook(lambda module, given: seen.append(given[0].where))
@@ -163,7 +137,7 @@ def test_scenes_are_mixed_two_by_two_in_training_alone(rooms):
     assert [len(one.predicted) for one in predicted] == counts
 
 
-def test_the_scene_config_says_what_the_paper_and_the_recipe_do():
+def test_the_scene_config_matches_the_paper_and_the_recipe():
     cfg = load(HOME / "scannet_pape.py")
     assert cfg.train_cfg.max_epochs * cfg.train_dataloader.loops == 800
     assert cfg.schedule.warmup * 800 == 40
@@ -202,7 +176,7 @@ def test_the_scene_config_says_what_the_paper_and_the_recipe_do():
 
 
 @pytest.mark.parametrize("name", ["scannet_pape", "modelnet40_pape"])
-def test_the_preset_is_pointcepts_own_recipe(name):
+def test_the_preset_matches_the_recipe_of_pointcept(name):
     cfg = load(HOME / f"{name}.py", ["preset=pointcept"], None, False)
     assert cfg.param_groups.lr_factors == dict(blocks=0.1)
     assert (cfg.schedule.warmup, tuple(cfg.schedule.betas)) == (0.05, (0.85, 0.95))

@@ -1,4 +1,4 @@
-"""Pictures of clouds and meshes: what is near hides what is far, and what is where is drawn there."""
+"""Pictures of clouds and meshes: near parts hide far ones, and positions map to pixels."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_the_nearer_point_hides_the_other(order):
     assert centre[0] > 200 > 80 > centre[1]
 
 
-def test_a_point_that_looks_away_is_behind_all_that_do_not():
+def test_points_with_normals_away_from_the_viewer_are_drawn_behind():
     points = np.array([[0, 0, 1, 0, 0, -1], [0, 0, -1, 0, 0, 1]], float)
     centre = np.asarray(draw(points, np.concatenate([RED, GREEN]), size=64, views=FRONT))[32, 32]
     assert centre[1] > centre[0]
@@ -56,14 +56,14 @@ def test_any_number_of_points_can_be_drawn(count):
     assert draw(points, size=40, views=[*FRONT, (30, 60)]).size == (80, 40)
 
 
-def test_colours_tell_classes_apart():
+def test_class_colors_differ():
     colours = class_colours(np.array([0, 1, 7, -1, 0]))
     assert len(np.unique(colours, axis=0)) == 4
     assert colours.dtype == np.uint8
 
 
 def naive(vertices, faces, size, azimuth, elevation):
-    """Depth and face at each pixel's middle, one triangle and one pixel at a time."""
+    """Return the face at the center of each pixel, one triangle and one pixel at a time."""
     seen = vertices @ view_axes(azimuth, elevation).T
     depth, hit = np.full((size, size), -np.inf), np.full((size, size), -1)
     for number, (a, b, c) in enumerate(seen[faces]):
@@ -98,7 +98,7 @@ def test_a_rendering_shows_the_nearest_face_at_every_pixel(azimuth, elevation, m
     assert all(len(shade) == 1 for shade in shades.values())  # flat: one light on one plane
 
 
-def test_paint_is_asked_about_places_on_the_mesh():
+def test_paint_gets_positions_on_the_mesh():
     mesh = box(1, 1, 1).moved(y=-0.5)
     half = lambda places: np.where(places[:, :1] < 0, [[1.0, 0, 0]], [[0, 0, 1.0]])
     image = render(mesh.vertices, mesh.faces, 32, 0, 0, paint=half, background=(0, 0, 0))
@@ -106,7 +106,7 @@ def test_paint_is_asked_about_places_on_the_mesh():
     assert (image[16, 21, [0, 2]] > 0).tolist() == [False, True]
 
 
-def test_what_is_outside_the_picture_is_left_out():
+def test_parts_outside_the_picture_are_not_drawn():
     mesh = box(5, 5, 5).moved(y=-2.5)
     assert (render(mesh.vertices, mesh.faces, 16, 30, 20) > 30).all()
     away = mesh.moved(10)

@@ -1,4 +1,4 @@
-"""ModelNet in its three forms: the same objects from each; what is kept beside the data is kept well."""
+"""ModelNet in its three layouts: the same objects from each; the cache of clouds."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets import modelnet
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER
-from ndformer.modalities.pointcloud.formats.meshes import surface
+from ndformer.modalities.pointcloud.formats import meshes as mesh_formats
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
@@ -21,7 +21,7 @@ FARTHEST = dict(type="SamplePoints", count=64, method="farthest")
 
 
 def mesh(label, number):
-    """A box with sides that say which it is."""
+    """Return a box whose sides identify it."""
     corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float) - 0.5
     quads = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
     faces = np.array([[f[0], f[i], f[i + 1]] for f in quads for i in (1, 2)])
@@ -37,7 +37,7 @@ def objects():
 
 
 def spread(vertices, faces, count=512):
-    points, normals = surface(vertices, faces, count, np.random.default_rng(7))
+    (points,), normals = mesh_formats.spread(vertices, faces, count, np.random.default_rng(7))
     return points / np.linalg.norm(points, axis=1).max(), normals
 
 
@@ -85,12 +85,12 @@ def build(root, split="train", transforms=(), kind="ModelNet", **options):
 
 
 def distance(a, b):
-    """The mean gap from each point to the nearest of the other cloud, both ways (Chamfer)."""
+    """Return the Chamfer distance of two clouds."""
     gaps = np.linalg.norm(a[:, None] - b[None], axis=2)
     return gaps.min(0).mean() + gaps.min(1).mean()
 
 
-# --- the three forms ---
+# --- the three layouts ---
 
 
 def test_the_three_forms_of_an_object_are_the_same_cloud(resampled, meshes, hdf5):
@@ -129,7 +129,7 @@ def test_the_only_set_in_a_folder_is_found(meshes, tmp_path):
     assert len(build(tmp_path)) == 6
 
 
-def test_several_sets_want_a_choice(meshes, resampled, tmp_path):
+def test_several_sets_require_a_choice(meshes, resampled, tmp_path):
     with pytest.raises(DataError, match="has several datasets: give one of meshes, resampled as data_root"):
         build(tmp_path)
     shutil.copy(resampled / "toys_shape_names.txt", resampled / "modelnet40_shape_names.txt")
@@ -165,16 +165,16 @@ def test_real_meshes_and_their_tables_are_the_same_clouds(tmp_path):
         assert np.argmin(gaps) == 0  # the test meshes here are the first of their class
 
 
-# --- what is kept ---
+# --- the cache ---
 
 
-def kept(home):
+def cached_files(home):
     return sorted(p.relative_to(home / FOLDER).as_posix() for p in (home / FOLDER).rglob("*") if p.is_file())
 
 
 @pytest.fixture
 def count(monkeypatch):
-    """How many clouds were made and not found."""
+    """Record the clouds that were not found in the cache."""
     made = []
     make = modelnet.ModelNet.cloud
     monkeypatch.setattr(modelnet.ModelNet, "cloud", lambda self, record: made.append(record) or make(self, record))
@@ -188,7 +188,7 @@ def test_clouds_are_made_once(form, count, request):
     for _ in range(2):
         dataset = build(home, "test", [FARTHEST])
         clouds.append([dataset[i] for i in range(4)])
-    assert len(count) == len(kept(home)) == 4
+    assert len(count) == len(cached_files(home)) == 4
     for a, b in zip(*clouds):
         np.testing.assert_array_equal(a["points"], b["points"])
         assert a["points"].shape == a["normals"].shape == (64, 3)
@@ -204,14 +204,14 @@ def test_farthest_points_first_are_those_of_the_transform(resampled):
         np.testing.assert_array_equal(build(resampled, "test", [FARTHEST])[i]["points"], by_hand)
 
 
-def test_other_choices_are_kept_apart(resampled, meshes):
+def test_other_options_have_their_own_cache_files(resampled, meshes):
     build(resampled, "test", [FARTHEST])[0]
     assert len(build(resampled, "test", [FARTHEST | dict(count=32)])[0]["points"]) == 32
     assert len(build(resampled, "test")[0]["points"]) == 512
-    assert len(kept(resampled)) == 3
+    assert len(cached_files(resampled)) == 3
     for seed in (0, 1):
         build(meshes, "test", seed=seed)[0]
-    assert len(kept(meshes)) == 2
+    assert len(cached_files(meshes)) == 2
 
 
 def test_a_changed_file_is_read_again(resampled, count):
@@ -230,9 +230,9 @@ def test_a_changed_file_is_read_again(resampled, count):
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "other"])
-def test_a_damaged_copy_is_made_anew(damage, resampled, count):
+def test_a_damaged_cache_file_is_replaced(damage, resampled, count):
     whole = build(resampled, "test")[0]["points"]
-    (name,) = kept(resampled)
+    (name,) = cached_files(resampled)
     path = resampled / FOLDER / name
     content = path.read_bytes()
     middle = len(content) // 2
@@ -245,7 +245,7 @@ def test_a_damaged_copy_is_made_anew(damage, resampled, count):
     assert path.read_bytes()[:2] == b"PK"
 
 
-def test_an_interruption_leaves_nothing_half_done(resampled, monkeypatch):
+def test_an_interruption_leaves_no_partial_cache_file(resampled, monkeypatch):
     def interrupted(file, **arrays):
         file.write(b"PK half")
         raise KeyboardInterrupt
@@ -254,12 +254,12 @@ def test_an_interruption_leaves_nothing_half_done(resampled, monkeypatch):
         patch.setattr(np, "savez", interrupted)
         with pytest.raises(KeyboardInterrupt):
             build(resampled, "test")[0]
-    assert kept(resampled) == []
+    assert cached_files(resampled) == []
     assert len(build(resampled, "test")[0]["points"]) == 512
-    assert len(kept(resampled)) == 1
+    assert len(cached_files(resampled)) == 1
 
 
-def test_where_nothing_can_be_kept_clouds_are_made_anew(resampled, count):
+def test_without_a_writable_cache_clouds_are_read_again(resampled, count):
     (resampled / FOLDER).write_text("in the way")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -269,21 +269,21 @@ def test_where_nothing_can_be_kept_clouds_are_made_anew(resampled, count):
     assert len(count) == 2
 
 
-# --- what is wrong, in one sentence ---
+# --- errors ---
 
 
-def test_an_empty_folder_says_what_goes_there(tmp_path):
+def test_an_empty_folder_is_reported_with_a_remedy(tmp_path):
     for root in (tmp_path, tmp_path / "none"):
         with pytest.raises(DataError, match=r"has no ModelNet: put modelnet40_normal_resampled, "):
             build(root)
 
 
-def test_fewer_points_than_asked_name_the_file(resampled):
+def test_too_few_points_name_the_file(resampled):
     with pytest.raises(DataError, match=r"box_0005\.txt has 512 points, fewer than the 600"):
         build(resampled, "test", [FARTHEST | dict(count=600)])[0]
 
 
-def test_a_cloud_without_normals_is_none_of_this_form(resampled):
+def test_a_resampled_cloud_without_normals_is_refused(resampled):
     (resampled / "box" / "box_0005.txt").write_text("1,2,3\n" * 9)
     with pytest.raises(DataError, match=r"box_0005\.txt must have rows of x,y,z,nx,ny,nz: get the dataset"):
         build(resampled, "test")[0]
@@ -305,7 +305,7 @@ def test_lists_that_do_not_fit_are_named(resampled):
 
 
 @pytest.mark.parametrize(
-    "change, says",
+    "change, message",
     [
         (dict(data=np.zeros((4, 8, 2), "f4")), r"must have data \(N, n, 3\).*got data \(4, 8, 2\)"),
         (dict(label=np.zeros((3, 1), "u1")), r"must have data .*label \(3,?"),
@@ -323,7 +323,7 @@ def test_lists_that_do_not_fit_are_named(resampled):
         ),
     ],
 )
-def test_wrong_tables_are_named(change, says, hdf5):
+def test_wrong_tables_are_named(change, message, hdf5):
     import h5py
 
     tables = dict(data=np.ones((4, 8, 3), "f4"), label=np.zeros((4, 1), "u1"), normal=None) | change
@@ -331,11 +331,11 @@ def test_wrong_tables_are_named(change, says, hdf5):
         for name, values in tables.items():
             if values is not None:
                 file[name] = values
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         build(hdf5, "test")[0]
 
 
-def test_what_is_no_hdf5_file_is_named(hdf5):
+def test_a_file_that_is_not_hdf5_is_named(hdf5):
     (hdf5 / "ply_data_test0.h5").write_text("hello")
     with pytest.raises(DataError, match=r"test0\.h5 cannot be read as an hdf5 file"):
         build(hdf5, "test")

@@ -1,4 +1,4 @@
-"""Clouds and scenes of one's own: class folders of any formats, labelled files, scans, normals that are estimated."""
+"""Custom clouds and scenes: class folders of any formats, labelled files, scans, estimated normals."""
 
 import numpy as np
 import pytest
@@ -32,19 +32,19 @@ def test_class_folders_take_any_format(home):
     assert data.classes == ["flat", "round"]
     assert [path.name for path, _ in data.records] == ["a.xyz", "a.npy", "a.off"] * 2
     for i, (path, label) in enumerate(data.records):
-        for _ in range(2):  # read, and as it was kept
+        for _ in range(2):  # from the file, then from the cache
             sample = data[i]
             assert sample["label"] == label
             for name, values in read_cloud(path).items():
                 np.testing.assert_array_equal(sample[name], values)
-    kept = [path.relative_to(home).as_posix() for path in (home / ".ndformer_cache").rglob("*.npz")]
-    assert ".ndformer_cache/all/test/flat/a.xyz.npz" in kept
-    assert len(kept) == 6
+    cached = [path.relative_to(home).as_posix() for path in (home / ".ndformer_cache").rglob("*.npz")]
+    assert ".ndformer_cache/all/test/flat/a.xyz.npz" in cached
+    assert len(cached) == 6
     (home / "test/flat/a.xyz").write_text("0 0 0\n1 1 1\n")
     assert len(data[0]["points"]) == 2  # a changed file is read again
 
 
-def test_farthest_points_and_columns_are_kept_apart(home):
+def test_farthest_points_and_columns_have_their_own_cache_files(home):
     few = CloudFolder(home, "test", [SamplePoints(8, "farthest")])
     assert {len(few[i]["points"]) for i in range(6)} == {8}
     assert "colours" in few[0]
@@ -72,7 +72,7 @@ def test_scenes_may_be_labelled_files(tmp_path):
         few.read(few.records[0])
 
 
-def test_scannets_mesh_is_what_is_prepared_of_it(tmp_path):
+def test_reading_the_mesh_of_scannet_matches_the_prepared_arrays(tmp_path):
     scene = tmp_path / "scene0000_00"
     scene.mkdir()
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(110.0), np.arange(100.0)))
@@ -108,7 +108,7 @@ def test_normals_of_a_ball_point_to_its_middle_or_away(inwards):
     assert EstimateNormals()(given, RNG) is given
 
 
-def test_normals_are_those_of_each_points_neighbourhood_computed_alone():
+def test_normals_match_the_neighborhood_of_each_point():
     points = RNG.uniform(0, 1, (300, 3)) * (1, 1, 0.1)
     made = EstimateNormals(0.25)(dict(points=points), RNG)["normals"]
     middle = (points.min(0) + points.max(0)) / 2

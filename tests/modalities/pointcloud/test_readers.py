@@ -1,4 +1,4 @@
-"""Single files: every form gives the same points, and each way to be wrong is one sentence that names the file."""
+"""Single files: every format gives the same points, and each error is one line that names the file."""
 
 import struct
 
@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats import text
-from ndformer.modalities.pointcloud.formats.files import read_cloud
-from ndformer.modalities.pointcloud.formats.meshes import parse_off, surface, triangles
+from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.meshes import parse_off, spread, triangles
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
+from tests.modalities.pointcloud.test_formats import BYTES, LABELS, NORMALS, PLACES, N, ply_bytes
+from tests.modalities.pointcloud.test_formats import text as write_text
 
 ROWS = np.array([[0, 0, 0.5, 1, 0, 0], [1, 0, -2e-3, 0, 1, 0], [0, 1.25, 0, 0, 0, -1]], np.float32)
 SQUARE = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"
@@ -22,24 +24,13 @@ def put(path, content):
     return path
 
 
-def ply(order="ascii", normals=True, faces=(), extra=False):
-    """A PLY file of ROWS; every number written by struct."""
-    names = ["x", "y", "z", *(["nx", "ny", "nz"] if normals else [])]
-    head = f"ply\nformat {order} 1.0\ncomment by hand\nelement vertex {len(ROWS)}\n"
-    head += "".join(f"property float {name}\n" for name in names) + ("property uchar red\n" if extra else "")
-    if faces:
-        head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\n"
-    head += "end_header\n"
-    if order == "ascii":
-        body = "".join(" ".join(map(str, row[: len(names)].tolist())) + (" 9\n" if extra else "\n") for row in ROWS)
-        body += "".join(f"{len(face)} {' '.join(map(str, face))}\n" for face in faces)
-        return (head + body).encode()
-    mark = "<" if "little" in order else ">"
-    rows = (struct.pack(f"{mark}{len(names)}f", *row[: len(names)]) + (b"\x09" if extra else b"") for row in ROWS)
-    return head.encode() + b"".join(rows) + b"".join(struct.pack(f"{mark}B{len(f)}i", len(f), *f) for f in faces)
+def ply(order="ascii", faces=()):
+    """Return a PLY file of ROWS with normals."""
+    names = ("x", "y", "z", "nx", "ny", "nz")
+    return ply_bytes(order, [(name, "float", values) for name, values in zip(names, ROWS.T)], faces)
 
 
-# --- the same points from every form ---
+# --- the same points from every format ---
 
 
 @pytest.mark.parametrize("separator", [",", ", ", " ", "\t"])
@@ -61,29 +52,10 @@ def test_npy_is_read(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
-@pytest.mark.parametrize("extra", [False, True])
-@pytest.mark.parametrize("normals", [False, True])
-def test_ply_points_are_read(order, extra, normals, tmp_path):
-    cloud = read_cloud(put(tmp_path / "a.PLY", ply(order, normals, extra=extra)))
-    np.testing.assert_array_equal(cloud["points"], ROWS[:, :3])
-    assert ("normals" in cloud) == normals
-
-
-@pytest.mark.parametrize("order", ["ascii", "binary_little_endian", "binary_big_endian"])
 @pytest.mark.parametrize("faces", [[(0, 1, 2)] * 2, [(0, 1, 2), (0, 1, 2, 1), (2, 1)]])
-def test_ply_faces_are_read_whether_alike_or_not(order, faces):
+def test_ply_faces_of_equal_and_different_lengths_are_read(order, faces):
     _, found = parse_ply(ply(order, faces=faces))
     assert sorted(tuple(face) for part in found for face in part.tolist()) == sorted(f for f in faces if len(f) > 2)
-
-
-def test_a_ply_mesh_becomes_points_on_it(tmp_path):
-    cloud = read_cloud(put(tmp_path / "a.ply", ply(normals=False, faces=[(0, 1, 2)])))
-    assert cloud["points"].shape == cloud["normals"].shape == (10_000, 3)
-    a, b, c = ROWS[:, :3]
-    normal = np.cross(b - a, c - a)
-    np.testing.assert_allclose((cloud["points"] - a) @ normal, 0, atol=1e-5)
-    normal /= np.linalg.norm(normal)
-    np.testing.assert_allclose(cloud["normals"], np.broadcast_to(normal, (10_000, 3)), atol=1e-5)
 
 
 # --- OFF ---
@@ -101,7 +73,7 @@ def test_a_ply_mesh_becomes_points_on_it(tmp_path):
         SQUARE.replace("OFF", "COFF").replace("0 0 0\n1 0 0", "0 0 0 9 9 9\n1 0 0 9 9 9"),
     ],
 )
-def test_off_files_as_people_write_them(text):
+def test_variants_of_off_headers(text):
     vertices, faces = parse_off(text.splitlines())
     assert vertices.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
     assert faces.tolist() == [[0, 1, 2], [0, 2, 3]]
@@ -126,11 +98,11 @@ def test_a_polygon_of_k_corners_is_k_minus_2_triangles(sizes):
 
 
 def test_points_are_spread_by_area():
-    """Triangles of areas 1, 3, 0 and 6, and evenly within each: its middle quarter has a quarter of its points."""
+    """For triangles of areas 1, 3, 0 and 6; the middle quarter of each has a quarter of its points."""
     flat = [[0, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 5], [6, 0, 5], [0, 1, 5], [0, 0, 9], [4, 0, 9], [0, 3, 9]]
     vertices = np.array(flat, float)
     faces = np.array([[0, 1, 2], [3, 4, 5], [0, 0, 1], [6, 7, 8]])
-    points, normals = surface(vertices, faces, 20_000, np.random.default_rng(0))
+    (points,), normals = spread(vertices, faces, 20_000, np.random.default_rng(0))
     np.testing.assert_array_equal(normals, np.broadcast_to([0, 0, 1.0], (20_000, 3)))
     for level, share, face in ((0, 0.1, 0), (5, 0.3, 1), (9, 0.6, 3)):
         inside = points[np.isclose(points[:, 2], level)]
@@ -150,7 +122,7 @@ def test_points_on_a_mesh_are_the_same_for_a_seed(tmp_path):
     assert not np.array_equal(a, c)
 
 
-# --- what is wrong, in one sentence ---
+# --- errors ---
 
 
 BAD = {
@@ -210,31 +182,31 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_file_is_named_in_one_sentence(name, tmp_path):
-    content, says = BAD[name]
-    with pytest.raises(DataError, match=says) as caught:
+def test_a_bad_file_is_named_in_one_line(name, tmp_path):
+    content, message = BAD[name]
+    with pytest.raises(DataError, match=message) as error:
         read_cloud(put(tmp_path / name, content))
-    text = str(caught.value)
+    text = str(error.value)
     assert text.startswith(str(tmp_path / name))
     assert "\n" not in text
     assert text.endswith("replace it or remove it")
 
 
 @pytest.mark.parametrize("array", [np.zeros((4, 2)), np.zeros(6), np.zeros((2, 3), "U3"), np.array([None] * 3)])
-def test_arrays_that_are_no_clouds_are_refused(array, tmp_path):
+def test_arrays_of_other_shapes_are_refused(array, tmp_path):
     np.save(tmp_path / "a.npy", array, allow_pickle=True)
     with pytest.raises(DataError, match=r"a\.npy cannot be read as a point cloud"):
         read_cloud(tmp_path / "a.npy")
 
 
-def test_missing_and_unknown_files_say_so(tmp_path):
+def test_missing_and_unknown_files_are_reported(tmp_path):
     with pytest.raises(DataError, match=r"a\.txt is missing"):
         read_cloud(tmp_path / "a.txt")
     with pytest.raises(DataError, match=r"a\.jpg has no ending of a point cloud: known are \.txt, "):
         read_cloud(tmp_path / "a.jpg")
 
 
-def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch):
+def test_lines_of_a_mesh_are_counted_before_they_are_stored(tmp_path, monkeypatch):
     path = tmp_path / "many.off"
     path.write_text("OFF\n" + "1\n" * 10_000)
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
@@ -243,7 +215,7 @@ def test_lines_of_a_mesh_are_counted_before_they_are_kept(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("columns", [None, ("x", "y", "z", "nx", "ny", "nz")])
-def test_a_first_row_that_cannot_be_is_told_before_millions_of_others_are_read(tmp_path, monkeypatch, columns):
+def test_a_wrong_first_row_is_reported_before_the_others_are_read(tmp_path, monkeypatch, columns):
     path, read = tmp_path / "short.txt", []
     path.write_text("1\n" * 1000)
     rows = text.foreign.text_rows
@@ -251,3 +223,41 @@ def test_a_first_row_that_cannot_be_is_told_before_millions_of_others_are_read(t
     with pytest.raises(ValueError, match="rows of 1 numbers"):
         text.read_text(path, columns)
     assert len(read) < 10
+
+
+def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
+    rows = np.concatenate([PLACES, NORMALS], 1)
+    rows[3, 1], rows[7, 4], rows[9, 0] = np.nan, np.nan, np.inf
+    np.savetxt(tmp_path / "a.txt", rows, header="x y z nx ny nz")
+    with pytest.warns(UserWarning, match=r"a\.txt: 3 of its 40 points have numbers that are not finite, and are left"):
+        found = read_cloud(tmp_path / "a.txt")
+    kept = np.delete(np.arange(N), [3, 7, 9])
+    np.testing.assert_allclose(found["points"], PLACES[kept], atol=1e-6)
+    np.testing.assert_allclose(found["normals"], NORMALS[kept], atol=1e-6)
+    assert load_cloud(tmp_path / "a.txt").left_out == 3
+
+
+def test_labels_follow_the_points_that_are_kept(tmp_path):
+    places = PLACES.copy()
+    places[0] = np.nan
+    for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
+        np.save(tmp_path / f"{name}.npy", values)
+    with pytest.warns(UserWarning, match="1 of its 40 points"):
+        found = read_labelled(tmp_path, "segment.npy")
+    np.testing.assert_array_equal(found["labels"], LABELS[1:])
+    np.testing.assert_array_equal(found["colours"], BYTES[1:])
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("half.txt", "its labels are not integers"),
+        ("below.txt", "its colors must go up to 1, 255 or 65535, got -1 to 255"),
+    ],
+)
+def test_impossible_labels_and_colors_are_reported(name, message, tmp_path):
+    colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
+    rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
+    write_text(tmp_path / name, rows, "x y z r g b label\n")
+    with pytest.raises(DataError, match=message):
+        read_labelled(tmp_path / name, "label")

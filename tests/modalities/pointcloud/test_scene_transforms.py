@@ -1,4 +1,4 @@
-"""The scene recipe's augmentations: by what they keep, by their parameters, and Mix3D."""
+"""Augmentations of the scene recipe: their invariants, their parameters, and Mix3D."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def run(recipe, sample, seed=0):
     return TRANSFORMS.create(recipe)(sample, np.random.default_rng(seed))
 
 
-def test_centring():
+def test_centering():
     points = run(dict(type="CentrePoints"), room())["points"]
     assert np.abs((points.min(0) + points.max(0))[:2]).max() < 1e-5
     assert points[:, 2].min() == pytest.approx(0, abs=1e-6)
@@ -30,7 +30,7 @@ def test_centring():
     assert np.array_equal(flat[:, 2], room()["points"][:, 2])
 
 
-def test_centring_by_steps_keeps_points_in_their_cells():
+def test_centering_by_steps_keeps_points_in_their_cells():
     sample = room(2000)
     moved = run(dict(type="CentrePoints", step=0.02), sample)["points"]
     before, after = (np.floor(p.astype(np.float64) / 0.02) for p in (sample["points"], moved))
@@ -67,7 +67,7 @@ def test_noise_on_its_grid_is_the_blurred_noise():
         assert half == pytest.approx((noise[2, 2, 4] + noise[3, 2, 4]) / 2, abs=1e-9)
 
 
-def test_distortion_adds_each_noise_so_many_times():
+def test_distortion_adds_noise_with_its_strength():
     sample = room(60)
     found = run(dict(type="ElasticDistortion", p=1.0), sample)["points"]
     rng = np.random.default_rng(0)
@@ -81,13 +81,13 @@ def test_distortion_adds_each_noise_so_many_times():
 @pytest.mark.parametrize(
     "kind, p", [("ElasticDistortion", 0.95), ("ContrastColours", 0.2), ("ShiftColours", 0.95), ("JitterColours", 0.95)]
 )
-def test_how_often(kind, p):
+def test_transforms_are_applied_with_their_probability(kind, p):
     sample = room(4)
     transform, rng = TRANSFORMS.create(dict(type=kind)), np.random.default_rng(0)
     assert np.mean([transform(sample, rng) is not sample for _ in range(600)]) == pytest.approx(p, abs=0.05)
 
 
-def test_distortion_is_smooth_and_leaves_the_rest():
+def test_distortion_is_smooth_and_changes_only_points():
     sample = room(500)
     bent = run(dict(type="ElasticDistortion", p=1.0), sample)
     moved = bent["points"] - sample["points"]
@@ -101,7 +101,7 @@ def test_distortion_is_smooth_and_leaves_the_rest():
 
 
 @pytest.mark.parametrize("kind", COLOURING)
-def test_colours_stay_colours_and_their_input_stays(kind):
+def test_color_transforms_stay_in_range_and_copy_their_input(kind):
     sample = room()
     before = sample["colours"].copy()
     found = run(dict(type=kind, p=1.0), sample)["colours"]
@@ -113,7 +113,7 @@ def test_colours_stay_colours_and_their_input_stays(kind):
     assert "colours" not in run(dict(type=kind, p=1.0), dict(points=sample["points"]))
 
 
-def test_colours_by_their_formulas():
+def test_color_transforms_match_their_formulas():
     sample = room()
     c = sample["colours"]
     rng = np.random.default_rng(3)
@@ -137,7 +137,7 @@ def test_colours_by_their_formulas():
     assert run(dict(type="UnitColours"), sample)["colours"].max() <= 1
 
 
-def test_a_grid_remembers_all_points():
+def test_grid_sampling_stores_the_sampled_point_of_each_point():
     sample = room(300)
     kept = run(dict(type="GridSample", size=0.5, whole=True), sample)
     cell = lambda p: np.floor(p.astype(np.float64) / 0.5)
@@ -148,7 +148,7 @@ def test_a_grid_remembers_all_points():
         run(dict(type="GridSample", size=1e-9), sample)
 
 
-def test_packing_says_what_is_missing_or_takes_what_the_config_says():
+def test_packing_reports_or_fills_missing_features():
     pack = dict(type="PackPoints", features=("colours", "normals"))
     with pytest.raises(DataError, match=r"lounge has no normals.*missing=dict\(normals=0\.0\)"):
         run(pack, room(path="lounge"))

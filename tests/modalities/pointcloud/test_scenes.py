@@ -1,4 +1,4 @@
-"""Scenes on disk: read, held out, and every way that one can be wrong; the generated stand-in; points as tokens."""
+"""Scenes on disk: reading, validation rooms and errors; the generated stand-in; points as tokens."""
 
 import json
 
@@ -13,10 +13,11 @@ from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 
 
 def write(home, seed=0, n=30, **arrays):
+    """Write a scene of n points; an array that is None is left out."""
     rng = np.random.default_rng(seed)
     home.mkdir(parents=True, exist_ok=True)
     given = dict(
-        coord=rng.normal(size=(n, 3)).astype(np.float32),
+        coord=rng.uniform(0, 2, (n, 3)).astype(np.float32),
         color=rng.integers(0, 256, (n, 3), np.uint8),
         normal=rng.normal(size=(n, 3)).astype(np.float16),
         segment20=rng.integers(-1, 20, n),
@@ -67,7 +68,7 @@ def test_the_benchmarks_test_scenes_have_no_labels(home):
     assert "labels" not in data.read(record)
 
 
-def test_labels_and_classes_of_ones_own(home):
+def test_custom_labels_and_classes(home):
     names = ["brick", "plate"]
     scene = write(home / "train" / "mine", segment=np.array([[0], [1], [255]] * 10), n=30, normal=None)
     (home / "train.json").write_text(json.dumps(["train/mine"]))
@@ -114,25 +115,29 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("arrays, sentence", WRONG.values(), ids=list(WRONG))
-def test_a_wrong_scene_is_one_sentence(tmp_path, arrays, sentence):
+@pytest.mark.parametrize("arrays, message", WRONG.values(), ids=list(WRONG))
+def test_a_wrong_scene_is_reported_in_one_line(tmp_path, arrays, message):
     write(tmp_path / "train" / "good")
     data, scene = ScanNet(tmp_path, holdout=0), write(tmp_path / "train" / "room", **arrays)
-    with pytest.raises(DataError, match=sentence) as told:
+    with pytest.raises(DataError, match=message) as error:
         data.read(scene)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kept", [0, 5, 60, 120, 300])
-def test_half_of_a_file_is_one_sentence(home, kept):
-    path = home / "val" / "scene0700_00" / "coord.npy"
-    path.write_bytes(path.read_bytes()[:kept])
+CUT = [("coord", 0), ("coord", 5), ("coord", 60), *((file, -40) for file in ("coord", "color", "normal", "segment20"))]
+
+
+@pytest.mark.parametrize("file, size", CUT)
+def test_half_of_a_file_is_reported_in_one_line(home, file, size):
+    path = home / "val" / "scene0700_00" / f"{file}.npy"
+    path.write_bytes(path.read_bytes()[:size])
     data = ScanNet(home, "test")
-    with pytest.raises(DataError, match="incomplete, get it again"):
+    with pytest.raises(DataError, match=rf"{file}\.npy cannot be read .*incomplete, get it again") as error:
         data.read(data.records[0])
+    assert "\n" not in str(error.value)
 
 
-def test_nothing_there_says_what_makes_it(tmp_path):
+def test_missing_scenes_name_the_preparation_tool(tmp_path):
     with pytest.raises(DataError, match=r"tools/prepare_scannet\.py makes them"):
         ScanNet(tmp_path)
 
@@ -163,7 +168,7 @@ def test_generated_rooms_hold_all_classes_and_are_the_same_again(rooms, tmp_path
     assert np.array_equal(np.load(rooms / name), np.load(tmp_path / name))
 
 
-def test_height_and_colour_alone_say_little(rooms):
+def test_height_and_color_alone_score_low(rooms):
     found = dict(baselines(ScanNet(rooms, "train", holdout=0), ScanNet(rooms, "test")))
     assert set(found) == {f"{name}, mIoU" for name in ("height alone", "colour alone", "height and colour")}
     assert 0.02 < found["colour alone, mIoU"] < found["height alone, mIoU"] < 0.2

@@ -29,7 +29,8 @@ def read_file(path: Path, columns: int = 4, sweeps: int = 10, version: Version |
                 sample = _read_from_tables(home, name, path.name, sweeps)
                 if sample is not None:
                     return sample
-    return alone(read_points(path, 5 if path.name.endswith(RINGS) else columns)) | dict(path=str(path), token=str(path))
+    points = read_points(path, 5 if path.name.endswith(RINGS) else columns)
+    return about_no_camera() | dict(points=points, path=str(path), token=str(path))
 
 
 def _read_from_tables(home: Path, version: Any, name: str, sweeps: int) -> Sample | None:
@@ -45,11 +46,6 @@ def _read_from_tables(home: Path, version: Any, name: str, sweeps: int) -> Sampl
     return data.read(Moment(home / "samples" / LIDAR / name, int(numbers[0]))) if len(numbers) else None
 
 
-def alone(points: np.ndarray) -> Sample:
-    """Return a cloud (n, 5) as a sample without cameras."""
-    return about_no_camera() | dict(points=points)
-
-
 def to_sample(value: np.ndarray) -> Sample:
     """Convert rows in memory (x, y, z, intensity) to a sample without cameras."""
     if value.ndim != 2 or value.shape[1] < 4 or value.dtype.kind not in "fiu" or not np.isfinite(value[:, :4]).all():
@@ -57,4 +53,4 @@ def to_sample(value: np.ndarray) -> Sample:
             "a cloud must be an array (points, 4) of finite x, y, z and intensity, "
             f"got {value.dtype} of shape {value.shape}"
         )
-    return alone(np.column_stack([value[:, :4], np.zeros(len(value))]).astype(np.float32))
+    return about_no_camera() | dict(points=np.column_stack([value[:, :4], np.zeros(len(value))]).astype(np.float32))

@@ -10,8 +10,7 @@ from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.driving.datasets.lidar import Lidar
 from ndformer.modalities.driving.datasets.nuscenes.metric import CentreDistance
 from ndformer.modalities.driving.stand_ins.baselines import unseen
-from ndformer.modalities.driving.stand_ins.car import ROOF
-from ndformer.modalities.driving.stand_ins.casting import scan
+from ndformer.modalities.driving.stand_ins.car import ROOF, scan
 from ndformer.modalities.driving.stand_ins.streets import GROUPS, street
 
 CLASSES = ("car", "lorry", "cycle", "person")  # in the order of GROUPS

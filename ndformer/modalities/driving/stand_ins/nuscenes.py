@@ -15,9 +15,7 @@ from ndformer.modalities.driving.formats.poses import inverse, quaternion
 from ndformer.modalities.driving.formats.splits import VERSIONS, split_scenes
 from ndformer.modalities.driving.formats.tables import TABLES
 from ndformer.modalities.driving.stand_ins.baselines import baselines
-from ndformer.modalities.driving.stand_ins.car import HEIGHT, ROOF, WIDTH, Drive, Mount, mounts
-from ndformer.modalities.driving.stand_ins.casting import scan
-from ndformer.modalities.driving.stand_ins.painting import picture
+from ndformer.modalities.driving.stand_ins.car import HEIGHT, ROOF, WIDTH, Drive, Mount, mounts, picture, scan
 from ndformer.modalities.driving.stand_ins.streets import Street, street
 
 KEY, SCANS = 0.5, 2  # seconds between key frames; LiDAR frames from one key frame to the next

@@ -4,11 +4,12 @@ Every error of a file is reported in one sentence.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
@@ -21,6 +22,7 @@ from ndformer.modalities.pointcloud.formats.columns import (
     compact_positions,
     integer_labels,
     name_rows,
+    plain,
     split_names,
 )
 from ndformer.modalities.pointcloud.formats.las import parse_las
@@ -109,6 +111,23 @@ def load_cloud(
         raise DataError(f"{path} cannot be read as a point cloud ({reason}): replace it or remove it") from None
 
 
+def to_cloud(value: Any, columns: str | None = None) -> Cloud:
+    """Convert rows of numbers (array or tensor), or a mapping of columns by name, to a cloud like read_cloud's."""
+    if isinstance(value, Mapping):
+        table = {plain(str(name)): np.asarray(values) for name, values in value.items()}
+        if len({values.shape for values in table.values()}) != 1 or next(iter(table.values())).ndim != 1:
+            shapes = ", ".join(f"{name} {values.shape}" for name, values in table.items())
+            raise ValueError(f"columns of a cloud must be arrays (points,) of one length, got {shapes}")
+    else:
+        rows = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        if rows.dtype.names:
+            return to_cloud({name: rows[name] for name in rows.dtype.names})
+        table = name_rows(rows, None if columns is None else split_names(columns))
+    with np.errstate(all="ignore"):  # overflows become infinite and are found below
+        cloud = finite_points(build_cloud(table)).checked("the cloud")
+    return {name: values for name, values in cloud.items() if name != "labels"}
+
+
 def from_mesh(cloud: Cloud, faces: np.ndarray, rng: np.random.Generator) -> LoadedCloud:
     """Sample points on a mesh; a scan keeps its vertices if they are labelled, or colored and many."""
     points = cloud["points"].astype(np.float64)
@@ -135,14 +154,11 @@ def finite_points(cloud: Cloud) -> LoadedCloud:
         parts["colours"] = byte_colors(cloud["colours"])
     if "labels" in cloud:
         parts["labels"] = integer_labels(cloud["labels"])
-    check_count(parts["points"], n)
-    return LoadedCloud(parts, n - int(mask.sum()))
-
-
-def check_count(points: np.ndarray, before: int) -> None:
-    if len(points) < 2:
-        finite = f", of which {len(points)} are finite," if len(points) < before else ""
-        raise ValueError(f"it has {before} points{finite} and a cloud takes two or more")
+    left = len(parts["points"])
+    if left < 2:
+        finite = f", of which {left} are finite," if left < n else ""
+        raise ValueError(f"it has {n} points{finite} and a cloud takes two or more")
+    return LoadedCloud(parts, n - left)
 
 
 def read_npy(path: Path, columns: Sequence[str] | None) -> Columns:

@@ -95,7 +95,7 @@ def _laszip_record(content: bytes, head: Header) -> bytes:
         if number == LASZIP and 34 <= size <= head.start - start - 54:
             return content[start + 54 : start + 54 + size]
         start += 54 + size
-    raise ValueError("it does not say record its points are packed")
+    raise ValueError("it has no LASzip record, which describes how its points are packed")
 
 
 def _check_chunks(content: bytes, head: Header, record: bytes) -> None:
@@ -108,4 +108,4 @@ def _check_chunks(content: bytes, head: Header, record: bytes) -> None:
     chunks = struct.unpack_from("<I", content, table + 4)[0] if head.start + 8 <= table <= len(content) - 8 else -1
     max_chunks = head.points if chunk == FIXED else -(-head.points // max(chunk, 1))
     if sum(sizes) != head.size or chunk == 0 or not 0 <= chunks <= max_chunks:
-        raise ValueError("what it says of its packed points does not agree")
+        raise ValueError("its LASzip record does not fit its packed points")

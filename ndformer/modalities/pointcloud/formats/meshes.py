@@ -54,14 +54,6 @@ def triangles(faces: list[np.ndarray], vertices: int) -> np.ndarray:
     return corners
 
 
-def surface(
-    vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sample points (count, 3) uniformly on a mesh, and return them with the normals of their triangles."""
-    (points,), normals = spread(vertices, faces, count, rng)
-    return points, normals
-
-
 def spread(
     vertices: np.ndarray, faces: np.ndarray, count: int, rng: np.random.Generator, *values: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:

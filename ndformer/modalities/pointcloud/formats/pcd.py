@@ -111,7 +111,7 @@ def _unpacked(body: bytes, size: int) -> bytes:
     packed, unpacked = np.frombuffer(body, "<u4", 2).tolist()
     if packed > len(body) - 8 or unpacked != size or unpacked > MAX_LZF_RATIO * packed:
         raise ValueError(
-            f"it says to have {packed} bytes that become {unpacked}, where {len(body) - 8} follow for {size} of points"
+            f"it announces {packed} packed bytes for {unpacked}, but {len(body) - 8} follow for {size} bytes of points"
         )
     return lzf(body[8 : 8 + packed], unpacked)
 

@@ -62,14 +62,24 @@ def _view(
     shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size
     radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs large enough to close the surface
+    index = discs(seen, np.lexsort([seen[:, 2], ~hidden]), wide, radius)
+    canvas = np.where(index[..., None] >= 0, shaded[index], PAPER).astype(np.uint8)
+    return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
+
+
+def discs(projected: np.ndarray, order: np.ndarray, wide: int, radius: float) -> np.ndarray:
+    """Draw points in -1..1 as discs, in an order: return the point (wide, wide) of each pixel, -1 for none."""
     steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
     dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
     dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
-    order = np.lexsort([seen[:, 2], ~hidden])
-    x = ((seen[order, 0] * 0.94 + 1) * wide / 2).astype(int)[:, None] + dx  # (N, D)
-    y = ((1 - seen[order, 1] * 0.94) * wide / 2).astype(int)[:, None] + dy
+    x, y = pixels(projected[order], wide)
+    x, y = x.astype(int)[:, None] + dx, y.astype(int)[:, None] + dy  # (N, D)
     inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)
-    # numpy keeps the last of equal indices, so the nearest points come last
-    canvas = np.full((wide, wide, 3), PAPER, np.uint8)
-    canvas[y[inside], x[inside]] = np.broadcast_to(shaded[order, None], (*x.shape, 3))[inside].astype(np.uint8)
-    return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
+    index = np.full((wide, wide), -1)
+    index[y[inside], x[inside]] = np.broadcast_to(order[:, None], x.shape)[inside]  # the last of equal indices stays
+    return index
+
+
+def pixels(projected: np.ndarray, wide: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return x and y in pixels of points (N, 2 or more) in -1..1."""
+    return (projected[:, 0] * 0.94 + 1) * wide / 2, (1 - projected[:, 1] * 0.94) * wide / 2

@@ -8,6 +8,7 @@ import torch
 
 from ndformer.framework.pictures.canvas import Canvas, blended
 from ndformer.framework.pictures.explorer.view import Cloud
+from ndformer.modalities.pointcloud.pictures.clouds import discs, pixels
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
 SIZE, SMOOTH = 200, 2  # pixels of a picture; supersampling factor
@@ -44,22 +45,10 @@ class TurningCloud(Canvas):
         seen = (self.points - self.center) / self.radius @ self._axes(moment).T  # (n, 3)
         wide = SMOOTH * SIZE
         radius = SMOOTH * min(0.5 + 0.42 * SIZE / math.sqrt(len(seen)), SIZE / 24)
-        steps = np.arange(-math.ceil(radius), math.ceil(radius) + 1)
-        dy, dx = (grid.ravel() for grid in np.meshgrid(steps, steps, indexing="ij"))
-        dx, dy = dx[dx**2 + dy**2 <= radius**2], dy[dx**2 + dy**2 <= radius**2]
-        order = seen[:, 2].argsort()  # numpy keeps the last of equal indices, so the nearest come last
-        x, y = self._pixels(seen[order], wide)
-        x, y = x.astype(int)[:, None] + dx, y.astype(int)[:, None] + dy  # (n, D)
-        inside = (x >= 0) & (x < wide) & (y >= 0) & (y < wide)
-        index = np.full((wide, wide), -1)
-        index[y[inside], x[inside]] = np.broadcast_to(order[:, None], x.shape)[inside]
+        index = discs(seen, seen[:, 2].argsort(), wide, radius)
         low, high = seen[:, 2].min(), seen[:, 2].max()
         near = FAR + (1 - FAR) * (seen[:, 2] - low) / max(high - low, 1e-9)
         return index, np.where(index >= 0, near[index], 0.0)[..., None]
-
-    @staticmethod
-    def _pixels(projected: np.ndarray, wide: int) -> tuple[np.ndarray, np.ndarray]:
-        return (projected[:, 0] * 0.94 + 1) * wide / 2, (1 - projected[:, 1] * 0.94) * wide / 2
 
     def _draw(self, colours: np.ndarray, moment: int) -> np.ndarray:
         index, left = self._view_cache(moment)
@@ -76,7 +65,7 @@ class TurningCloud(Canvas):
         return Cloud(self.points, self.nearest_token, self.token_places * self.radius + self.center)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
-        x, y = self._pixels(self.token_places[token][None] @ self._axes(moment).T, SIZE)
+        x, y = pixels(self.token_places[token][None] @ self._axes(moment).T, SIZE)
         return float(y[0]) - 0.5, float(x[0]) - 0.5
 
 

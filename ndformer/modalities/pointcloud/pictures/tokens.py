@@ -1,14 +1,11 @@
 """Picture of a cloud's tokens: each point in the color of its nearest center, gray where it is in no token."""
 
-import colorsys
-
 import numpy as np
 
+from ndformer.framework.pictures.canvas import distinct_colors
 from ndformer.modalities.pointcloud.pictures.clouds import draw
 
 SIZE = 420
-TURN = 0.381966  # hue step between centers: the golden angle, which never repeats
-TONES = ((0.75, 0.85), (0.45, 0.95), (0.9, 0.6))  # saturation and brightness, in turn
 NONE, CENTRE = 200, 0
 
 
@@ -19,14 +16,9 @@ def groups(cloud: np.ndarray, index: np.ndarray, inside: np.ndarray) -> np.ndarr
     several centers has the color of the one in whose list it comes first.
     """
     colours = np.full((len(cloud), 3), NONE, np.uint8)
-    center_colors = np.array([_colour(i) for i in range(len(index))])
+    center_colors = (255 * distinct_colors(len(index))[:, :3]).round()
     for place in range(index.shape[1] - 1, -1, -1):
         counts = inside[:, place]
         colours[index[counts, place]] = center_colors[counts]
     colours[index[:, 0]] = CENTRE  # a center is its own nearest neighbor
     return np.asarray(draw(cloud[:, :3], colours, SIZE, shade=0.75))
-
-
-def _colour(i: int) -> tuple[int, int, int]:
-    r, g, b = colorsys.hsv_to_rgb(i * TURN % 1, *TONES[i % len(TONES)])
-    return round(255 * r), round(255 * g), round(255 * b)

@@ -1,29 +1,18 @@
-"""Stand-ins of ModelNet40 in each of its layouts: randomly generated objects of shapes/."""
+"""Stand-in of ModelNet40: randomly generated objects of shapes/."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from ndformer.framework.data.stand_ins import stand_in
-from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
 from ndformer.modalities.pointcloud.stand_ins.shapes import home, objects
 from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
-from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, join, scatter, unit_sphere, write_off
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, join, scatter, unit_sphere
 
-MAKERS = [
-    objects.airplane,
-    home.bed,
-    objects.bottle,
-    objects.car,
-    home.chair,
-    objects.cup,
-    objects.guitar,
-    objects.lamp,
-]
-MAKERS += [home.night_stand, home.sofa, objects.stairs, home.table]
+MAKERS = [objects.airplane, home.bed, objects.bottle, objects.car, home.chair, objects.cup, objects.guitar]
+MAKERS += [objects.lamp, home.night_stand, home.sofa, objects.stairs, home.table]
 CLASSES: dict[str, Callable[[Dice], Mesh]] = {maker.__name__: maker for maker in MAKERS}
 TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
 
@@ -87,24 +76,6 @@ def write_cloud(path: Path, points: np.ndarray) -> None:
     path.write_text(line * len(points) % tuple(points.ravel().tolist()))
 
 
-class Object(NamedTuple):
-    """A generated object with its name and split."""
-
-    split: str
-    kind: str
-    name: str  # table_0001
-    mesh: Mesh
-    rng: np.random.Generator  # for sampling its points
-
-
-def generate_objects(seed: int, train: int, test: int) -> Iterator[Object]:
-    """Generate all objects of a seed, class by class; each has its own random generator."""
-    for label, kind in enumerate(CLASSES):
-        for i in range(train + test):
-            rng = np.random.default_rng((seed, label, i))
-            yield Object("train" if i < train else "test", kind, f"{kind}_{i + 1:04d}", build(kind, rng), rng)
-
-
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -113,35 +84,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def modelnet40(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
     """Write 960 + 240 clouds of twelve classes in the layout of modelnet40_normal_resampled."""
     names: dict[str, list[str]] = dict(train=[], test=[])
-    for split, kind, name, mesh, rng in generate_objects(seed, train, test):
-        write_cloud(folder / kind / f"{name}.txt", cloud(mesh, points, rng))
-        names[split].append(name)
+    for label, kind in enumerate(CLASSES):
+        for i in range(train + test):
+            rng, name = np.random.default_rng((seed, label, i)), f"{kind}_{i + 1:04d}"
+            write_cloud(folder / kind / f"{name}.txt", cloud(build(kind, rng), points, rng))
+            names["train" if i < train else "test"].append(name)
     for split, listed in names.items():
         write_lines(folder / f"modelnet40_{split}.txt", listed)
     write_lines(folder / "modelnet40_shape_names.txt", CLASSES)
-
-
-@stand_in(dict(type="ModelNet40"), baselines)
-def modelnet40_off(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST) -> None:
-    """Write the same objects as meshes in the layout of ModelNet40.zip."""
-    for split, kind, name, mesh, _ in generate_objects(seed, train, test):
-        write_off(folder / kind / split / f"{name}.off", mesh.vertices, mesh.faces)
-
-
-@stand_in(dict(type="ModelNet40"), baselines)
-def modelnet40_hdf5(folder: Path, seed: int = 0, train: int = TRAIN, test: int = TEST, points: int = POINTS) -> None:
-    """Write the same clouds in the layout of modelnet40_ply_hdf5_2048. Needs h5py."""
-    try:
-        import h5py
-    except ImportError:
-        raise DataError("modelnet40_hdf5: writing needs h5py: pip install 'ndformer[hdf5]'") from None
-    clouds: dict[str, list[tuple[np.ndarray, int]]] = dict(train=[], test=[])
-    for split, kind, _, mesh, rng in generate_objects(seed, train, test):
-        clouds[split].append((cloud(mesh, points, rng), list(CLASSES).index(kind)))
-    for split, some in clouds.items():
-        values = np.stack([points for points, _ in some]).astype(np.float32)  # (N, n, 6)
-        with h5py.File(folder / f"ply_data_{split}0.h5", "w") as file:
-            file["data"], file["normal"] = values[..., :3], values[..., 3:]
-            file["label"] = np.array([[label] for _, label in some], np.uint8)
-        write_lines(folder / f"{split}_files.txt", [f"data/modelnet40_ply_hdf5_2048/ply_data_{split}0.h5"])
-    write_lines(folder / "shape_names.txt", CLASSES)

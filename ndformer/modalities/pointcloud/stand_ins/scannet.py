@@ -23,16 +23,8 @@ TRIES = 20  # random places for an object before it is left out
 CLASSES = list(SCANNET)
 
 FURNITURE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.bookshelf, rooms.cabinet, rooms.counter]
-FURNITURE += [
-    rooms.curtain,
-    rooms.desk,
-    rooms.door,
-    rooms.picture,
-    rooms.refrigerator,
-    rooms.shower_curtain,
-    rooms.sink,
-]
-FURNITURE += [rooms.toilet, rooms.window]
+FURNITURE += [rooms.curtain, rooms.desk, rooms.door, rooms.picture, rooms.refrigerator, rooms.shower_curtain]
+FURNITURE += [rooms.sink, rooms.toilet, rooms.window]
 MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in FURNITURE}
 MAKERS["otherfurniture"] = objects.lamp
 FREE = ("table", "chair", "otherfurniture", "shower curtain")  # may stand anywhere; all others at a wall

@@ -8,6 +8,7 @@ Splits are the official ones, by scenes. The test set is published without boxes
 train are held out for validation. docs/get-started/driving.md describes a sample.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +19,6 @@ from ndformer.framework.data.dataset import Sample, stratified
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Count
-from ndformer.modalities.driving.datasets.nuscenes.balance import balanced
 from ndformer.modalities.driving.datasets.nuscenes.truth import evaluation_boxes, opened, split_samples
 from ndformer.modalities.driving.datasets.sensors import SensorDataset
 from ndformer.modalities.driving.formats.annotations import RACKS
@@ -159,3 +159,19 @@ class NuScenes(SensorDataset):
         placed = np.column_stack([moved(visible.centre, back), visible.size, headings(turns), level[:, :2]])
         training = dict(boxes=placed.astype(np.float32), classes=visible.label, attributes=visible.attribute)
         return training | dict(truth=truth, racks=racks)
+
+
+def balanced(present: Sequence[np.ndarray], classes: int, seed: int) -> np.ndarray:
+    """Return sample indices in which each class is equally frequent (CBGS, Zhu 2019), 1 / classes of the total.
+
+    `present` are the classes of each sample. The samples of a class are repeated equally often, up to one, which the
+    seed decides (the published method draws independently). Samples without any class are left out.
+    """
+    members_of = [np.array([i for i, labels in enumerate(present) if c in labels], np.int64) for c in range(classes)]
+    share = sum(map(len, members_of)) / classes
+    rng, chosen = np.random.default_rng((seed, len(present))), [np.zeros(0, np.int64)]
+    for members in members_of:
+        if len(members):
+            times, more = divmod(round(share), len(members))
+            chosen += [np.tile(members, times), np.sort(rng.permutation(members)[:more])]
+    return np.concatenate(chosen)

@@ -18,6 +18,8 @@ from ndformer.modalities.driving.datasets.nuscenes.rules import (
     Racks,
     counted,
     likely_attributes,
+    numbered,
+    together,
 )
 from ndformer.modalities.driving.datasets.nuscenes.submission import META, write_submission
 from ndformer.modalities.driving.formats.poses import about_z, headings, moved
@@ -52,14 +54,14 @@ class CentreDistance(Metric):
         self.tokens = [result[0] for result in results]
         if len(set(self.tokens)) < len(results):
             raise DataError("a sample was evaluated twice: each must occur once in a set")
-        self.predictions = Boxes.together([_numbered(result[4], i) for i, result in enumerate(results)])
+        self.predictions = together(Boxes, [numbered(result[4], i) for i, result in enumerate(results)])
         self.classes: list[average.Curves] = []
         if any(result[1] is None for result in results):
             return {}
-        truth = Boxes.together([_numbered(result[1], i) for i, result in enumerate(results)])
-        racks = [_numbered_racks(result[2], i) for i, result in enumerate(results)]
+        truth = together(Boxes, [numbered(result[1], i) for i, result in enumerate(results)])
+        racks = together(Racks, [numbered(result[2], i) for i, result in enumerate(results)])
         ego = np.stack([result[3] for result in results]) if results else np.zeros((0, 3))
-        self.classes = self.measured(truth, ego, _together(racks))
+        self.classes = self.measured(truth, ego, racks)
         return self.summary(truth)
 
     def attributes(self, label: np.ndarray, velocity: np.ndarray) -> np.ndarray:
@@ -142,21 +144,3 @@ def table(classes: list[average.Curves], names: Sequence[str]) -> str:
         cells = ("-" if value is None else f"{value:.3f}" for value in row.values())
         lines.append(f"{name:22}" + "".join(f"{cell:>7}" for cell in cells))
     return "\n".join(lines)
-
-
-def _numbered(boxes: Boxes, sample: int) -> Boxes:
-    return Boxes(**boxes.parts | dict(sample=np.full(len(boxes), sample)))
-
-
-def _numbered_racks(racks: Racks, sample: int) -> Racks:
-    return Racks(np.full(len(racks.size), sample), racks.centre, racks.size, racks.rotation)
-
-
-def _together(racks: Sequence[Racks]) -> Racks:
-    several = [Racks.none(), *racks]
-    return Racks(
-        *(
-            np.concatenate([getattr(part, name) for part in several])
-            for name in ("sample", "centre", "size", "rotation")
-        )
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -47,12 +48,6 @@ class Boxes:
             integers, integers, np.zeros((0, 3)), np.zeros((0, 3)), floats, np.zeros((0, 2)), integers, floats, integers
         )
 
-    @classmethod
-    def together(cls, several: Sequence[Boxes]) -> Boxes:
-        """Concatenate boxes."""
-        several = [cls.none(), *several]
-        return cls(**{item.name: np.concatenate([s.parts[item.name] for s in several]) for item in fields(cls)})
-
 
 @dataclass(frozen=True)
 class Racks:
@@ -66,6 +61,20 @@ class Racks:
     @classmethod
     def none(cls) -> Racks:
         return cls(np.zeros(0, np.int64), np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3, 3)))
+
+
+Rows = TypeVar("Rows", Boxes, Racks)
+
+
+def numbered(rows: Rows, sample: int) -> Rows:
+    """Return the rows as those of one sample."""
+    return replace(rows, sample=np.full(len(rows.sample), sample))
+
+
+def together(kind: type[Rows], several: Sequence[Rows]) -> Rows:
+    """Concatenate boxes or racks."""
+    parts = [kind.none(), *several]
+    return kind(**{item.name: np.concatenate([getattr(part, item.name) for part in parts]) for item in fields(kind)})
 
 
 def counted(boxes: Boxes, ego: np.ndarray, racks: Racks) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.system import atomic
-from ndformer.modalities.driving.datasets.nuscenes.rules import MAX_BOXES, NONE, Boxes
+from ndformer.modalities.driving.datasets.nuscenes.rules import MAX_BOXES, NONE, Boxes, together
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CLASSES
 from ndformer.modalities.driving.formats.poses import headings, rotations
 
@@ -56,7 +56,7 @@ def read_submission(path: Path, tokens: Sequence[str]) -> Boxes:
         if len(rows) > MAX_BOXES:
             raise DataError(f"{path} has {len(rows)} predictions for the sample {token}, and {MAX_BOXES} are allowed")
         parts.append(_boxes(rows, numbers[token], f"of the sample {token} in {path}"))
-    return Boxes.together(parts)
+    return together(Boxes, parts)
 
 
 SPLIT = "give the --version and --split that it was made for"

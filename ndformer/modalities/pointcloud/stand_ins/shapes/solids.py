@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from ndformer.modalities.pointcloud.formats.meshes import surface
+from ndformer.modalities.pointcloud.formats.meshes import spread as spread_points
 
 Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
 AXES = {"x": 0, "y": 1, "z": 2}
@@ -161,18 +160,11 @@ def arc(radius: float, start: float, stop: float, pieces: int = 8) -> np.ndarray
 
 def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
     """Sample points (count, 6) uniformly on the surface, with outward unit normals."""
-    return np.concatenate(surface(mesh.vertices, mesh.faces, count, rng), 1)
+    (points,), normals = spread_points(mesh.vertices, mesh.faces, count, rng)
+    return np.concatenate([points, normals], 1)
 
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the centroid of points (N, 3), and the distance of the farthest from it."""
     centre = points.mean(0)
     return centre, float(np.linalg.norm(points - centre, axis=1).max())
-
-
-def write_off(path: Path, vertices: np.ndarray, faces: np.ndarray) -> None:
-    """Write an OFF file as ModelNet has them, with the counts on their own line."""
-    corners = "".join(f"{x:.6f} {y:.6f} {z:.6f}\n" for x, y, z in vertices.tolist())
-    triangles = "".join(f"3 {a} {b} {c}\n" for a, b, c in faces.tolist())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"OFF\n{len(vertices)} {len(faces)} 0\n{corners}{triangles}")
