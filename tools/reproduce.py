@@ -27,7 +27,7 @@ from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
-from ndformer.lab import index, pages, runner
+from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
 from ndformer.lab.jobs import LOG, Job, run_jobs
 from ndformer.lab.results import RESULTS, Results
@@ -237,7 +237,7 @@ def papers() -> list[pages.Paper]:
 
 
 def listed() -> str:
-    return index.listed(papers(), PAGES)
+    return pages.listed(papers(), PAGES)
 
 
 def write_pages(folder: Path) -> None:
@@ -246,7 +246,7 @@ def write_pages(folder: Path) -> None:
     written = {  # all of them first: results that cannot be read leave all pages as they are
         f"{paper.name}.md": pages.page(paper, folder) for paper in papers()
     }
-    written["README.md"] = index.index(papers(), folder)
+    written["README.md"] = pages.index(papers(), folder)
     for name, text in written.items():
         atomic.write(folder / name, text)
         print(folder / name)

@@ -23,7 +23,7 @@ def compared(home, config, values, **more):
         value = values[run.encoding][run.seed]
         results = dict(test=dict(accuracy=value), val=dict(accuracy=value), minutes=2.0, params=1_500_000)
         found.append(Outcome(run, None, "it broke") if value is None else Outcome(run, results))
-    compare_table.Report(home, "title", "accuracy", runs[0].encoding).write(found)
+    compare_table.write_report(home, "title", "accuracy", runs[0].encoding, found)
     return home
 
 

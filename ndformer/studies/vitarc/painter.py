@@ -1,9 +1,9 @@
-"""A small transformer that answers a grid of ARC by another, all cells at once: what vitarc:tasks measures.
+"""A small transformer that maps a grid of ARC to its answer, all cells at once, for vitarc:tasks.
 
-scenes = drawn("hollow", "train", count=1000, seed=0)
-painter = Painter("Sincos, DirectionalRPE", scenes)
-fit(painter, batches(scenes, 0), steps=400)
-solve_rate(painter, drawn("hollow", "test", 200, seed=0, but=scenes))
+samples = draw_samples("hollow", "train", count=1000, seed=0)
+painter = Painter("Sincos, DirectionalRPE", samples)
+fit(painter, batches(samples, 0), steps=400)
+solve_rate(painter, draw_samples("hollow", "test", 200, seed=0, but=samples))
 """
 
 from collections.abc import Iterator
@@ -18,29 +18,29 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from ndformer.studies.small import Samples, calibrated
 
-CANVAS, SYMBOLS = 9, 14  # drawn grids have at most 8 x 8 cells and a border; colours, borders and padding
+CANVAS, SYMBOLS = 9, 14  # generated grids have at most 8 x 8 cells and a border; colors, borders, padding
 DIM, DEPTH, HEADS, BATCH, LR = 48, 3, 4, 32, 4e-3
 Places = Literal["grid", "raster", "objects", "shuffled"]
 
 
 def draw_samples(task: str, split: str, count: int, seed: int, but: Samples | None = None) -> Samples:
-    """Canvases of a task and their answers (B, cells); none of those in `but`, nor one twice."""
+    """Return canvases of a task and their answers (B, cells), without duplicates and without those of `but`."""
     pack = dict(type="PackGrid", canvas=CANVAS)
-    wanted = dict(tasks=[task], count=count, tested=count, seed=seed, split=split, holdout=0.0, transforms=[pack])
-    data = DATASETS.create(dict(type="DrawnTasks", data_root="drawn", **wanted))
+    options = dict(tasks=[task], count=count, tested=count, seed=seed, split=split, holdout=0.0, transforms=[pack])
+    data = DATASETS.create(dict(type="DrawnTasks", data_root="drawn", **options))
     samples = [data[i] for i in range(len(data))]
     canvases = torch.stack([sample["inputs"]["arc"] for sample in samples])
     answers = torch.stack([sample["data_sample"]["labels"].flatten() for sample in samples])
     if but is not None:
-        seen = {canvas.numpy().tobytes() for canvas in but.tokens}
-        names = [canvas.numpy().tobytes() for canvas in canvases]
-        new = [i for i, name in enumerate(names) if name not in seen and name not in names[:i]]
+        excluded = {canvas.numpy().tobytes() for canvas in but.tokens}
+        keys = [canvas.numpy().tobytes() for canvas in canvases]
+        new = [i for i, key in enumerate(keys) if key not in excluded and key not in keys[:i]]
         canvases, answers = canvases[new], answers[new]
     return Samples(canvases, torch.zeros(1, CANVAS**2, 2), answers, grid=(CANVAS, CANVAS))
 
 
 def batches(samples: Samples, seed: int) -> Iterator[Samples]:
-    """For ever, in an order of chance."""
+    """Yield batches in random order, without end."""
     generator = Generator().manual_seed(seed)
     while True:
         for chosen in torch.randperm(len(samples.tokens), generator=generator).split(BATCH):
@@ -48,15 +48,17 @@ def batches(samples: Samples, seed: int) -> Iterator[Samples]:
 
 
 def shuffled_answers(samples: Samples, seed: int) -> Samples:
-    """As a control, with answers dealt out among the canvases."""
+    """Return the samples with permuted answers, as a control."""
     order = torch.randperm(len(samples.targets), generator=Generator().manual_seed(10_000_000 + seed))
     return samples._replace(targets=samples.targets[order])
 
 
 class Painter(nn.Module):
-    """Tokens of GridCells through a transformer; a symbol for each cell. `places` says where tokens are: on their grid,
-    at their numbers in raster order as in a ViT of one dimension, with their object as an axis more, or, as a control,
-    each on another's place, dealt out anew in each grid."""
+    """A transformer over the tokens of GridCells that predicts a symbol for each cell.
+
+    `places` are the positions of tokens: on the grid; their number in raster order, as in a one-dimensional ViT; with
+    the number of their object as one more axis; or, as a control, permuted at random in each grid.
+    """
 
     def __init__(self, encoding: str, like: Samples, places: Places = "grid") -> None:
         super().__init__()
@@ -68,7 +70,7 @@ class Painter(nn.Module):
         self.head = nn.Linear(DIM, SYMBOLS)
 
     def forward(self, samples: Samples) -> Tensor:
-        """(B, symbols, cells)."""
+        """Return logits (B, symbols, cells)."""
         return self.head(self.transformer(self._placed(self.cells(samples.tokens))).features).transpose(1, 2)
 
     def _placed(self, tokens: TokenSet) -> TokenSet:
@@ -83,7 +85,7 @@ class Painter(nn.Module):
 
 @torch.no_grad()
 def solve_rate(painter: Painter, samples: Samples) -> float:
-    """In %: grids of which every cell is right."""
+    """Return the percentage of grids in which every cell is correct."""
     painter.eval()
     right = [
         (painter(samples._replace(tokens=tokens)).argmax(1) == targets).all(1)
