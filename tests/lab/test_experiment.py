@@ -31,7 +31,6 @@ LENGTHS = Experiment(
     scales={"small": Scale(3), "paper": Scale(3, needs="a ruler")},
     published={"a": {"length": "1.1 ± 0.2"}},
     claims=(ahead("the long one is longer", "long one", "a", "length"),),
-    shows=("Table 1",),
 )
 
 

@@ -1,4 +1,4 @@
-"""tools/compare.py: a table from real runs of tools/train.py, which the same command does not run again."""
+"""tools/compare.py: a table of real training runs, which the same command does not repeat."""
 
 import json
 import runpy
@@ -35,7 +35,7 @@ sample = None
 
 @pytest.fixture
 def config(tmp_path):
-    """Two classes of noise, and a very small model for them."""
+    """Write images of noise in two classes, and the config of a very small model."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 4), ("val", 1), ("test", 1)):
         for name in ("ant", "bee"):
@@ -49,25 +49,25 @@ def config(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
+def test_only_missing_runs_are_trained(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--seeds", "1", "--per-class", "3", "--threads", "1", "--work-dir", str(home)]
     compare.main([*command, "--encodings", "PaPE(m=2)"])
-    said = capsys.readouterr().out
-    assert said.startswith(
+    output = capsys.readouterr().out
+    assert output.startswith(
         "1 to run, 0 of them done; 1 at once, torch threads each: 1\n"
         f"logs: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
     )
     log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
     assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log
-    assert "cannot draw" not in log  # its page has all of its pictures
+    assert "cannot draw" not in log  # the page has all pictures
     page = (home / "PaPE_m=2_n3_seed1" / "report.html").read_text()
     assert all(title in page for title in KINDS.values())
 
     compare.main([*command, "--encodings", "NoPE", "PaPE(m=2)"])
-    said = capsys.readouterr().out
-    assert said.startswith("2 to run, 1 of them done")
-    assert "[2/2] NoPE, 3 per class, seed 1: accuracy" in said
+    output = capsys.readouterr().out
+    assert output.startswith("2 to run, 1 of them done")
+    assert "[2/2] NoPE, 3 per class, seed 1: accuracy" in output
     assert (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text() == log
     content = json.loads((home / "compare.json").read_text())
     assert [(run["results"]["encoding"], run["results"]["seed"]) for run in content["runs"]] == [
@@ -75,13 +75,13 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
         ("PaPE", 1),
     ]
     table = (home / "compare.md").read_text()
-    assert table in said
+    assert table in output
     assert "| PaPE(m=2) |         3 | 1 |" in table
     assert (home / "compare.png").is_file()
 
 
 @pytest.mark.slow
-def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
+def test_the_point_that_validates_best_on_the_first_seed_is_used(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--grid", "optimizer.lr=1e-9,5e-3"]
     command += ["--jobs", "2", "--threads", "1", "--work-dir", str(home)]
@@ -101,7 +101,7 @@ def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_fir
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
 
 
-def test_learning_rates_are_short_for_a_grid():
+def test_learning_rates_are_a_grid():
     short = compare.parse(["mnist_small", "--learning-rates", "5e-4", "1e-3", "--grid", "train_cfg.max_epochs=1,2"])
     assert short.grid == ["train_cfg.max_epochs=1,2", "optimizer.lr=0.0005,0.001"]
 
@@ -123,7 +123,7 @@ def test_learning_rates_are_short_for_a_grid():
         (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is not a plain value"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
+def test_errors_are_one_line_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(config), *arguments])
@@ -137,6 +137,6 @@ def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sente
 
 
 def test_a_second_comparison_in_one_work_dir_is_refused(config, tmp_path):
-    """Issue 44.30: its runs failed one by one, as the first had their folders."""
+    """Issue 44.30: its runs failed one by one, because the first comparison had their folders."""
     with owned(tmp_path / "out"), pytest.raises(DataError, match="out is in use by another run, process"):
         compare.main([str(config), "--encodings", "NoPE", "--work-dir", str(tmp_path / "out")])

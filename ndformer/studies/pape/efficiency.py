@@ -92,7 +92,6 @@ EXPERIMENTS = [
             ahead("ours: concatenation with m=50 takes more time than m=64 here", CONCATENATED, "PaPE m=64", "time"),
             inside("control: NoPE takes as long as another NoPE (within 10 %)", "NoPE", "time", 0.9, 1.1),
         ),
-        shows=("Table 4",),
         about=(
             "Parameters are counted, and are the same in every run. Times are processor times and vary from run to "
             "run: each is the median of 15 rounds in which the block and one without positions are timed in turns "

@@ -136,7 +136,6 @@ def _on_gpus(
         measure,
         scales={"paper": Scale(1, needs=GPU, data=tuple(map(_data, sets)))},
         published={row: {column: numbers[column] for column in columns} for row, numbers in published.items()},
-        shows=(f"Table {item.partition('-')[0]}",),
         about=about,
     )
 
@@ -204,7 +203,6 @@ EXPERIMENTS = [
         scales={"small": Scale(1, minutes=0.1)},
         published=PRINTED,
         claims=tuple(map(as_printed, CONFIGS)),
-        shows=("Table 8",),
         about=(
             "Read from the configs; resolutions are in their transforms. The nuScenes config follows UniTR's published "
             "code: 3 samples on each of 8 GPUs, and a learning rate that rises for 40 % of training "

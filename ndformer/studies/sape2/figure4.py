@@ -81,7 +81,6 @@ EXPERIMENTS = [
             over_state("control: the ratio is larger than with shuffled positions", SETS, PLACES, "across"),
             above("5.4: so patches attend more to similar patches", SETS, "own", 0),
         ),
-        shows=("Figure 4",),
         about=(
             "SaPE2 + APE of Table 1 on 64 test images, means over layers and heads. The regions of an image are its "
             "bright and its dark patches, divided halfway between the darkest and the brightest; the paper shows two "

@@ -87,7 +87,6 @@ EXPERIMENTS = [
             ahead("control: fixed sinusoidal is better than shuffled positions", FIXED, SHUFFLED, AMOUNTS),
             below("control: random labels give chance level (below 20 %)", LABELS, AMOUNTS, 20),
         ),
-        shows=("Figure 6",),
         about="Ten hand signs with 8 x 8 patches instead of the thesis' four sets; its figure has no numbers. Four "
         f"blocks of 64 channels, {', '.join(f'{e} epochs with {n} per class' for n, e in EPOCHS.items())}. Pretraining "
         "is that of thesis:pretraining, with the seed of the run. The thesis' numbers on whole sets are in "
@@ -115,7 +114,6 @@ EXPERIMENTS = [
             ahead(f"{row} is better than absolute on each set", row, "Absolute", SETS)
             for row in ("Learnable sinusoidal", PRETRAINED)
         ),
-        shows=("Table 7",),
         about="ViT-B from scratch. thesis:figure6 has the same rows on hand signs, for two CPU cores. The fourth row, "
         "regularization by self-supervision (84.83, 57.93, 75.76 and 44.80), is the method of another paper.",
     ),
