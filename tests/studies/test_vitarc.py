@@ -6,16 +6,20 @@ import torch
 from ndformer.lab.experiment import Cell
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc import tasks
-from ndformer.studies.vitarc.painter import (
+from ndformer.studies.vitarc.tasks import (
     CANVAS,
+    EXPERIMENTS,
+    MEANS,
+    ROWS,
     SYMBOLS,
+    TASKS,
     Painter,
     batches,
     draw_samples,
+    measure,
     shuffled_answers,
     solve_rate,
 )
-from ndformer.studies.vitarc.tasks import EXPERIMENTS, MEANS, ROWS, TASKS, measure
 
 
 @pytest.fixture(scope="module")

@@ -99,29 +99,11 @@ def linear(generator: Generator) -> float:
     return (table(positions) @ matrix.T - table(positions + step)).abs().max().item()
 
 
-def early_over_late(generator: Generator) -> float:
-    """Return the frequency of the first dimensions over that of the last."""
-    return (frequencies()[0] / frequencies()[-1]).item()
-
-
-def early_coarse(generator: Generator) -> float:
-    return halves(slice(0, 2)) - halves(slice(DIM // 2 - 2, DIM // 2))
-
-
 def late_fine(generator: Generator) -> float:
     """Return the distance of neighbors in the last quarter of an axis' channels, over that in the first quarter."""
     row = table(grid())[:SIDE, DIM // 2 :]
     steps = (row[1:] - row[:-1]).square()
     return (steps[:, -DIM // 8 :].sum(1).sqrt().mean() / steps[:, : DIM // 8].sum(1).sqrt().mean()).item()
-
-
-def uneven(generator: Generator) -> float:
-    """Return the standard deviation of the steps between logarithms of frequencies."""
-    return frequencies().log().diff().std().item()
-
-
-def largest(generator: Generator) -> float:
-    return table(torch.rand(1000, 2, generator=generator) * 10000).abs().max().item()
 
 
 def cosines() -> Tensor:
@@ -133,10 +115,6 @@ def cosines() -> Tensor:
 def decay_with_distance(generator: Generator) -> float:
     """Return the correlation of cosines and distances."""
     return torch.corrcoef(torch.stack([cosines().flatten(), torch.cdist(grid(), grid()).flatten()]))[0, 1].item()
-
-
-def farthest(generator: Generator) -> float:
-    return cosines().min().item()
 
 
 def moved(generator: Generator) -> float:
@@ -172,18 +150,24 @@ SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], f
     ),
     "A step is a linear transformation": (linear, below, TINY, "error; the matrix depends only on the step"),
     "Early dimensions have low frequencies": (
-        *(early_over_late, below, 1),
+        *(lambda _: (frequencies()[0] / frequencies()[-1]).item(), below, 1),
         "frequency of the first over the last; in the formula it is reversed",
     ),
     "Early dimensions tell left half from right half": (
-        *(early_coarse, above, 0),
+        *(lambda _: halves(slice(0, 2)) - halves(slice(DIM // 2 - 2, DIM // 2)), above, 0),
         "accuracy of a line in %, with the first sine and cosine, minus with the last",
     ),
     "Late dimensions tell adjacent patches": (late_fine, above, 1, "distance of neighbors, last quarter over first"),
-    "Frequencies are spaced geometrically": (uneven, below, TINY, "difference of steps between logarithms"),
-    "Values lie in [-1, 1]": (largest, below, 1 + TINY, "largest absolute value"),
+    "Frequencies are spaced geometrically": (
+        *(lambda _: frequencies().log().diff().std().item(), below, TINY),
+        "standard deviation of steps between logarithms",
+    ),
+    "Values lie in [-1, 1]": (
+        *(lambda rng: table(torch.rand(1000, 2, generator=rng) * 10000).abs().max().item(), below, 1 + TINY),
+        "largest absolute value",
+    ),
     "Distant places are more orthogonal": (decay_with_distance, below, 0, "correlation of cosine and distance"),
-    "Distant places are orthogonal": (farthest, below, 0.1, "smallest cosine, 14 x 14"),
+    "Distant places are orthogonal": (lambda _: cosines().min().item(), below, 0.1, "smallest cosine, 14 x 14"),
     "It is not translation invariant": (moved, above, 1e-3, "change of logits when all positions are shifted"),
     "Not even in products of places alone": (products_moved, above, 1e-3, "change of products"),
 }
