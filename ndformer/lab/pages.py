@@ -62,7 +62,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
 
 
 def measured(experiment: Experiment, results: Results) -> str:
-    """Return the table of means ± standard deviations, each column beside the printed numbers if there are some."""
+    """Return the table of means ± standard deviations, each column next to the printed numbers if there are any."""
     printed = {key for numbers in experiment.published.values() for key in numbers}
     head, rows = ["", "seeds"], []
     for key, heading in experiment.columns.items():
@@ -153,7 +153,7 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
 
 
 def _section(experiment: Experiment, folder: Path) -> list[str]:
-    """Return what the page says of one experiment, on each of its scales."""
+    """Return the section of an experiment, with each of its scales."""
     shows = f" Reproduces {', '.join(experiment.shows)}." if experiment.shows else ""
     parts = [f"## {experiment.item}", f"{experiment.title}.{shows}"]
     for scale, wants in experiment.scales.items():

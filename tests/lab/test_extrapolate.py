@@ -186,17 +186,17 @@ def test_sizes_of_test_transforms_change_in_proportion(transforms, size, changed
     transforms, changed = [*transforms, PACK], [*changed, PACK]
     cfg = config(test=transforms)
     own = extrapolate._shape(cfg, "test")
-    at, says = extrapolate.resized(cfg, own, extrapolate._scaled(own, size))
+    at, description = extrapolate.resized(cfg, own, extrapolate._scaled(own, size))
     assert [dict(one) for one in at.test_dataloader.dataset.transforms] == changed
-    assert says == did
+    assert description == did
     assert [dict(one) for one in cfg.test_dataloader.dataset.transforms] == transforms
     pixels = own[0] * own[1] * 8
     assert at.test_dataloader.batch_size * np.prod(extrapolate._scaled(own, size)) <= pixels
 
 
 def test_the_default_size_of_a_transform_changes():
-    _, says = extrapolate.resized(config(test=[dict(type="EvalCrop"), PACK]), (224, 224), (112, 112))
-    assert says == "EvalCrop size 224 -> 112"
+    _, description = extrapolate.resized(config(test=[dict(type="EvalCrop"), PACK]), (224, 224), (112, 112))
+    assert description == "EvalCrop size 224 -> 112"
 
 
 def test_the_training_size_is_that_after_the_training_transforms(weights):

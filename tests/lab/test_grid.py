@@ -89,10 +89,10 @@ def test_an_end_of_the_grid_is_reported_for_numbers_only():
 
 def test_notes_name_ties_ends_and_failures():
     some = [of(0.7, fold=1, x=1), of(0.9, fold=1, x=2), of(0.9, fold=1, x=3), of(None, "no", "NoPE", fold=1, x=1)]
-    says = describe_choices(some)
-    assert says.startswith("x of 1, 2, 3: each encoding has the values that validated best on seed 0, fold 1. Test")
-    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first in the grid is used." in says
-    assert "- NoPE: no run of the grid has finished" in says
-    assert not re.search("largest|smallest", says)
+    report = describe_choices(some)
+    assert report.startswith("x of 1, 2, 3: each encoding has the values that validated best on seed 0, fold 1. Test")
+    assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first in the grid is used." in report
+    assert "- NoPE: no run of the grid has finished" in report
+    assert not re.search("largest|smallest", report)
     two = describe_choices([some[0], some[2]])
     assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in two

@@ -45,9 +45,9 @@ def test_where_lower_values_are_better_the_lowest_mean_has_rank_1():
     both = Table(shares.sets | lower, "A")
     assert present(both.ranking).ranks == present(table(one=ONE, two=TWO).ranking).ranks
     assert present(both.gain("C", "two")).mean == pytest.approx(10 * present(table(two=TWO).gain("C", "two")).mean)
-    says = text(both)
-    assert "| two, error px |" in says
-    assert "two, in px, positive where the value is lower" in says
+    report = text(both)
+    assert "| two, error px |" in report
+    assert "two, in px, positive where the value is lower" in report
 
 
 def test_means_gains_and_ranks():
@@ -67,11 +67,11 @@ def test_means_gains_and_ranks():
 
 
 def test_every_set_lists_encodings_better_and_worse_than_the_baseline():
-    says = text(table(one=ONE, two=TWO))
-    assert "- one: better none; worse B; no significant difference C." in says
-    assert "- two: better C; worse none; no significant difference B." in says
-    assert "**-10.00 ± 2.48**" in says
-    assert "These are 4 separate 95 % intervals" in says
+    report = text(table(one=ONE, two=TWO))
+    assert "- one: better none; worse B; no significant difference C." in report
+    assert "- two: better C; worse none; no significant difference B." in report
+    assert "**-10.00 ± 2.48**" in report
+    assert "These are 4 separate 95 % intervals" in report
     turned = text(table("B", one=ONE, two=TWO))
     assert "- one: better C, A; worse none; no significant difference none." in turned
     assert "| +0.33 ± 2.87 |" in re.sub(" +", " ", text(table(one=ONE, two=TWO)))
@@ -82,9 +82,9 @@ def test_gains_use_common_seeds():
     gain = present(found.gain("B", "one"))
     assert (gain.n, gain.mean) == (1, pytest.approx(0.1))
     assert found.gain("C", "one") is None
-    says = text(found)
-    assert "Fewer runs: on one 1 of 2 runs: C." in says
-    assert "no significant difference B." in says  # one run has no interval
+    report = text(found)
+    assert "Fewer runs: on one 1 of 2 runs: C." in report
+    assert "no significant difference B." in report  # one run has no interval
 
 
 def test_missing_results_are_named_and_change_no_rank():
@@ -92,9 +92,9 @@ def test_missing_results_are_named_and_change_no_rank():
     incomplete = table(one=dict(A=[0.9], C=[0.8], D=[None]), two=dict(A=[0.6], B=[0.65], C=[0.7], D=[0.9]))
     assert incomplete.missing == [("D", "one"), ("B", "one")]
     assert incomplete.ranking == complete.ranking
-    says = text(incomplete)
-    assert "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in says
-    assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", says)
+    report = text(incomplete)
+    assert "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in report
+    assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", report)
     assert "Missing" not in text(complete)
 
 
@@ -130,17 +130,17 @@ def test_texts_about_ranks_follow_the_test():
 
 def test_known_costs_and_options_are_listed(tmp_path):
     cells = {"PaPE": Cell("PaPE(m=8)", {"0": 0.5}, 2.04, 1_500_000), "NoPE": Cell("NoPE", {"0": 0.4})}
-    says = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "PaPE"))
-    assert re.search(r"\| PaPE +\| +1.50 M, 2.0 \|", says)
-    assert re.search(r"\| NoPE +\| +- \|", says)
-    assert "- PaPE is PaPE(m=8) on one." in says
+    report = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "PaPE"))
+    assert re.search(r"\| PaPE +\| +1.50 M, 2.0 \|", report)
+    assert re.search(r"\| NoPE +\| +- \|", report)
+    assert "- PaPE is PaPE(m=8) on one." in report
     assert "minutes a run" not in text(table(one=ONE, two=TWO))
 
 
 def test_files_of_a_table(tmp_path):
     found = table(one=ONE, two=TWO)
-    says = found.write(tmp_path / "new")
-    assert (tmp_path / "new" / "comparison.md").read_text() == says
+    report = found.write(tmp_path / "new")
+    assert (tmp_path / "new" / "comparison.md").read_text() == report
     assert (tmp_path / "new" / "comparison.png").read_bytes().startswith(b"\x89PNG")
     content = json.loads((tmp_path / "new" / "comparison.json").read_text())
     assert content["sets"]["one"]["cells"]["B"]["values"] == {"0": 0.80, "1": 0.82, "2": 0.81}

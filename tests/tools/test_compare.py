@@ -95,9 +95,9 @@ def test_the_point_that_validates_best_on_the_first_seed_is_used(config, tmp_pat
     (row,) = content["rows"]
     assert (row["point"], set(row["values"])) == ({"optimizer.lr": f"{best:g}"}, {"1", "2"})
     assert f"| NoPE     |        {best:g} | 2 |" in capsys.readouterr().out
-    says = (home / "compare.md").read_text()
-    assert "optimizer.lr of 1e-09, 0.005: each encoding has the values that validated best on seed 2." in says
-    assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in says
+    report = (home / "compare.md").read_text()
+    assert "optimizer.lr of 1e-09, 0.005: each encoding has the values that validated best on seed 2." in report
+    assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in report
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
 
 

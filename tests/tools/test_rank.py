@@ -19,9 +19,9 @@ def test_selected_sets_are_joined_in_order(tmp_path, capsys):
     runs = json.loads(START.read_text())["mnist_small"]["AxialRoPE"]["0.003"]
     cell = content["sets"]["mnist_small"]["cells"]["AxialRoPE"]
     assert cell["values"] == {seed: run["test"] for seed, run in runs.items()}
-    says = capsys.readouterr().out
-    assert (tmp_path / "comparison.md").read_text() in says
-    assert says.endswith("comparison.md, comparison.json, comparison.png\n")
+    report = capsys.readouterr().out
+    assert (tmp_path / "comparison.md").read_text() in report
+    assert report.endswith("comparison.md, comparison.json, comparison.png\n")
 
 
 def test_an_unknown_set_is_an_error():

@@ -71,10 +71,10 @@ def relative(seed: int) -> float:
     logits = attention.logits(x, where, state)[0, 0]
     N, width = len(logits), DIM // HEADS
     q = torch.full((width,), 10.0).double()
-    apart = [
+    differences = [
         (logits[i, j] - (q @ q + q @ layer.table[:, i - j + 1]) * width**-0.5).abs() for i in range(N) for j in range(i)
     ]
-    return torch.stack(apart).max().item()
+    return torch.stack(differences).max().item()
 
 
 ROWS = {

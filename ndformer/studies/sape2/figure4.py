@@ -46,12 +46,14 @@ def compared(layer_map: AttentionMaps, images: Tensor) -> Values:
     same = (bright[:, None, :, None] == bright[:, None, None, :]).expand_as(unlike)
     other = ~torch.eye(patches.shape[1], dtype=torch.bool)
     place = layer_map.where.positions[0, before:]
-    apart = torch.cdist(place, place).expand_as(unlike)
+    distances = torch.cdist(place, place).expand_as(unlike)
     alone, both = terms["semantic"].softmax(-1), (terms["semantic"] + terms["unlikeness"]).softmax(-1)
     own = ((both - alone) * same).sum(-1).mean()
     return {
         "across": (unlike[~same].mean() / unlike[same & other].mean()).item(),
-        "apart": torch.corrcoef(torch.stack([unlike[..., other].flatten(), apart[..., other].flatten()]))[0, 1].item(),
+        "apart": torch.corrcoef(torch.stack([unlike[..., other].flatten(), distances[..., other].flatten()]))[
+            0, 1
+        ].item(),
         "own": 100 * own.item(),
     }
 
