@@ -48,7 +48,7 @@ def percent(run: Run, metric: str = "accuracy") -> float:
     return 100 * run.results["test"][metric]
 
 
-def percent_of_size(run: Run, size: int) -> float:
+def resized_percent(run: Run, size: int) -> float:
     """Return the accuracy on test images of another size, in %; positions continue."""
     tested = extrapolate(run.settings, run.checkpoint, [size])
     return 100 * next(figure for figure in tested.figures if not figure.interpolated).test["accuracy"]

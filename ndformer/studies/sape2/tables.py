@@ -10,7 +10,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values, printed
 from ndformer.lab.verdicts import Claim, ahead, below, combine, inside
 from ndformer.studies.data import CIFAR10, CIFAR100
-from ndformer.studies.grid import DIGITS, SIGNS, TrainingSet, grid, percent, percent_of_size, train_row
+from ndformer.studies.grid import DIGITS, SIGNS, TrainingSet, grid, percent, resized_percent, train_row
 from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.small import controls
 from ndformer.studies.training import Run
@@ -74,7 +74,7 @@ def score(run: Run, name: str) -> Values:
     """Return the top-1 accuracy, its loss on images shifted by a patch, and for digits that on larger images."""
     values = {name: percent(run)}
     values[f"{name} lost"] = values[name] - accuracy_moved(run, SETS[name].patch)
-    return values | ({"digits larger": percent_of_size(run, LARGER)} if name == "digits" else {})
+    return values | ({"digits larger": resized_percent(run, LARGER)} if name == "digits" else {})
 
 
 def top1_and_top5(run: Run, prefix: str) -> Values:

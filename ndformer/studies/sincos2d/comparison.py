@@ -5,7 +5,7 @@ from typing import Any
 
 from ndformer.lab.experiment import Values
 from ndformer.lab.verdicts import ahead, alike, below, inside
-from ndformer.studies.grid import DIGITS, SIGNS, grid, percent, percent_of_size, train_row
+from ndformer.studies.grid import DIGITS, SIGNS, grid, percent, resized_percent, train_row
 from ndformer.studies.inspection import accuracy_moved
 from ndformer.studies.small import controls
 from ndformer.studies.training import Run
@@ -31,7 +31,7 @@ def score(run: Run, name: str) -> Values:
         return {name: accuracy}
     return {
         "digits": accuracy,
-        "larger": percent_of_size(run, LARGER),
+        "larger": resized_percent(run, LARGER),
         "lost": accuracy - accuracy_moved(run, DIGITS.patch),
         "params": parameters(run),
     }
