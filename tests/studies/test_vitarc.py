@@ -6,20 +6,7 @@ import torch
 from ndformer.lab.experiment import Cell
 from ndformer.studies.small import fit
 from ndformer.studies.vitarc import tasks
-from ndformer.studies.vitarc.tasks import (
-    CANVAS,
-    EXPERIMENTS,
-    MEANS,
-    ROWS,
-    SYMBOLS,
-    TASKS,
-    Painter,
-    batches,
-    draw_samples,
-    measure,
-    shuffled_answers,
-    solve_rate,
-)
+from ndformer.studies.vitarc.tasks import CANVAS, ROWS, SYMBOLS, TASKS, Painter, draw_samples, measure, solve_rate
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +55,7 @@ def test_a_grid_is_solved_if_every_cell_is_correct(samples):
 
 
 def test_random_answers_are_those_of_other_canvases(samples):
-    other = shuffled_answers(samples, 0)
+    other = tasks.shuffled_answers(samples, 0)
     assert torch.equal(other.tokens, samples.tokens)
     assert torch.equal(other.targets.unique(dim=0), samples.targets.unique(dim=0))
     assert (other.targets == samples.targets).all(1).double().mean() < 0.2
@@ -79,15 +66,15 @@ def test_a_few_pairs_can_be_memorized():
     torch.manual_seed(0)
     few = draw_samples("mirror", "train", 4, seed=0)
     painter = Painter("Sincos", few)
-    fit(painter, batches(few, 0), 120, 1e-2)
+    fit(painter, tasks.batches(few, 0), 120, 1e-2)
     assert solve_rate(painter, few) == 100
 
 
 @pytest.mark.parametrize("row", ["Sincos, places shuffled", tasks.LABELS])
 def test_a_cell_measures_every_column_reproducibly(row, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", ("swap", "boxes"))
-    monkeypatch.setattr(tasks, "MEANS", dict.fromkeys(MEANS, ("swap", "boxes")))
+    monkeypatch.setattr(tasks, "MEANS", dict.fromkeys(tasks.MEANS, ("swap", "boxes")))
     cell = Cell(row, 3, "small", tmp_path)
     values = measure(cell, steps=2, train=10, test=6)
     assert values == measure(cell, steps=2, train=10, test=6)
-    assert set(EXPERIMENTS[0].columns) - set(values) == set(TASKS) - {"swap", "boxes"}
+    assert set(tasks.EXPERIMENTS[0].columns) - set(values) == set(TASKS) - {"swap", "boxes"}

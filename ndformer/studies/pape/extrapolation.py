@@ -111,9 +111,9 @@ EXPERIMENTS = [
         shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
         about=(
             "Models as in table1, tested at 1.43 and 2 times (digits), and at 1.5 and 2 times (hand signs) their "
-            "training size. They were not trained together with those of table1: on another CPU the same seed "
-            "rounds differently, and accuracies differ within their spread. The paper goes from 224 to 1024 px. "
-            "Images are enlarged; positions continue, or are multiplied by training size / test size. Half of the models are "
+            "training size. They were not trained together with those of table1: on another CPU the same seed rounds "
+            "differently, and accuracies differ within their spread. The paper goes from 224 to 1024 px. Images are "
+            "enlarged; positions continue, or are multiplied by training size / test size. Half of the models are "
             "shared with Table 2, and were not counted in the minutes. " + encodings.ABOUT_ROWS
         ),
         draw=draw,

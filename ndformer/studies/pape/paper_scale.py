@@ -9,18 +9,8 @@ from ndformer.framework.engine.config.shipped import config_path, paper_encoding
 from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.verdicts import Claim, close_to, combine
+from ndformer.studies.pape import published as paper
 from ndformer.studies.pape.encodings import PAPER, PARABOLAS, WITHOUT
-from ndformer.studies.pape.published import (
-    INTERPOLATED,
-    SIZES,
-    TABLE1,
-    TABLE2,
-    TABLE3,
-    TABLE5,
-    TABLE6,
-    TABLE7,
-    TABLE8,
-)
 from ndformer.studies.training import training_run
 
 NAMES = {row: encoding.partition("(")[0] for row, encoding in PAPER.items()}  # row -> name of the encoding
@@ -73,12 +63,12 @@ def measure_ablation(cell: Cell) -> Values:
 
 def measure_sizes(cell: Cell, interpolated: Sequence[str]) -> Values:
     run = training_run(cell, "imagenet1k_pape", _encoding("imagenet1k", cell.row), _data("imagenet1k"))
-    tested = extrapolate(run.settings, run.checkpoint, SIZES)
+    tested = extrapolate(run.settings, run.checkpoint, paper.SIZES)
     is_interpolated = cell.row in interpolated
     return {str(f.size): 100 * f.test["accuracy"] for f in tested.figures if f.interpolated == is_interpolated}
 
 
-CONFIGS = {name: f"{name.lower().replace('-', '')}_pape" for name in TABLE8}
+CONFIGS = {name: f"{name.lower().replace('-', '')}_pape" for name in paper.TABLE8}
 HYPERPARAMETERS = {
     "batch": "batch",
     "lr": "learning rate, 1e-4",
@@ -91,7 +81,7 @@ HYPERPARAMETERS = {
     "drop path": "drop path",
     "smoothing": "label smoothing",
 }
-PRINTED = {name: numbers | {"lr": f"{float(numbers['lr']) * 1e4:g}"} for name, numbers in TABLE8.items()}
+PRINTED = {name: numbers | {"lr": f"{float(numbers['lr']) * 1e4:g}"} for name, numbers in paper.TABLE8.items()}
 
 
 def measure_config(cell: Cell) -> Values:
@@ -147,7 +137,7 @@ def _table1(item: str, sets: Mapping[str, tuple[str, str]], rows: Sequence[str])
         f"1-{item}",
         f"{', '.join(sets)} as in the paper, in %",
         {column: f"{column}, {metric}" for column, (_, metric) in sets.items()},
-        {row: TABLE1[row] for row in rows},
+        {row: paper.TABLE1[row] for row in rows},
         lambda cell: measure_sets(cell, sets),
         f"Configs: {configs}, with --encoding. Example: tools/train.py configs/{names[0]}_pape.py.",
         names,
@@ -169,11 +159,11 @@ def _sizes(number: int, published: Mapping[str, Mapping[str, str]], interpolated
     return _on_gpus(
         str(number),
         f"ImageNet-1K at larger sizes, {text}; accuracy in %",
-        {str(size): f"{size} px" for size in SIZES},
+        {str(size): f"{size} px" for size in paper.SIZES},
         published,
         lambda cell: measure_sizes(cell, interpolated),
         "The models of Table 1: tools/extrapolate.py configs/imagenet1k_pape.py BEST.pth --sizes "
-        f"{' '.join(map(str, SIZES))}. A small version of it is pape:extrapolation.",
+        f"{' '.join(map(str, paper.SIZES))}. A small version of it is pape:extrapolation.",
     )
 
 
@@ -184,16 +174,16 @@ EXPERIMENTS = [
         "1-nuscenes",
         "nuScenes as in the paper, and the averages over the eight sets, in %",
         {"nuScenes": "nuScenes, mAP", "Average": "average"},
-        {row: TABLE1[row] for row in ALL_SETS},
+        {row: paper.TABLE1[row] for row in ALL_SETS},
         measure_average,
         "configs/nuscenes_pape.py with --encoding, and the runs of the other seven sets.",
         [config for config, _ in EVERY_SET.values()],
     ),
-    _ablation(2, TABLE2),
-    _ablation(3, TABLE3),
-    _sizes(5, TABLE5, (), "positions continue"),
-    _sizes(6, TABLE6, tuple(NAMES), "positions interpolated"),
-    _sizes(7, TABLE7, INTERPOLATED, "each with its best scaling"),
+    _ablation(2, paper.TABLE2),
+    _ablation(3, paper.TABLE3),
+    _sizes(5, paper.TABLE5, (), "positions continue"),
+    _sizes(6, paper.TABLE6, tuple(NAMES), "positions interpolated"),
+    _sizes(7, paper.TABLE7, paper.INTERPOLATED, "each with its best scaling"),
     Experiment(
         "pape:table8",
         "Hyperparameters of the shipped configs",
