@@ -214,6 +214,12 @@ def test_sizes_that_patches_do_not_divide_are_errors_with_the_nearest(weights):
         extrapolate.extrapolate(cfg, path, [12, (12, 18)])
 
 
+def test_encodings_are_named_as_on_the_command_line():
+    assert extrapolate.as_argument(None) == "NoPE"
+    assert extrapolate.as_argument(dict(type="PaPE", m=8, preset="x")) == "PaPE(m=8, preset='x')"
+    assert extrapolate.as_argument([dict(type="A"), dict(type="B", c=1)]) == "A, B(c=1)"
+
+
 SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)
 
 
