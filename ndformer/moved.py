@@ -57,7 +57,7 @@ MODULES: dict[str, str] = {
     "framework.engine.studies.extrapolate_table": "lab.extrapolate_table",
     "framework.engine.studies.friedman": "lab.friedman",
     "framework.engine.studies.grid": "lab.grid",
-    "framework.engine.studies.index": "lab.index",
+    "framework.engine.studies.index": "lab.pages",
     "framework.engine.studies.interval": "lab.interval",
     "framework.engine.studies.joined": "lab.rank",
     "framework.engine.studies.joined_table": "lab.rank_table",

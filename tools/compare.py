@@ -101,15 +101,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     metric = args.metric or main_metric(cfg.metrics)[0]
     title = f"{args.config.stem}{' --sample' if args.sample else ''}, test {metric} on "
     title += cfg.train_dataloader.dataset.type
-    report = compare_table.Report(home, title, metric, args.baseline or runs[0].encoding)
+    baseline = args.baseline or runs[0].encoding
     tried: list[Outcome] = []
+
+    def report(outcomes: list[Outcome]) -> str:
+        return compare_table.write_report(home, title, metric, baseline, outcomes, tried)
+
     if args.grid:
         first = runs[0].seed, runs[0].fold
-        tried = train_runs([run for run in runs if (run.seed, run.fold) == first], args, home, report.metric)
+        tried = train_runs([run for run in runs if (run.seed, run.fold) == first], args, home, metric)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
         runs = [run for run in runs if run.point == best.get(run.row, points[0])]
-    outcomes = train_runs(runs, args, home, report.metric, lambda some: report.write(some, tried))
-    print(f"\n{report.write(outcomes, tried)}\n{home}/compare.md, compare.json, compare.png")
+    outcomes = train_runs(runs, args, home, metric, report)
+    print(f"\n{report(outcomes)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):
         sys.exit(1)
 

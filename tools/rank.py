@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sets = {name: sets[name] for name in args.sets or sets}
     first = next(iter(next(iter(sets.values())).cells))
     table = Table(sets, args.baseline or first)
-    says = table.write(args.out)
-    print(f"{says}\n{args.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
+    report = table.write(args.out)
+    print(f"{report}\n{args.out}/comparison.md, comparison.json{', comparison.png' if table.ranking else ''}")
 
 
 if __name__ == "__main__":

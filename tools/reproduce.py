@@ -27,7 +27,7 @@ from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
-from ndformer.lab import index, pages, runner
+from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
 from ndformer.lab.jobs import LOG, Job, run_jobs
 from ndformer.lab.results import RESULTS, Results
@@ -69,7 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
     if args.list:
-        print(listed())
+        print(pages.listed(papers(), PAGES))
     elif args.name:
         ran = [attempt(experiment, args) for experiment in named(args.name)]
         if not any(ran):
@@ -96,10 +96,12 @@ def integer_from(minimum: int) -> Callable[[str], int]:
 
 
 def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
-    """Run an experiment and return True; of a whole paper, skip what cannot run here."""
-    hindrance = "" if ":" in args.name else hindered(experiment, args)
-    if hindrance:
-        print(f"left out: {hindrance}")
+    """Run an experiment and return True; if a whole paper was requested, skip an experiment that cannot run here."""
+    try:
+        if ":" not in args.name:
+            check(experiment, args)
+    except (ConfigError, DataError) as error:
+        print(f"left out: {error.args[0]}")
         return False
     try:
         run(experiment, args)
@@ -133,15 +135,6 @@ def chosen_scale(experiment: Experiment, args: argparse.Namespace) -> ScaleName:
     return args.scale or next(iter(experiment.scales))
 
 
-def hindered(experiment: Experiment, args: argparse.Namespace) -> str:
-    """Return why an experiment cannot run here; '' if it can."""
-    try:
-        check(experiment, args)
-    except (ConfigError, DataError) as error:
-        return str(error.args[0])
-    return ""
-
-
 def run(experiment: Experiment, args: argparse.Namespace) -> None:
     """Measure the cells of an experiment that are not measured yet, and write its results."""
     wants, scale = check(experiment, args), chosen_scale(experiment, args)
@@ -163,9 +156,8 @@ def run(experiment: Experiment, args: argparse.Namespace) -> None:
     if not is_quick:
         print(f"logs: {folder}/*/{LOG}", flush=True)
     with owned(folder):
-        measuring = (
-            measure_in_process(experiment, missing) if is_quick else measure_in_workers(experiment, missing, args)
-        )
+        measure = measure_in_process if is_quick else partial(measure_in_workers, args=args)
+        measuring = measure(experiment, missing)
         for done, (cell, seconds_left) in enumerate(measuring, len(chosen) - len(missing) + 1):
             left = f"about {seconds_left / 60:.0f} min left"
             print(f"[{done}/{len(chosen)}] {cell.row}, seed {cell.seed}; {left}", flush=True)
@@ -236,18 +228,12 @@ def papers() -> list[pages.Paper]:
     ]
 
 
-def listed() -> str:
-    return index.listed(papers(), PAGES)
-
-
 def write_pages(folder: Path) -> None:
     if not any(folder.glob(f"*/{RESULTS}")):
         raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
-    written = {  # all of them first: results that cannot be read leave all pages as they are
-        f"{paper.name}.md": pages.page(paper, folder) for paper in papers()
-    }
-    written["README.md"] = index.index(papers(), folder)
-    for name, text in written.items():
+    # all texts before any file, so that unreadable results leave all pages as they are
+    texts = {f"{paper.name}.md": pages.page(paper, folder) for paper in papers()}
+    for name, text in [*texts.items(), ("README.md", pages.index(papers(), folder))]:
         atomic.write(folder / name, text)
         print(folder / name)
 

@@ -217,7 +217,7 @@ def check_folder(run: Run, trusted: bool = False) -> str:
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:
-    """Generate the sample if it is asked for, and raise if data is missing or splits overlap."""
+    """Generate the sample if requested, and raise if data is missing or splits overlap."""
     run = max(runs, key=lambda run: run.per_class or 0)
     prepare_data(run.cfg, sample)
     check_leakage(run.cfg, {split: build_loader(run.cfg, split).data for split in SPLITS})

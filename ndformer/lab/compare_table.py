@@ -38,8 +38,8 @@ class Row:
 
 def measured_as(outcomes: Sequence[Outcome], metric: str) -> Quantity:
     """Return the quantity of the metric, from a run that measured it if there is one."""
-    ended = (one for one in outcomes if one.results and metric in one.results["test"])
-    return next(ended, outcomes[0]).quantity(metric)
+    finished = (one for one in outcomes if one.results and metric in one.results["test"])
+    return next(finished, outcomes[0]).quantity(metric)
 
 
 def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Row]:
@@ -100,7 +100,8 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
             continue
         s = row.summary
         cell += [str(s.n), quantity.text(s.mean), "-" if s.sd is None else quantity.text(s.sd)]
-        cell += [interval(s, quantity) if s.margin is not None else _runs(row, quantity)]
+        runs = "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
+        cell += [runs if s.margin is None else interval(s, quantity)]  # too few runs for an interval are listed
         cell += [_against_best(row, rows, quantity), difference(row.gain, quantity)] if several else []
         cell += [f"{row.minutes:.1f}", f"{(row.params or 0) / 1e6:.2f} M"]
         cells.append(cell)
@@ -153,11 +154,6 @@ def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
     return [f"Position of the class token (`class_at`): {'; '.join(texts)}."] if texts else []
 
 
-def _runs(row: Row, quantity: Quantity) -> str:
-    """Return the values of single runs, where they are too few for an interval."""
-    return "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
-
-
 def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     """Return the comparison with the best mean on the same amount of data: best, n.s. or worse."""
     means = [one.summary for one in rows if one.per_class == row.per_class and one.summary is not None]
@@ -180,41 +176,27 @@ def line(outcome: Outcome, metric: str, seconds_left: float) -> str:
     return f"{outcome.run}: {text}   left {clock(seconds_left)}"
 
 
-@dataclass(frozen=True)
-class Report:
-    """The files compare.json, compare.md and compare.png of a comparison."""
-
-    home: Path
-    title: str
-    metric: str
-    baseline: str
-
-    def write(self, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()) -> str:
-        """Write the files and return the table. `tried` are the runs that chose the points of a grid."""
-        rows, quantity = tabulate(outcomes, self.metric, self.baseline), measured_as(outcomes, self.metric)
-        table = text(self.title, rows, outcomes, self.metric, self.baseline)
-        if tried:
-            table += "\n" + grid.describe_choices(tried)
-        runs = []
-        for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
-            run = one.run
-            about = dict(
-                encoding=run.encoding,
-                per_class=run.per_class,
-                seed=run.seed,
-                fold=run.fold,
-                class_at=run.class_token or None,
-                point=run.point,
-                folder=str(run.folder),
-            )
-            runs.append(about | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
-        content = dict(title=self.title, metric=self.metric, quantity=asdict(quantity), baseline=self.baseline)
-        content |= dict(rows=[asdict(r) for r in rows])
-        self.home.mkdir(parents=True, exist_ok=True)
-        atomic.write(self.home / "compare.json", json.dumps(content | dict(runs=runs), indent=1) + "\n")
-        atomic.write(self.home / "compare.md", table)
-        draw(self.home / "compare.png", self.title, rows, self.metric, quantity, self.baseline)
-        return table
+def write_report(
+    home: Path, title: str, metric: str, baseline: str, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()
+) -> str:
+    """Write compare.json, compare.md and compare.png, and return the text; `tried` are the runs of a grid."""
+    rows, quantity = tabulate(outcomes, metric, baseline), measured_as(outcomes, metric)
+    table = text(title, rows, outcomes, metric, baseline)
+    if tried:
+        table += "\n" + grid.describe_choices(tried)
+    runs = []
+    for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
+        run = one.run
+        place = dict(encoding=run.encoding, per_class=run.per_class, seed=run.seed, fold=run.fold)
+        place |= dict(class_at=run.class_token or None, point=run.point, folder=str(run.folder))
+        runs.append(place | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
+    content = dict(title=title, metric=metric, quantity=asdict(quantity), baseline=baseline)
+    content |= dict(rows=[asdict(row) for row in rows], runs=runs)
+    home.mkdir(parents=True, exist_ok=True)
+    atomic.write(home / "compare.json", json.dumps(content, indent=1) + "\n")
+    atomic.write(home / "compare.md", table)
+    draw(home / "compare.png", title, rows, metric, quantity, baseline)
+    return table
 
 
 def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> None:

@@ -10,6 +10,7 @@
 same cell gives the same numbers on the same machine.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,9 +64,13 @@ class Experiment:
     scales: dict[ScaleName, Scale]
     published: Published = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    shows: tuple[str, ...] = ()  # tables and figures of the paper that it reproduces: "Table 3"
+    shows: tuple[str, ...] = ()  # reproduced tables and figures; by default that of the name: table3 is "Table 3"
     about: str = ""  # how it is measured here
     draw: Callable[[Results, Path], None] | None = None  # draws picture.png; None: means as dots
+
+    def __post_init__(self) -> None:
+        if not self.shows and (found := re.match(r"(table|figure)(\d+)", self.item)):
+            object.__setattr__(self, "shows", (f"{found[1].capitalize()} {found[2]}",))
 
     @property
     def paper(self) -> str:

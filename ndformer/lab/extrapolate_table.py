@@ -167,8 +167,8 @@ def _maps(
             axis.set(title=kinds[w] if n == 0 else "", ylabel=textwrap.fill(names[n], 18) if w == 0 else "")
             axis.imshow(values[n, w], vmin=low, vmax=high, aspect="auto")
             for (i, j), value in np.ndenumerate(values[n, w]):
-                colour = "w" if value < (low + high) / 2 else "k"
-                axis.text(j, i, written(value), ha="center", va="center", color=colour)
+                color = "w" if value < (low + high) / 2 else "k"
+                axis.text(j, i, written(value), ha="center", va="center", color=color)
             for shape in train:
                 if shape in sizes.values():
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5

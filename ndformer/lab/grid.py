@@ -65,19 +65,19 @@ def choose(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], Choice]:
 
 
 def _edges(point: Point, tried: Sequence[Point]) -> list[str]:
+    """Return the options whose value is the smallest or largest of several numbers."""
     found = []
-    for key in point:
-        values = {parse_option(f"{key}={one[key]}")[1] for one in tried if _number(key, one[key])}
-        if len(values) < 2 or not _number(key, point[key]):
-            continue
-        own = parse_option(f"{key}={point[key]}")[1]
-        if own in (min(values), max(values)):
-            found.append(f"{key}={point[key]} is the {'largest' if own == max(values) else 'smallest'} tried")
+    for key, text in point.items():
+        numbers = {number for one in tried if (number := _number(key, one[key])) is not None}
+        own = _number(key, text)
+        if len(numbers) > 1 and own in (min(numbers), max(numbers)):
+            found.append(f"{key}={text} is the {'largest' if own == max(numbers) else 'smallest'} tried")
     return found
 
 
-def _number(key: str, text: str) -> bool:
-    return type(parse_option(f"{key}={text}")[1]) in (int, float)
+def _number(key: str, text: str) -> float | None:
+    value = parse_option(f"{key}={text}")[1]
+    return value if type(value) in (int, float) else None
 
 
 def describe_choices(tried: Sequence[Outcome]) -> str:

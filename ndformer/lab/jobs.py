@@ -1,4 +1,4 @@
-"""Jobs that run a few at once, each in a process of its own: what is done is not done again, what stopped is resumed.
+"""Jobs in worker processes, a few at once; finished jobs are skipped, and stopped ones resume.
 
     jobs = [Job(folder, partial(train_once, cfg, folder), ["tools/train.py", "mnist_small"])]
     for end in run_jobs(jobs, workers=2, threads=1):
@@ -118,12 +118,8 @@ def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
     job.folder.mkdir(parents=True, exist_ok=True)
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONUNBUFFERED="1", PYTHONPATH=paths)
-    worker = [
-        sys.executable,
-        "-m",
-        __spec__.name,
-        str(job.folder),
-    ]  # the folder: to recognize it in a list of processes
+    # the folder is an argument so that the worker can be recognized in a list of processes
+    worker = [sys.executable, "-m", __spec__.name, str(job.folder)]
     message = pickle.dumps((job.work, list(job.command)))
     with (job.folder / LOG).open("ab", buffering=0) as log:
         log.write(f"{shlex.join(job.command)}\n".encode())

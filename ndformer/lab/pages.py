@@ -1,10 +1,10 @@
-"""Pages of papers, made from experiments and their results.json: a summary, the verdict of each claim, all tables."""
+"""Pages of papers from experiments and their results.json, their index, and the list of experiments for terminals."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from ndformer.framework.pictures.studies import dot_plots
 from ndformer.framework.system import atomic
@@ -16,13 +16,19 @@ from ndformer.lab.results import RESULTS, Results
 from ndformer.lab.runner import folder_name
 from ndformer.lab.verdicts import Claim, Verdict, Word
 
-LONG = 1e6  # from here on numbers have a power of ten
-SHORT = 1e-3  # and up to here
+LONG, SHORT = 1e6, 1e-3  # larger and smaller numbers have a power of ten
+WORDS: tuple[Word, ...] = get_args(Word)
 METHOD = """
 A claim is *supported* if the whole 95 % confidence interval (Student's t over seeds) is on its side of the limit,
 *contradicted* if the whole interval is on the other side, and *inconclusive* if the interval contains the limit: no
 significant difference. A claim with several comparisons needs all of them; its effect is that of the comparison that
 supports it least. Effects are mean ± half of the interval. *control* and *ours* mark claims that are not in the paper.
+"""
+
+
+INTRO = """
+Written by `tools/reproduce.py --pages docs/papers` from the results.json in each folder. The last columns count
+verdicts, by 95 % confidence intervals: `3 + 1` are three claims of the paper and one of ours, a control for example.
 """
 
 
@@ -56,7 +62,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
 
 
 def measured(experiment: Experiment, results: Results) -> str:
-    """Return the table of means ± standard deviations, each column beside the printed numbers if there are some."""
+    """Return the table of means ± standard deviations, each column next to the printed numbers if there are any."""
     printed = {key for numbers in experiment.published.values() for key in numbers}
     head, rows = ["", "seeds"], []
     for key, heading in experiment.columns.items():
@@ -119,8 +125,7 @@ def _summary(judged: Sequence[Judged]) -> list[str]:
     lines = []
     if from_paper:
         counts = Counter(one.verdict.word for one in from_paper)
-        words: tuple[Word, ...] = ("supported", "contradicted", "inconclusive", "not measured")
-        shares = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
+        shares = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
         lines.append(f"- Claims of the paper, tested here: {len(from_paper)}. Verdicts: {shares}.")
     for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
         with_interval = [one for one in from_paper if one.verdict.word == word and math.isfinite(one.verdict.margin)]
@@ -148,7 +153,7 @@ def _claims(judged: Sequence[Judged]) -> list[str]:
 
 
 def _section(experiment: Experiment, folder: Path) -> list[str]:
-    """Return what the page says of one experiment, on each of its scales."""
+    """Return the section of an experiment, with each of its scales."""
     shows = f" Reproduces {', '.join(experiment.shows)}." if experiment.shows else ""
     parts = [f"## {experiment.item}", f"{experiment.title}.{shows}"]
     for scale, wants in experiment.scales.items():
@@ -180,3 +185,55 @@ def _cell(values: Sequence[float]) -> str:
     digits = 1 if max(map(abs, values)) >= 10 else 3
     mean = f"{round(summary.mean, digits) + 0.0:.{digits}f}" if math.isfinite(summary.mean) else str(summary.mean)
     return mean if summary.sd is None else f"{mean} ± {summary.sd:.{digits}f}"
+
+
+def status(experiment: Experiment, scale: ScaleName, results: Results | None) -> str:
+    wants = experiment.scales[scale]
+    if results is None:
+        return f"not run: needs {wants.needs}" if wants.needs else "not run"
+    done = sum(seed in results.values.get(row, {}) for row in experiment.rows for seed in range(wants.seeds))
+    total = len(experiment.rows) * wants.seeds
+    return "measured" if done == total else f"partly, {done} of {total}"
+
+
+def listed(papers: Sequence[Paper], folder: Path) -> str:
+    """Return the list for a terminal: two lines or more an experiment, with the status of its results in `folder`."""
+    lines = [f"Status: of the results in {folder}."]
+    for paper in papers:
+        lines.append(paper.title)
+        for experiment in paper.experiments:
+            shows = f" ({', '.join(experiment.shows)})" if experiment.shows else ""
+            lines.append(f"  {experiment.name:28} {experiment.title}{shows}")
+            for scale, wants in experiment.scales.items():
+                minutes = "not timed" if wants.minutes is None else f"{wants.minutes:g} min on one core"
+                seeds = f"{wants.seeds} seed{'s' * (wants.seeds > 1)}"
+                text = f"needs {wants.needs}" if wants.needs else f"{seeds}, {minutes}"
+                text += f"; reads {', '.join(data.folder for data in wants.data)}" if wants.data else ""
+                state, _, _ = status(experiment, scale, load_results(experiment, scale, folder)).partition(":")
+                lines.append(f"  {'':28}   {scale}: {text}; {state}")
+        lines += [f"  {'-':28} {name}: {why}" for name, why in paper.without.items()]
+    return "\n".join(lines)
+
+
+def _verdict_counts(experiment: Experiment, results: Results | None) -> list[str]:
+    """Return for each verdict the number of the paper's claims that have it, and of controls and claims of ours."""
+    judged = Counter((claim.judge(results).word, claim.is_from_paper) for claim in experiment.claims if results)
+    counts = [(judged[word, True], judged[word, False]) for word in WORDS]
+    return [f"{papers}{f' + {others}' if others else ''}" if papers or others else "" for papers, others in counts]
+
+
+def index(papers: Sequence[Paper], folder: Path) -> str:
+    """Return README.md of the pages: the status of every experiment of every paper, and the verdicts of its claims."""
+    parts = ["# Papers: their claims, and our measurements", " ".join(INTRO.split())]
+    for paper in papers:
+        rows = []
+        for experiment in paper.experiments:
+            for scale in experiment.scales:
+                results = load_results(experiment, scale, folder)
+                state = status(experiment, scale, results)
+                link = f"[{experiment.item}]({paper.name}.md#{experiment.item})"
+                shows = ", ".join(experiment.shows)
+                rows.append([link, shows, experiment.title, scale, state, *_verdict_counts(experiment, results)])
+        head = ["experiment", "reproduces", "title", "scale", "status", *WORDS]
+        parts += [f"## [{paper.title}]({paper.name}.md)", table(head, rows, words=5), without_experiment(paper)]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -71,7 +71,7 @@ class Probed:
 
 @torch.no_grad()
 def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
-    """Probe `count` samples of the test set, drawn by the config's seed, with the trained and the untrained model."""
+    """Probe `count` samples of the test set, by the config's seed, with the trained and the untrained model."""
     torch.manual_seed(cfg.seed)
     content = checkpoint.load(path)
     known = content.get("classes")
@@ -101,11 +101,11 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
 def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterator[_T]:
     """Yield items, and print from time to time how many are done."""
     total = len(items) if isinstance(items, Sized) else 0
-    said = time.perf_counter()
+    printed = time.perf_counter()
     for done, item in enumerate(items, 1):
         yield item
-        if time.perf_counter() - said > every:
-            said = time.perf_counter()
+        if time.perf_counter() - printed > every:
+            printed = time.perf_counter()
             print(f"{done} of {total} {label}", flush=True)
 
 
@@ -173,9 +173,9 @@ def text(probed: Probed) -> str:
         "is all, 0 nothing, below 0 worse than the mean. Untrained: the same model with its first weights. Shuffled: "
         "positions permuted. Errors are in steps from a token to the next.\n",
     ]
-    for kind, says in KINDS.items():
+    for kind, heading in KINDS.items():
         rows = [[layer.name, *(cell for axis in axes for cell in _cells(layer, kind, axis))] for layer in probed.layers]
-        parts += [f"{says}\n", markdown.table(head, rows), ""]
+        parts += [f"{heading}\n", markdown.table(head, rows), ""]
     few = [layer.name for layer in probed.layers if layer.learned.tokens < FEW * layer.learned.channels]
     if few:
         parts.append(
@@ -227,14 +227,14 @@ def draw(path: Path, probed: Probed) -> None:
     names = [layer.name for layer in probed.layers]
     axes = sorted({axis for layer in probed.layers for axis in layer.axes})
     with new_figure(5.0 * len(KINDS), 3.6, f"what linear probes read of places: {probed.encoding}") as figure:
-        for plot, (kind, says) in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS.items()):
+        for plot, (kind, heading) in zip(figure.subplots(1, len(KINDS), sharey=True), KINDS.items()):
             for axis in axes:
                 for style, side in (("o-", "learned"), ("s--", "initial")):
                     values = [_r2(getattr(layer, side), kind, layer.axes, axis) for layer in probed.layers]
                     label = f"axis {axis}" if side == "learned" else None
                     plot.plot(range(len(names)), values, style, color=f"C{axis}", ms=3.5, lw=1.2, label=label)
             plot.axhline(0, color="0.3", lw=0.8, ls=":")
-            plot.set_title(says)
+            plot.set_title(heading)
             plot.set_xticks(range(len(names)), names, rotation=60 if len(names) > 8 else 0)
             plot.set_ylim(-0.25, 1.05)
             plot.spines[["top", "right"]].set_visible(False)

@@ -68,27 +68,20 @@ class Table:
 
     def write(self, out: Path) -> str:
         """Write comparison.md, .json and .png, and return the text."""
-        test, says = self.ranking, text(self)
-        sets = {
-            on: dict(
-                metric=one.metric,
-                quantity=asdict(one.quantity),
-                cells={name: asdict(cell) for name, cell in one.cells.items()},
-            )
-            for on, one in self.sets.items()
-        }
+        test, report = self.ranking, text(self)
+        sets = {on: asdict(one) for on, one in self.sets.items()}
         ranked = {} if test is None else asdict(test)
         if ranked:
             ranked["apart"] = ranked.pop("critical")
         content = dict(baseline=self.baseline, ranking=ranked or None, missing=self.missing, sets=sets)
         out.mkdir(parents=True, exist_ok=True)
         atomic.write(out / "comparison.json", json.dumps(content, indent=1) + "\n")
-        atomic.write(out / "comparison.md", says)
+        atomic.write(out / "comparison.md", report)
         if test is not None:
             figure = ranks.critical_difference(_about(test), test.ranks, test.critical, test.groups)
             with atomic.replacing(out / "comparison.png") as making:
                 figure.savefig(making)
-        return says
+        return report
 
 
 def text(table: Table) -> str:
@@ -124,8 +117,8 @@ def text(table: Table) -> str:
 
 
 def _gain(s: Summary | None, quantity: Quantity) -> str:
-    said = difference(s, quantity)
-    return f"**{said}**" if _sign(s) else said
+    gain = difference(s, quantity)
+    return f"**{gain}**" if _sign(s) else gain
 
 
 def _sign(s: Summary | None) -> int:

@@ -151,10 +151,10 @@ def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
     for name in dict.fromkeys(name for run in runs for name in run.pictures):
         found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
         parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
-    for kind, says in KINDS.items():
+    for kind, heading in KINDS.items():
         drawn = [(run.folder.name, _rendered(run, kind)) for run in runs]
         found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
-        parts += [element("h2", says), element("div", *found, class_="beside")] if found else []
+        parts += [element("h2", heading), element("div", *found, class_="beside")] if found else []
     differ: dict[str, list[Any]] = {}
     for place, run in enumerate(runs):
         for at, was, now in changes(runs[0].config, run.config):
@@ -184,9 +184,9 @@ def _run_details(run: RunFolder) -> list[Markup]:
     }
     wide = [one for name, one in drawn.items() if png_width(run.pictures[name]) > NARROW]
     parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
-    for kind, says in KINDS.items():
+    for kind, heading in KINDS.items():
         found = _rendered(run, kind)
-        parts += [element("h3", says), element("div", *found, class_=f"cards {kind}")] if found else []
+        parts += [element("h3", heading), element("div", *found, class_=f"cards {kind}")] if found else []
     return [
         *parts,
         columns(*_differs(run), *_began(run.began)),
@@ -203,19 +203,19 @@ def _labels(data: Mapping[str, Any]) -> list[Markup]:
             name = str(one.get("name", number)) if isinstance(one, dict) else str(number)
             samples = one.get("samples", 0) if isinstance(one, dict) else 0
             counts.setdefault(name, {})[split] = samples if isinstance(samples, int) else 0
-    said = []
+    sentences = []
     for split in splits:
         of = [found[split] for found in counts.values() if split in found]
         like = data[split].get("like")
         kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
         classes = "" if set(counts) == {""} or not of else f" in {len(of)} classes, {_balance(of)}"
-        said.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
+        sentences.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
     most = max((max(of.values()) for of in counts.values()), default=1)
     drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
     rows = [[name, *(of.get(split, 0) for split in splits), drawn(of)] for name, of in counts.items()]
     whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
     listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
-    lines = [element("p", line) for line in said]
+    lines = [element("p", line) for line in sentences]
     if set(counts) <= {""}:  # samples of boxes and pixels have many classes each
         return lines
     return [*lines, listed if len(rows) <= 40 else folded(f"{len(rows)} classes", listed)]

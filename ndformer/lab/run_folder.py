@@ -37,10 +37,10 @@ class RunFolder:
     def kind(self) -> str:
         """The config without the keys that differ from seed to seed."""
         dataset = self.config.get("test_dataloader", {}).get("dataset", {})
-        apart = dict(seed=None, test_dataloader=None, val_dataloader=None, train_dataloader=None)
+        removed = dict.fromkeys(("seed", "test_dataloader", "val_dataloader", "train_dataloader"))
         loaders = [self.config.get(f"{split}_dataloader", {}) for split in ("train", "val", "test")]
         plain = [_without(loader, PER_RUN) for loader in loaders]
-        return json.dumps([dataset.get("type"), plain, {**self.config, **apart}], sort_keys=True, default=str)
+        return json.dumps([dataset.get("type"), plain, {**self.config, **removed}], sort_keys=True, default=str)
 
     def quantity(self, name: str) -> Quantity:
         """Return the direction, unit and format of a value."""

@@ -99,9 +99,9 @@ def take_over(experiment: Experiment, scale: ScaleName, results: Results | None,
         for seed, values in seeds.items():
             lacks = sorted(set(experiment.columns) - set(values))
             if row not in experiment.rows or lacks:
-                what = f"{row} lacks {', '.join(lacks)}" if lacks else f"it has no row {row} now"
+                reason = f"{row} lacks {', '.join(lacks)}" if lacks else f"it has no row {row} now"
                 raise DataError(
-                    f"the results that are kept of {experiment.name} are of another table ({what}), and would be lost. "
+                    f"the earlier results of {experiment.name} are of another table ({reason}), and would be lost. "
                     "Keep the new results in another folder, or remove the old ones"
                 )
             cell = Cell(row, seed, scale, _folder(experiment, scale, row, seed, home))

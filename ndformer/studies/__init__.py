@@ -20,8 +20,8 @@ from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 ROOT = Path(__file__).parent
 PAPERS = {  # name -> title, introduction of the page
     "toys": (
-        "Toys: what each position encoding can do",
-        "Our own: a dozen tokens at random places, and questions that want one kind of knowledge about positions each.",
+        "Toys: what each position encoding can learn",
+        "Our own tasks: twelve tokens at random positions, and questions that each need one kind of knowledge of them.",
     ),
     "thesis": (
         "Position embeddings in vision transformers (a master's thesis, 2022)",
@@ -32,23 +32,22 @@ PAPERS = {  # name -> title, introduction of the page
         "Parabolic Position Encoding: Vision-Centric, Principled, Extrapolatable, General (2026)",
         "Öhrström et al., [arXiv 2602.01418](https://arxiv.org/abs/2602.01418). Tables and figures are numbered, and "
         "the paper's figures copied, as in [version 1](https://arxiv.org/abs/2602.01418v1), *Where to Attend: A "
-        "Principled Vision-Centric Position Encoding with Parabolas*, which says that PaPE is on top on 6 of 8 data "
-        "sets and PaPE-RI on 1. [Version 2](https://arxiv.org/abs/2602.01418v2), under the title above, says that PaPE "
-        "matches the best baseline on 5 of 8 and exceeds all on 2; both are judged.",
+        "Principled Vision-Centric Position Encoding with Parabolas*, which claims that PaPE is best on 6 of 8 data "
+        "sets and PaPE-RI on 1. [Version 2](https://arxiv.org/abs/2602.01418v2), with the title above, says that PaPE "
+        "matches the best baseline on 5 of 8 and is better than all on 2. Both versions are tested.",
     ),
     "sape2": (
         "A 2D Semantic-Aware Position Encoding for Vision Transformers (2025)",
-        "Chen et al., [arXiv 2505.09466](https://arxiv.org/abs/2505.09466): SaPE2, compared on CIFAR-10 and CIFAR-100.",
+        "Chen et al., [arXiv 2505.09466](https://arxiv.org/abs/2505.09466): SaPE2, tested on CIFAR-10 and CIFAR-100.",
     ),
     "sincos2d": (
         "A note on 2D sinusoidal position encoding",
-        "A page of an on-line glossary, whose address we do not have, without tables or figures of its own. What it "
-        "says is checked sentence by sentence; what it reports of other works (the defaults of ViT, MAE, DeiT and "
-        "DETR) nothing here can measure.",
+        "A page of an online glossary, whose address we do not have, without tables or figures. Its sentences are "
+        "tested one by one, except those on other works (the defaults of ViT, MAE, DeiT and DETR).",
     ),
     "vitarc": (
         "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
-        "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page of it, on 2D-RPE, OPE and PEmixer. "
+        "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page, on 2D-RPE, OPE and PEmixer. "
         "Tokens are cells of grids: [docs/get-started/arc.md](../get-started/arc.md).",
     ),
 }
@@ -90,5 +89,5 @@ def find(name: str) -> Experiment:
 
 
 def measure_cell(name: str, cell: Cell) -> None:
-    """Measure a cell of the experiment of this name: the work of a process of its own."""
+    """Measure a cell of the experiment with this name, in a worker process."""
     runner.measure(find(name), cell)

@@ -1,6 +1,6 @@
-"""Tables and figures of the papers, in their order, and the reasons why some have no experiment.
+"""Tables and figures of the papers in their order, and why some have no experiment.
 
-The note on 2D sines has none; the excerpt of ViTARC has no captions and names two figures.
+The note on 2D sines has neither; the excerpt of ViTARC has no captions, and mentions two figures.
 """
 
 CONTENTS: dict[str, tuple[str, ...]] = {
@@ -19,12 +19,12 @@ CONTENTS: dict[str, tuple[str, ...]] = {
     "vitarc": ("equations 11 to 13", "Figure 6", "Figure 1"),
 }
 NOT_MEASURED: dict[str, dict[str, str]] = {  # paper -> name -> reason
-    "sape2": {"Figure 1": "a drawing of the method beside absolute and relative encodings"},
+    "sape2": {"Figure 1": "a drawing of the method and of absolute and relative encodings"},
     "thesis": {
-        "Figure 1": "a photograph with arrows: what location may mean",
+        "Figure 1": "a photograph with arrows that explains location",
         "Figure 2": "sample images of the data of Table 1",
         "Figure 4": "sample images of the data of Table 4",
-        "Table 5": "a summary of Tables 1 to 4 and Figure 3 in words; the verdicts are with those",
+        "Table 5": "a summary of Tables 1 to 4 and Figure 3 in words; see their verdicts",
         "Table 6": "sizes of data sets",
         "Figure 2.1": "Figure 1 again",
         "Figure 3.1": "a drawing of the vision transformer",
@@ -43,7 +43,7 @@ NOTES = {  # paper -> statements of its text that disagree with its own tables
 44 of 51 statements that the text makes about its tables (version 1) agree with the printed numbers
 ([numbers](pape_text_small/results.json)). Seven do not:
 
-- "RoPE-Mixed does notably poorly on GEN1": it is fourth from below.
+- "RoPE-Mixed does notably poorly on GEN1": it is fourth from the bottom.
 - "nD-sincos is second lowest on 2 sets": on one.
 - "On ModelNet40 all translation-invariant encodings are at least 0.8 above nD-sincos": the smallest difference is 0.5.
 - "On ModelNet40 no rotation-invariant encoding is above one that is not": four pairs are.

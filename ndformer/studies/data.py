@@ -1,13 +1,13 @@
-"""Data sets of the experiments, small enough for two CPU cores: their folders and sources."""
+"""Data sets of the experiments: their folders and sources."""
 
 from ndformer.lab.experiment import DataSet
 
 SIGN_DIGITS = DataSet(
     "sign_digits",
-    "the ten hand signs of github.com/ardamavi/Sign-Language-Digits-Dataset, as train/ and val/ of a folder a class",
+    "ten hand signs (github.com/ardamavi/Sign-Language-Digits-Dataset), as train/ and val/ with a folder per class",
 )
-MNIST = DataSet("mnist_idx", "MNIST's four files *-ubyte.gz (all of it, or a few thousand of its digits)")
-NMNIST = DataSet("nmnist", "N-MNIST, as Train/ and Test/ of a folder a class (all of it, or a few hundred recordings)")
+MNIST = DataSet("mnist_idx", "the four MNIST files *-ubyte.gz (all digits, or a few thousand)")
+NMNIST = DataSet("nmnist", "N-MNIST, as Train/ and Test/ with a folder per class (all recordings, or a few hundred)")
 LPC_ACTIONS = DataSet(
     "lpc_actions",
     "six actions drawn from github.com/jrconway3/Universal-LPC-spritesheet, laid out as UCF101's videos/ "

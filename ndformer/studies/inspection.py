@@ -1,6 +1,6 @@
 """Inspection of trained image models: attention maps, and accuracy on shifted images."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,22 +18,30 @@ from ndformer.framework.pictures.attention import Painting
 from ndformer.framework.pictures.canvas import GridCanvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.tokens import Where
-from ndformer.studies.small import Control
+from ndformer.lab.verdicts import Claim, ahead, combine
+from ndformer.studies.small import ENDINGS, Control, split_control
 from ndformer.studies.training import Run
 
 IMAGES = 64  # evenly spread over the test set, which may be sorted by class
-STATES: dict[str, tuple[bool, Control]] = {  # suffix of a row -> untrained, control
-    "": (False, ""),
-    ", untrained": (True, ""),
-    ", labels at random": (False, "labels"),
-    ", places shuffled": (False, "places"),
-}
+UNTRAINED = ", untrained"
+STATES = ("", UNTRAINED, *ENDINGS)  # of a model, as a row ends in them
+
+
+def split_state(row: str) -> tuple[str, bool, Control]:
+    """Return the name of a row without its state, whether its model is untrained, and its control."""
+    name, control = split_control(row)
+    return name.removesuffix(UNTRAINED), name.endswith(UNTRAINED), control
+
+
+def over_state(text: str, names: Iterable[str], state: str, column: str) -> Claim:
+    """Claim that a value is larger than in another state of the model."""
+    return combine(text, [ahead("", name, name + state, column) for name in names])
 
 
 def inspect_run(run: Run, untrained: bool) -> tuple[TokenModel, list[AttentionMaps], Tensor]:
-    """Return a run's model, the inputs of its attention layers for some test images, and these images (B, C, H, W).
+    """Return a run's model, the attention of its layers on some test images, and these images (B, C, H, W).
 
-    Each patch of the images is where the model has it.
+    If the model shuffles positions, the patches of the images are permuted in the same way.
     """
     settings = run.settings
     torch.manual_seed(settings.seed)  # of an untrained model
@@ -51,9 +59,9 @@ def shuffled_images(images: Tensor, model: nn.Module, where: Where) -> Tensor:
     """Return images with their patches permuted as in the control of shuffled positions, if the model has it."""
     assert where.grid is not None
     size = images.shape[2] // where.grid[0], images.shape[3] // where.grid[1]
-    for shuffled in (
-        module for module in model.modules() if type(module).__name__ == "Shuffled"
-    ):  # importing it would register it
+    for shuffled in model.modules():
+        if type(shuffled).__name__ != "Shuffled":  # to import the class would register it
+            continue
         patches = F.unfold(images, size, stride=size).mT  # (B, N, pixels of one)
         before = where.positions.shape[1] - patches.shape[1]
         tokens = cast(PositionEncoding, shuffled).embed(F.pad(patches, (0, 0, before, 0)), where)
@@ -80,27 +88,26 @@ def brightness(images: Tensor, where: Where) -> Tensor:
     return F.adaptive_avg_pool2d(images.mean(1), (rows, columns))
 
 
-def brightest(images: Tensor, where: Where) -> tuple[int, tuple[float, float]]:
-    """Return the token of the brightest patch of the first image, and its position in the grid."""
+def brightest(images: Tensor, where: Where) -> int:
+    """Return the token of the brightest patch of the first image."""
     patches = brightness(images[:1], where)[0]
-    y, x = divmod(int(patches.argmax()), patches.shape[1])
-    return where.positions.shape[1] - patches.numel() + y * patches.shape[1] + x, (float(y), float(x))
+    return where.positions.shape[1] - patches.numel() + int(patches.argmax())
 
 
 def draw_maps(path: Path, title: str, layer_map: AttentionMaps, images: Tensor, blocks: Sequence[Panels]) -> None:
     """Draw maps of the first image for its brightest patch: blocks of (heads, N) values for N patches."""
     assert layer_map.where.grid is not None
-    query, _ = brightest(images, layer_map.where)
-    scene = GridCanvas(as_picture(images[0])[None], layer_map.where.grid)
+    query = brightest(images, layer_map.where)
+    canvas = GridCanvas(as_picture(images[0])[None], layer_map.where.grid)
     heads = [f"head {head}" for head in range(1, blocks[0].values.shape[1] + 1)]
-    patch = query - layer_map.where.positions.shape[1] + len(scene.coordinates)
+    patch = query - layer_map.where.positions.shape[1] + len(canvas.coordinates)
     path.parent.mkdir(parents=True, exist_ok=True)
-    Painting(title, blocks, [""], heads, [patch], scene).save(path)
+    Painting(title, blocks, [""], heads, [patch], canvas).save(path)
 
 
 def attention_maps(layer_map: AttentionMaps, images: Tensor) -> dict[str, np.ndarray]:
     """Return each term and the attention of the brightest patch over all patches of the first image, (1, H, N)."""
-    query, _ = brightest(images, layer_map.where)
+    query = brightest(images, layer_map.where)
     terms = layer_map.terms() | dict(attention=layer_map.attention())
     return {name: on_grid(term[:1, :, query], layer_map.where).flatten(2).numpy() for name, term in terms.items()}
 

@@ -20,6 +20,18 @@ from ndformer.framework.transformer import Transformer
 
 ClassAt = Literal["nowhere", "origin"]
 Control = Literal["", "labels", "places"]  # random labels; tokens permuted in each sample
+ENDINGS: dict[str, Control] = {", labels at random": "labels", ", places shuffled": "places"}
+
+
+def controls(row: str) -> list[str]:
+    """Return the names of a row's two controls: with random labels, and with shuffled positions."""
+    return [row + ending for ending in ENDINGS]
+
+
+def split_control(row: str) -> tuple[str, Control]:
+    """Return the name of a row without the control at its end, and this control."""
+    found = next((ending for ending in ENDINGS if row.endswith(ending)), "")
+    return row.removesuffix(found), ENDINGS.get(found, "")
 
 
 class Samples(NamedTuple):

@@ -1,10 +1,8 @@
 """Training runs of shipped configs for experiments; experiments in one work dir share their runs.
 
-run = run_of(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)      what tools/train.py would make of it
-run.results["test"]["accuracy"]                                       trained now, resumed, or read where it is done
-run.checkpoint                                                        for measurements after training
-
-accuracy = trained(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)["test"]["accuracy"]
+run = training_run(cell, "sign_digits", "PaPE(m=8)", data=SIGN_DIGITS)     the same run as with tools/train.py
+run.results["test"]["accuracy"]                                            trains or resumes it, if it is not done
+run.checkpoint                                                             for measurements after training
 """
 
 import hashlib
@@ -30,14 +28,8 @@ from ndformer.studies.small import Control
 
 DEFAULT = "config"  # in the name of a run with the config's own encoding
 POOL = "runs"
-NO_MATTER = (
-    "work_dir",
-    "visualizer",
-    "sample",
-    "versions",
-    "data_root",
-    "seed",
-)  # the last two are in the folder's name
+# keys that make no other run; the last two are in the folder's name
+NO_MATTER = ("work_dir", "visualizer", "sample", "versions", "data_root", "seed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,18 +65,6 @@ class Run:
         return model.eval()
 
 
-def train_results(
-    cell: Cell,
-    config: str,
-    encoding: str | None = None,
-    data: DataSet | None = None,
-    options: Sequence[str] = (),
-    control: Control = "",
-) -> dict[str, Any]:
-    """Return results.json of this run (see `training_run`)."""
-    return training_run(cell, config, encoding, data, options, control).results
-
-
 def training_run(
     cell: Cell,
     config: str,
@@ -93,7 +73,7 @@ def training_run(
     options: Sequence[str] = (),
     control: Control = "",
 ) -> Run:
-    """Return the run of a config with the cell's seed; it may be trained or not.
+    """Return the run of a config with the cell's seed, which trains when its results are read.
 
     Without `data` it uses the config's generated sample, without `encoding` the config's own encoding.
     """
@@ -105,8 +85,8 @@ def training_run(
         encoding = f"Shuffled, {encoding}"
     cfg = load(config_path(config), [*options, f"seed={cell.seed}", *more], encoding, data is None)
     matters = {key: value for key, value in cfg.to_dict().items() if key not in NO_MATTER}
-    said = json.dumps([matters, "the sample" if data is None else data.folder], sort_keys=True, default=str)
+    settings = json.dumps([matters, "the sample" if data is None else data.folder], sort_keys=True, default=str)
     short = "_".join(re.findall(r"[\w.=-]+", encoding or DEFAULT))[:60]
     short += "_labels" if control == "labels" else ""
-    called = f"{config}_{short}_{hashlib.sha256(said.encode()).hexdigest()[:8]}_seed{cell.seed}"
-    return Run(cfg, cell.folder.parent.parent / POOL / called, data is None)
+    name = f"{config}_{short}_{hashlib.sha256(settings.encode()).hexdigest()[:8]}_seed{cell.seed}"
+    return Run(cfg, cell.folder.parent.parent / POOL / name, data is None)

@@ -53,7 +53,7 @@ ALLOWED = {
     "ndformer/modalities/events/formats/nmnist_bin.py": {"path.write_bytes": DATA},
     "ndformer/modalities/image/formats/matlab.py": {"path.write_bytes": DATA},
     "ndformer/modalities/video/formats/writing.py": {"av.open": DATA},
-    "ndformer/studies/inspection.py": {"Painting(title, blocks, [''], heads, [patch], scene).save": WHOLE},
+    "ndformer/studies/inspection.py": {"Painting(title, blocks, [''], heads, [patch], canvas).save": WHOLE},
     "ndformer/studies/pape/decomposition.py": {"figure.savefig": PICTURE},
     "ndformer/studies/pape/extrapolation.py": {"figure.savefig": PICTURE},
     "ndformer/studies/sincos2d/note.py": {"figure.savefig": PICTURE},

@@ -1,5 +1,6 @@
-"""Comparing encodings: which runs there are, how they are run and resumed, and what the table says of them."""
+"""Comparisons of encodings: planned runs, their folders, and how they run and resume."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -15,14 +16,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from mmengine.config import Config
 
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.lab import compare_table, markdown
-from ndformer.lab.compare import Outcome, Run, check_folder, outcome, plan
+from ndformer.lab import compare_table
+from ndformer.lab.compare import Run, check_folder, outcome, plan
 from ndformer.lab.jobs import Job, run_jobs
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -30,7 +30,7 @@ MNIST = CONFIGS / "mnist_pape.py"
 
 
 def fake_train(encoding: str, folder: Path) -> None:
-    """Stands in for training: ALiBi fails, LookHere takes long."""
+    """Replace training: ALiBi fails, LookHere takes long."""
     if encoding == "ALiBi":
         print("half way")
         raise DataError("it broke")
@@ -44,36 +44,18 @@ def jobs_of(runs: list[Run]) -> list[Job]:
     return [replace(run.job, work=partial(fake_train, run.encoding, run.folder)) for run in runs if not run.done]
 
 
-# --- which runs ---
+# Planned runs
 
 
 def test_a_plan_has_every_encoding_once_before_a_second_seed(tmp_path):
     runs = plan(MNIST, ["Sincos", "PaPE(m=8, context=False)"], [0, 1], tmp_path, [10, 50])
-    assert [(run.seed, run.per_class, run.encoding[:4]) for run in runs[:5]] == [
-        (0, 10, "Sinc"),
-        (0, 10, "PaPE"),
-        (0, 50, "Sinc"),
-        (0, 50, "PaPE"),
-        (1, 10, "Sinc"),
-    ]
+    order = [(run.seed, run.per_class, run.encoding[:4]) for run in runs[:5]]
+    assert order == [(0, 10, "Sinc"), (0, 10, "PaPE"), (0, 50, "Sinc"), (0, 50, "PaPE"), (1, 10, "Sinc")]
     assert len({run.folder for run in runs}) == 8
     assert runs[1].folder == tmp_path / "PaPE_m=8_context=False_n10_seed0"
     assert runs[1].cfg.model.backbone.encoding == dict(type="PaPE", m=8, context=False)
     assert (runs[7].cfg.seed, runs[7].cfg.train_dataloader.dataset.per_class) == (1, 50)
     assert "per_class" not in runs[7].cfg.val_dataloader.dataset
-
-
-def test_the_table_says_where_each_encoding_has_its_class_token(tmp_path):
-    """Issue 44.2: in the middle PaPE has 15 to 38 points more, and no table told who had it there."""
-    runs = plan(MNIST, ["Sincos", "PaPE(m=8)", "ALiBi"], [0], tmp_path)
-    outcomes = [Outcome(run, dict(test=dict(accuracy=0.5), minutes=1.0, params=10)) for run in runs]
-    rows = compare_table.tabulate(outcomes, "accuracy", "Sincos")
-    line = "Position of the class token (`class_at`): nowhere with Sincos, ALiBi; centre with PaPE(m=8)."
-    assert line in compare_table.text("", rows, outcomes, "accuracy", "Sincos").splitlines()
-    points = plan(CONFIGS / "modelnet40_plain_pape.py", [None], [0], tmp_path)
-    assert points[0].class_token in ("", "nowhere", "centre", "origin")
-    without = plan(MNIST, [None], [0], tmp_path, options=["model.modalities.image.class_token=False"])
-    assert without[0].class_token == ""
 
 
 def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
@@ -84,69 +66,75 @@ def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "encodings, options, sentence",
+    "config, encodings, more, message",
     [
-        (["PaPE", "PaPE2"], [], "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
-        (["PaPE(m=8)", "PaPE( m=8 )"], [], "names PaPE( m=8 ) twice"),
-        (["PaPE"], ["seed=3"], "--cfg-options gives seed: that is for --seeds"),
+        ("mnist", ["PaPE", "PaPE2"], {}, "no encoding is called 'PaPE2', did you mean 'PaPE'?"),
+        ("mnist", ["PaPE(m=8)", "PaPE( m=8 )"], {}, "names PaPE( m=8 ) twice"),
+        ("mnist", ["PaPE"], dict(options=["seed=3"]), "--cfg-options gives seed: that is for --seeds"),
+        ("mnist", [None], dict(folds=[1, 2]), "train_dataloader.dataset.fold: nothing reads it"),
+        (
+            *("ucf101", [None], dict(options=["dataset.fold=1"], folds=[1, 2])),
+            "--cfg-options gives dataset.fold: that is for --folds",
+        ),
     ],
 )
-def test_what_cannot_be_meant_is_one_sentence_before_anything_runs(tmp_path, encodings, options, sentence):
-    with pytest.raises(ConfigError, match=re.escape(sentence)):
-        plan(MNIST, encodings, [0], tmp_path, options=options)
+def test_impossible_plans_are_refused(tmp_path, config, encodings, more, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        plan(CONFIGS / f"{config}_pape.py", encodings, [0], tmp_path, **more)
 
 
-def made(run):
-    """A folder as a finished run leaves it."""
+# Folders of runs
+
+
+GOOD = dict(test=dict(accuracy=0.9), minutes=1.0, params=10)
+
+
+def finish(run: Run) -> Run:
+    """Make the folder of a finished run."""
     run.folder.mkdir(parents=True)
     saved.write(run.folder, run.cfg.to_dict())
-    (run.folder / "results.json").write_text(json.dumps(dict(test=dict(accuracy=0.9), minutes=1.0, params=10)))
+    (run.folder / "results.json").write_text(json.dumps(GOOD))
+    return run
 
 
-def test_a_run_of_other_settings_is_not_taken_for_this_one(tmp_path):
-    (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
-    check_folder(run)  # nothing there
-    made(run)
-    check_folder(run)
+@pytest.fixture
+def run(tmp_path):
+    return finish(plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)[0])
+
+
+def test_a_run_with_other_settings_is_refused(tmp_path, run):
+    assert check_folder(run) == ""
     (other,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path, options=["train_cfg.max_epochs=3", "optimizer.lr=1.0"])
-    with pytest.raises(DataError) as error:
+    changes = "optimizer.lr was 0.001 and would be 1.0, train_cfg.max_epochs was 30 and would be 3"
+    with pytest.raises(DataError, match=f"other settings: {changes}"):
         check_folder(other)
-    assert "other settings: optimizer.lr was 0.001 and would be 1.0, train_cfg.max_epochs was 30 and would be 3" in str(
-        error.value
-    )
     (run.folder / "config.json").write_text("{")
-    assert re.fullmatch(
-        r"damaged: .*config.py cannot be read \(.*is not a config that a run wrote.*\). Remove its folder, .*",
-        check_folder(run),
-    )
+    damaged = r"damaged: .*config.py cannot be read \(.*is not a config that a run wrote.*\). Remove its folder, .*"
+    assert re.fullmatch(damaged, check_folder(run))
 
 
 def test_numbers_that_a_run_has_measured_are_no_other_settings(tmp_path):
-    (run,) = plan(MNIST, ["PaPE(init_radius='spread')"], [0], tmp_path)
-    made(run)
+    run = finish(plan(MNIST, ["PaPE(init_radius='spread')"], [0], tmp_path)[0])
     measured = run.cfg.to_dict()
     measured["model"]["backbone"]["encoding"]["init_radius"] = [1.0, 3.0]
     saved.write(run.folder, measured)
     assert check_folder(run) == ""
 
 
-def test_nothing_in_the_folder_of_a_run_is_run_unless_told_to(tmp_path):
-    (run,) = plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)
-    made(run)
-    code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n" + (run.folder / "config.py").read_text()
+def test_code_in_the_folder_of_a_run_is_executed_only_if_trusted(tmp_path, run):
+    code = f"open({str(tmp_path / 'executed')!r}, 'w').close()\n" + (run.folder / "config.py").read_text()
     (run.folder / "config.py").write_text(code)
     with pytest.raises(DataError, match="is code, and was changed after its run wrote it") as error:
         check_folder(run)
     assert error.value.option == "--trust-config runs it"
-    (run.folder / "config.json").unlink()  # as runs of before left it
+    (run.folder / "config.json").unlink()  # as in folders of earlier versions
     with pytest.raises(DataError, match="is code, and its folder has no config.json"):
         check_folder(run)
-    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "executed").exists()
     assert check_folder(run, trusted=True) == ""
-    assert (tmp_path / "ran").exists()
+    assert (tmp_path / "executed").exists()
 
 
-GOOD = dict(test=dict(accuracy=0.9), minutes=1.0, params=10)
 BROKEN_RESULTS = {
     "nothing": "",
     "half": '{"test": {"acc',
@@ -158,43 +146,48 @@ BROKEN_RESULTS = {
     "another metric": json.dumps(GOOD | dict(test=dict(mAP=0.9))),
     "a metric of no direction": json.dumps(GOOD | dict(quantities=dict(accuracy=dict(better="up")))),
     "no minutes": json.dumps(dict(test=GOOD["test"], params=10)),
-    "minutes without an end": json.dumps(GOOD | dict(minutes=float("inf"))),
+    "infinite minutes": json.dumps(GOOD | dict(minutes=float("inf"))),
     "a number of 5000 digits": json.dumps(GOOD).replace("10}", "1" * 5000 + "}"),
 }
 
 
-@pytest.mark.parametrize("what", BROKEN_RESULTS)
-def test_damaged_results_are_a_sentence_and_left_out(tmp_path, what):
-    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
-    made(run)
-    content = BROKEN_RESULTS[what]
+@pytest.mark.parametrize("name", BROKEN_RESULTS)
+def test_damaged_results_are_reported_and_left_out(run, name):
+    content = BROKEN_RESULTS[name]
     (run.folder / "results.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     found = outcome(run)
-    assert (found.results, "\n" in found.failed) == (None, False)
+    assert found.results is None
     assert re.fullmatch(r"damaged: .*results.json is not a file that a run writes. Remove its folder, .*", found.failed)
     assert "1 of 1 runs are missing" in compare_table.text("", [], [found], "accuracy", "PaPE")
 
 
-@pytest.mark.parametrize("history", [None, [], 3, [3], [dict(epoch=1)], [dict(loss="x")], "half"])
-def test_a_damaged_checkpoint_is_a_sentence_and_its_run_left_out(tmp_path, history):
-    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
-    made(run)
+NAN = float("nan")
+HISTORIES = [  # of a checkpoint, and the reason why the run does not count
+    *[(None, ""), ([], ""), ([2.0, 1.0], ""), ([2.0, NAN, NAN], "diverged: .* nan from epoch 2 on")],
+    *[(history, "damaged: .*last.pth.*") for history in (3, [3], [dict(epoch=1)], [dict(loss="x")], "half")],
+]
+
+
+@pytest.mark.parametrize("history, reason", HISTORIES, ids=str)
+def test_runs_with_a_damaged_checkpoint_or_a_loss_that_is_not_finite_do_not_count(run, history, reason):
+    if isinstance(history, list):
+        history = [dict(epoch=1, loss=loss) if isinstance(loss, float) else loss for loss in history]
     checkpoint.save(run.folder / "last.pth", dict(model={}, history=history))
     if history == "half":
-        whole = (run.folder / "last.pth").read_bytes()
-        (run.folder / "last.pth").write_bytes(whole[: len(whole) // 2])
+        content = (run.folder / "last.pth").read_bytes()
+        (run.folder / "last.pth").write_bytes(content[: len(content) // 2])
     found = outcome(run)
-    assert bool(found.failed) == bool(history)
-    assert not history or (found.results is None and re.match("damaged: .*last.pth", found.failed))
+    assert re.fullmatch(reason, found.failed)
+    assert (found.results is None) == reason.startswith("damaged")
 
 
-# --- running them ---
+# Running them
 
 
 @pytest.mark.slow
-def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_stop_the_others(tmp_path):
+def test_unfinished_runs_are_resumed_and_a_failure_does_not_stop_the_others(tmp_path):
     done, half, bad, new = runs = plan(MNIST, ["Sincos", "NoPE", "ALiBi", "PaPE"], [0], tmp_path)
-    made(done)
+    finish(done)
     half.folder.mkdir()
     checkpoint.save(half.folder / "last.pth", dict(model={}, history=[]))
     assert half.job.command == ["tools/train.py", *half.arguments, "--work-dir", str(half.folder), "--resume"]
@@ -208,7 +201,7 @@ def test_done_runs_are_left_half_done_ones_resumed_and_a_failed_one_does_not_sto
     assert log == [shlex.join(bad.job.command), "half way", "train: it broke"]
 
 
-def test_a_config_is_handed_to_its_process_as_it_was_checked(tmp_path):
+def test_a_process_gets_the_config_as_it_was_checked(tmp_path):
     (run,) = plan(MNIST, ["PaPE(m=8)"], [3], tmp_path, [10], options=["train_cfg.max_epochs=3"], sample=True)
     work = pickle.loads(pickle.dumps(run.job.work))
     cfg, folder, sample = work.args
@@ -217,20 +210,18 @@ def test_a_config_is_handed_to_its_process_as_it_was_checked(tmp_path):
 
 
 def alive(folder):
-    """Processes with a folder among their arguments."""
+    """Return the processes with a folder among their arguments."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with contextlib.suppress(OSError):  # it has ended
             if str(folder).encode() in path.read_bytes():
                 found.append(path)
-        except OSError:
-            pass  # gone already
     return found
 
 
 @pytest.fixture
 def heeds_ctrl_c():
-    """As in the foreground: shells start what goes to the background with SIGINT ignored."""
+    """Handle SIGINT as in the foreground: shells let background processes ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -240,7 +231,7 @@ def heeds_ctrl_c():
 @pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, which):
+def test_ctrl_c_and_sigterm_end_the_processes(tmp_path, which):
     runs = plan(MNIST, ["LookHere", "Sincos"], [0], tmp_path)
     ends = run_jobs(jobs_of(runs), 2, 1)
     assert next(ends).job.folder == runs[1].folder
@@ -252,7 +243,7 @@ def test_ctrl_c_and_a_polite_kill_end_the_processes(tmp_path, which):
     with pytest.raises(KeyboardInterrupt):
         next(ends)
     assert not alive(runs[0].folder)
-    assert runs[0].begun  # to be resumed
+    assert runs[0].begun  # so that it can be resumed
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -273,169 +264,14 @@ time.sleep(60)
 
 
 def test_a_run_ends_when_the_comparison_is_killed():
-    """Issue 44.30: kill -9 of tools/compare.py left its training at work."""
+    """Issue 44.30: training continued after kill -9 of tools/compare.py."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        said = {parent.stdout.readline().strip() for _ in range(2)}
-        (child,) = map(int, said - {"here"})
+        lines = {parent.stdout.readline().strip() for _ in range(2)}
+        (child,) = map(int, lines - {"here"})
         assert this(child).start
         parent.kill()
     deadline = time.monotonic() + 20
     while not (ended := this(child).start in (0, None)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert ended
-
-
-def test_a_run_whose_loss_is_no_number_counts_as_failed(tmp_path):
-    (run,) = plan(MNIST, ["PaPE"], [0], tmp_path)
-    made(run)
-    for losses, failed in (([2.0, 1.0], ""), ([2.0, float("nan"), float("nan")], "nan from epoch 2 on")):
-        history = [dict(epoch=i + 1, loss=loss) for i, loss in enumerate(losses)]
-        checkpoint.save(run.folder / "last.pth", dict(model={}, history=history))
-        assert outcome(run).failed.endswith(failed)
-        assert bool(outcome(run).failed) == bool(failed)
-
-
-# --- the table ---
-
-
-METRIC = dict(type="Accuracy")
-
-
-def outcomes(values, metric="accuracy", **more):
-    """{(encoding, amount): accuracies of seeds 0, 1 ..., None = failed}"""
-    found = []
-    for (encoding, amount), accuracies in values.items():
-        for seed, accuracy in enumerate(accuracies):
-            run = Run(encoding, amount, seed, Path(f"{encoding}{amount}_{seed}"), [], Config(dict(metrics=[METRIC])))
-            results = dict(test={metric: accuracy}, minutes=2.0, params=1_500_000, **more)
-            found.append(Outcome(run, None, "it broke") if accuracy is None else Outcome(run, results))
-    return found
-
-
-PLAIN = {
-    ("Sincos", None): [0.80, 0.82, 0.84],
-    ("PaPE", None): [0.90, 0.91, 0.92],
-    ("PaPERI", None): [0.89, 0.91, 0.92],
-    ("ALiBi", None): [None, 0.85, 0.86],
-}
-
-
-def there(summary):
-    assert summary is not None
-    return summary
-
-
-def test_rows_have_means_intervals_and_gains_paired_by_seed():
-    rows = {row.encoding: row for row in compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")}
-    assert list(rows) == ["Sincos", "PaPE", "PaPERI", "ALiBi"]
-    pape, alibi = rows["PaPE"], rows["ALiBi"]
-    assert there(pape.summary).mean == pytest.approx(0.91)
-    assert there(pape.summary).half == pytest.approx(4.302653 * 0.01 / 3**0.5, rel=1e-6)
-    assert there(pape.gain).mean == pytest.approx(0.09)
-    assert there(pape.gain).sd == pytest.approx(0.01)  # 0.10, 0.09, 0.08
-    assert rows["Sincos"].gain is None
-    assert (there(alibi.summary).n, there(alibi.gain).n) == (2, 2)
-    assert there(alibi.gain).mean == pytest.approx((0.03 + 0.02) / 2)
-    assert (pape.minutes, pape.params) == (2.0, 1_500_000)
-
-
-def test_what_overlaps_with_the_best_is_not_significantly_different():
-    """Issue 44.11: a star beside such means read as "significant"."""
-    rows = compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")
-    assert [row.may_be_best for row in rows] == [False, True, True, True]  # two runs of ALiBi: a wide interval
-    table = compare_table.text("title", rows, outcomes(PLAIN), "accuracy", "Sincos")
-    lines = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("|")}
-    expected = dict(Sincos="worse", PaPE="best", PaPERI="n.s.", ALiBi="-")
-    assert {name: line.split("|")[6].strip() for name, line in lines.items() if name in expected} == expected
-    assert "91.00 |" in table
-    assert "*" not in table
-    assert "n.s.: no significant difference" in table
-    assert "88.52 to 93.48" in table
-    assert "| runs: 85.00, 86.00 |" in lines["ALiBi"]
-    assert "+2.50 |" in lines["ALiBi"]
-    assert "Fewer than 3 seeds are too few seeds for an interval" in table
-    assert "+9.00 ± 2.48" in table
-    assert "1 of 12 runs are missing:\n\n- ALiBi, seed 0: it broke" in table
-
-
-def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
-    """Issue 44.1: the highest error was the best, as "100 x mean %", and gains had the wrong sign."""
-    values = {("A", None): [5.0, 5.1, 5.2], ("B", None): [0.40, 0.45, 0.50], ("C", None): [0.41, 0.44, 0.53]}
-    quantities = dict(error=dict(better="lower", unit="px", decimals=2))
-    found = outcomes(values, "error", quantities=quantities)
-    rows = compare_table.tabulate(found, "error", "A")
-    assert [row.may_be_best for row in rows] == [False, True, True]
-    assert there(rows[1].gain).mean == pytest.approx(4.65)
-    table = compare_table.Report(tmp_path, "title", "error", "A").write(found)
-    assert "| error px |" in table
-    assert "0.45" in table
-    assert "+4.65 ± 0.12" in table
-    assert "in px, positive where the value is lower" in table
-    assert "the lowest mean" in table
-    assert json.loads((tmp_path / "compare.json").read_text())["quantity"] == quantities["error"]
-    assert "error 5.00 px" in compare_table.line(found[0], "error", 0.0)
-
-
-def test_amounts_of_data_are_compared_each_by_itself():
-    values = {("A", 50): [0.9, 0.91, 0.92], ("B", 50): [0.5, 0.51, 0.52], ("A", 10): [0.1, 0.2], ("B", 10): [0.3, 0.31]}
-    rows = compare_table.tabulate(outcomes(values), "accuracy", "A")
-    assert [(row.per_class, row.encoding) for row in rows] == [(10, "A"), (10, "B"), (50, "A"), (50, "B")]
-    assert [row.may_be_best for row in rows] == [True, True, True, False]
-    assert there(rows[3].gain).mean == pytest.approx(-0.4)
-
-
-def test_an_encoding_without_any_result_keeps_its_row():
-    values = {("A", None): [0.9, 0.8], ("B", None): [None, None]}
-    rows = compare_table.tabulate(outcomes(values), "accuracy", "B")
-    assert (rows[1].summary, rows[0].gain) == (None, None)
-    assert re.search(r"\| B +\| 0 \| +- \|", compare_table.text("", rows, outcomes(values), "accuracy", "B"))
-
-
-def test_samples_and_val_is_test_are_told():
-    found = outcomes({("A", None): [0.9]}, sample=True, val_is_test=True, test_is_val=True)
-    table = compare_table.text("", compare_table.tabulate(found, "accuracy", "A"), found, "accuracy", "A")
-    assert "generated stand-in" in table
-    assert "val_is_test" in table
-    assert "The data has no test split, so its val split is the test set." in table  # issue 44.4
-
-
-@pytest.mark.parametrize("amounts", [[None], [10, 100]])
-def test_it_is_saved_as_json_text_and_picture(tmp_path, amounts):
-    values = {(name, amount): [0.8, 0.9, None] for name in ("A", "B") for amount in amounts}
-    report = compare_table.Report(tmp_path / "new", "title", "accuracy", "A")
-    table = report.write(outcomes(values))
-    content = json.loads((tmp_path / "new" / "compare.json").read_text())
-    assert (tmp_path / "new" / "compare.md").read_text() == table
-    assert (tmp_path / "new" / "compare.png").read_bytes().startswith(b"\x89PNG")
-    assert [row["summary"]["n"] for row in content["rows"]] == [2] * 2 * len(amounts)
-    assert content["runs"][2]["failed"] == "it broke"
-    assert content["runs"][0]["results"]["test"] == dict(accuracy=0.8)
-
-
-def test_tables_are_aligned_markdown():
-    assert markdown.table(["name", "n"], [["a", "1"], ["longer", "22"]]).splitlines() == [
-        "| name   |  n |",
-        "|--------|---:|",
-        "| a      |  1 |",
-        "| longer | 22 |",
-    ]
-
-
-def test_folds_are_runs_of_their_own_and_one_mean_is_over_them(tmp_path):
-    ucf = MNIST.with_name("ucf101_pape.py")
-    runs = plan(ucf, [None], [0], tmp_path, folds=[1, 2, 3])
-    assert [run.folder.name for run in runs] == ["run_fold1_seed0", "run_fold2_seed0", "run_fold3_seed0"]
-    assert [str(run) for run in runs][1] == "PaPE(m=50), seed 0, fold 2"
-    for fold, run in enumerate(runs, 1):
-        assert {run.cfg[f"{split}_dataloader"].dataset.fold for split in ("train", "val", "test")} == {fold}
-    results = [dict(test=dict(accuracy=x), minutes=1.0, params=1) for x in (0.5, 0.6, 0.7)]
-    outcomes = [Outcome(run, result) for run, result in zip(runs, results)]
-    (row,) = compare_table.tabulate(outcomes, "accuracy", runs[0].encoding)
-    assert row.summary is not None
-    assert row.summary.n == 3
-    assert row.summary.mean == pytest.approx(0.6)
-    with pytest.raises(ConfigError, match="--cfg-options gives dataset.fold: that is for --folds"):
-        plan(ucf, [None], [0], tmp_path, options=["dataset.fold=1"], folds=[1, 2])
-    with pytest.raises(ConfigError, match="train_dataloader.dataset.fold: nothing reads it"):
-        plan(MNIST, [None], [0], tmp_path, folds=[1, 2])

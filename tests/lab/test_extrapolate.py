@@ -1,4 +1,4 @@
-"""The same weights at other sizes: test images, positions and figures."""
+"""Trained models at other input sizes: test images, scaling of positions, tables and pictures."""
 
 import json
 
@@ -25,7 +25,7 @@ PACK = dict(type="PackImage")
 
 @pytest.fixture(scope="module", autouse=True)
 def stripes():
-    """Grey images of 12 x 12 with a bright column, left, in the middle or right."""
+    """Register gray images of 12 x 12 with a bright column on the left, in the middle or on the right."""
 
     class Stripes(Dataset):
         classes = ["left", "middle", "right"]
@@ -68,7 +68,7 @@ def config(encoding="Sincos", test=(PACK,), train=(PACK,)):
 
 @pytest.fixture
 def weights(tmp_path):
-    """A checkpoint that knows something: a few steps of training."""
+    """Return a function that trains a few steps and writes a checkpoint."""
 
     def weights(cfg):
         torch.manual_seed(0)
@@ -87,7 +87,7 @@ def weights(tmp_path):
     return weights
 
 
-def test_at_the_size_of_training_it_is_evaluate(weights):
+def test_the_training_size_gives_the_result_of_evaluate(weights):
     cfg = config()
     path, model = weights(cfg)
     tested = extrapolate.extrapolate(cfg, path, [12, 16])
@@ -98,7 +98,7 @@ def test_at_the_size_of_training_it_is_evaluate(weights):
 
 
 @pytest.mark.parametrize("encoding", ["Sincos", "PaPE"])
-def test_other_sizes_are_the_model_on_resized_images_with_positions_scaled(weights, encoding):
+def test_other_sizes_evaluate_resized_images_with_scaled_positions(weights, encoding):
     cfg = config(encoding)
     path, model = weights(cfg)
     tested = extrapolate.extrapolate(cfg, path, [24])
@@ -110,7 +110,7 @@ def test_other_sizes_are_the_model_on_resized_images_with_positions_scaled(weigh
         assert figure.did == "Resize to 24 x 24 put in front"
 
 
-def test_interpolation_reaches_every_encoding_of_a_model():
+def test_interpolation_reaches_every_encoding():
     cfg = config()
     cfg.model.backbone.encoding = [dict(type="Sincos"), dict(type="PaPE")]
     model = build_model(cfg)
@@ -119,7 +119,7 @@ def test_interpolation_reaches_every_encoding_of_a_model():
         assert part.factors == (0.5, 0.25)
 
 
-def test_what_is_inside_of_an_encoding_is_not_scaled_twice():
+def test_an_inner_encoding_is_not_scaled_twice():
     model = build_model(config("LaPE"))
     extrapolate.scale(model, "linear", (12, 12), (24, 24), 4)
     outer = model.backbone.encoding
@@ -127,7 +127,7 @@ def test_what_is_inside_of_an_encoding_is_not_scaled_twice():
 
 
 @pytest.mark.parametrize("encoding", ["AxialRoPE", "RoPEMixed"])
-def test_ntk_and_yarn_are_the_model_with_its_frequencies_scaled(weights, encoding):
+def test_ntk_and_yarn_scale_the_frequencies(weights, encoding):
     cfg = config(encoding)
     path, model = weights(cfg)
     ways: list[extrapolate.ScalingName] = ["none", "ntk", "yarn"]
@@ -143,7 +143,7 @@ def test_ntk_and_yarn_are_the_model_with_its_frequencies_scaled(weights, encodin
         assert (figure.size, figure.shape) == ("12x24", (12, 24))
 
 
-def test_without_rotary_frequencies_there_is_no_ntk(weights):
+def test_ntk_needs_rotary_frequencies(weights):
     cfg = config()
     path, _ = weights(cfg)
     tested = extrapolate.extrapolate(cfg, path, [24], scalings=["linear", "ntk", "yarn"])
@@ -152,67 +152,60 @@ def test_without_rotary_frequencies_there_is_no_ntk(weights):
         extrapolate.extrapolate(cfg, path, [24], scalings=["ntk"])
 
 
+def resize(size):
+    return dict(type="Resize", size=size)
+
+
+def crop(size):
+    return dict(type="CenterCrop", size=size)
+
+
+def eval_crop(size):
+    return dict(type="EvalCrop", size=size)
+
+
 @pytest.mark.parametrize(
     "transforms, size, changed, did",
     [
-        ([PACK], 24, [dict(type="Resize", size=(24, 24)), PACK], "Resize to 24 x 24 put in front"),
+        ([], 24, [resize((24, 24))], "Resize to 24 x 24 put in front"),
+        ([], (12, 24), [resize((12, 24))], "Resize to 12 x 24 put in front"),
+        ([resize(16), crop(12)], 24, [resize(32), crop(24)], "Resize size 16 -> 32, CenterCrop size 12 -> 24"),
         (
-            [dict(type="Resize", size=16), dict(type="CenterCrop", size=12), PACK],
-            24,
-            [dict(type="Resize", size=32), dict(type="CenterCrop", size=24), PACK],
-            "Resize size 16 -> 32, CenterCrop size 12 -> 24",
-        ),
-        ([dict(type="EvalCrop", size=12), PACK], 20, [dict(type="EvalCrop", size=20), PACK], "EvalCrop size 12 -> 20"),
-        (
-            [dict(type="Resize", size=(12, 24)), PACK],
-            16,
-            [dict(type="Resize", size=(16, 32)), PACK],
-            "Resize size (12, 24) -> (16, 32)",
-        ),
-        ([PACK], (12, 24), [dict(type="Resize", size=(12, 24)), PACK], "Resize to 12 x 24 put in front"),
-        (
-            [dict(type="Resize", size=16), dict(type="CenterCrop", size=12), PACK],
+            [resize(16), crop(12)],
             (12, 24),
-            [dict(type="Resize", size=32), dict(type="CenterCrop", size=(12, 24)), PACK],
+            [resize(32), crop((12, 24))],
             "Resize size 16 -> 32, CenterCrop size 12 -> (12, 24)",
         ),
-        (
-            [dict(type="EvalCrop", size=12), PACK],
-            (24, 12),
-            [dict(type="EvalCrop", size=(24, 12)), PACK],
-            "EvalCrop size 12 -> (24, 12)",
-        ),
-        (
-            [dict(type="Resize", size=(12, 24)), PACK],
-            (12, 12),
-            [dict(type="Resize", size=(12, 12)), PACK],
-            "Resize size (12, 24) -> (12, 12)",
-        ),
+        ([eval_crop(12)], 20, [eval_crop(20)], "EvalCrop size 12 -> 20"),
+        ([eval_crop(12)], (24, 12), [eval_crop((24, 12))], "EvalCrop size 12 -> (24, 12)"),
+        ([resize((12, 24))], 16, [resize((16, 32))], "Resize size (12, 24) -> (16, 32)"),
+        ([resize((12, 24))], (12, 12), [resize((12, 12))], "Resize size (12, 24) -> (12, 12)"),
     ],
 )
-def test_sizes_of_the_test_transforms_change_in_proportion(transforms, size, changed, did):
+def test_sizes_of_test_transforms_change_in_proportion(transforms, size, changed, did):
+    transforms, changed = [*transforms, PACK], [*changed, PACK]
     cfg = config(test=transforms)
     own = extrapolate._shape(cfg, "test")
-    at, says = extrapolate.resized(cfg, own, extrapolate._scaled(own, size))
+    at, description = extrapolate.resized(cfg, own, extrapolate._scaled(own, size))
     assert [dict(one) for one in at.test_dataloader.dataset.transforms] == changed
-    assert says == did
+    assert description == did
     assert [dict(one) for one in cfg.test_dataloader.dataset.transforms] == transforms
     pixels = own[0] * own[1] * 8
     assert at.test_dataloader.batch_size * np.prod(extrapolate._scaled(own, size)) <= pixels
 
 
-def test_a_default_size_counts_as_one():
-    _, says = extrapolate.resized(config(test=[dict(type="EvalCrop"), PACK]), (224, 224), (112, 112))
-    assert says == "EvalCrop size 224 -> 112"
+def test_the_default_size_of_a_transform_changes():
+    _, description = extrapolate.resized(config(test=[dict(type="EvalCrop"), PACK]), (224, 224), (112, 112))
+    assert description == "EvalCrop size 224 -> 112"
 
 
-def test_the_size_of_training_is_what_the_training_transforms_make(weights):
+def test_the_training_size_is_that_after_the_training_transforms(weights):
     cfg = config(train=[dict(type="RandomCrop", size=8), PACK])
     path, _ = weights(cfg)
     assert extrapolate.extrapolate(cfg, path, [12]).train_shape == (8, 8)
 
 
-def test_sizes_that_patches_do_not_divide_are_one_sentence_with_the_nearest(weights):
+def test_sizes_that_patches_do_not_divide_are_errors_with_the_nearest(weights):
     cfg = config()
     path, _ = weights(cfg)
     with pytest.raises(DataError, match=r"patches of 4 do not divide 2, 18; the nearest that they do are 4, 16, 20"):
@@ -221,16 +214,10 @@ def test_sizes_that_patches_do_not_divide_are_one_sentence_with_the_nearest(weig
         extrapolate.extrapolate(cfg, path, [12, (12, 18)])
 
 
-@pytest.mark.parametrize(
-    "encoding, text",
-    [
-        (None, "NoPE"),
-        (dict(type="PaPE", m=8, preset="x"), "PaPE(m=8, preset='x')"),
-        ([dict(type="A"), dict(type="B", c=1)], "A, B(c=1)"),
-    ],
-)
-def test_encodings_are_named_as_on_the_command_line(encoding, text):
-    assert extrapolate.as_argument(encoding) == text
+def test_encodings_are_named_as_on_the_command_line():
+    assert extrapolate.as_argument(None) == "NoPE"
+    assert extrapolate.as_argument(dict(type="PaPE", m=8, preset="x")) == "PaPE(m=8, preset='x')"
+    assert extrapolate.as_argument([dict(type="A"), dict(type="B", c=1)]) == "A, B(c=1)"
 
 
 SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)
@@ -244,7 +231,7 @@ def one_run(encoding, seed, accuracies, sizes=((12, (12, 12)), (24, (24, 24))), 
     return extrapolate.Tested(f"{encoding}{seed}.pth", encoding, seed, (12, 12), "accuracy", SHARE, figures)
 
 
-def test_runs_of_one_encoding_are_averaged_and_reported(tmp_path):
+def test_runs_of_an_encoding_are_averaged_and_reported(tmp_path):
     runs = [
         one_run("A", 0, [0.9, 0.9, 0.5, 0.6]),
         one_run("A", 1, [0.8, 0.8, 0.4, 0.7]),
@@ -276,7 +263,7 @@ def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
     extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "error", PIXELS, [(12, 12)])
 
 
-def test_of_encodings_without_waves_the_other_tables_have_no_row(tmp_path):
+def test_encodings_without_frequencies_have_no_row_in_the_table_of_ntk(tmp_path):
     ways = ("none", "ntk")
     runs = [one_run("A", 0, [0.9, 0.9, 0.5, 0.6], ways=ways), one_run("B", 0, [0.7, 0.6], ways=("none",))]
     rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
@@ -288,7 +275,7 @@ def test_of_encodings_without_waves_the_other_tables_have_no_row(tmp_path):
 
 
 @pytest.mark.parametrize("missing, maps", [(0, 1), (1, 0)])
-def test_sizes_that_span_a_grid_are_drawn_as_a_map(tmp_path, monkeypatch, missing, maps):
+def test_a_grid_of_sizes_is_drawn_as_a_map(tmp_path, monkeypatch, missing, maps):
     sizes = [(f"{h}x{w}", (h, w)) for h in (12, 24) for w in (12, 24, 36)][missing:]
     runs = [one_run("A", 0, [i / 10 for i in range(len(sizes))], sizes, ("none",))]
     rows, found = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)

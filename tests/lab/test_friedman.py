@@ -1,13 +1,12 @@
-"""Friedman's test and Nemenyi's critical difference against printed tables, a published example, and counting."""
+"""Friedman's test and Nemenyi's critical difference against printed tables and a published example."""
 
-import math
 import random
 
 import pytest
 
 from ndformer.lab.friedman import critical_difference, groups, nemenyi_q, ranking
 
-Q = {  # as Demsar 2006 prints them, Table 5a, at 0.05 and 0.10
+Q = {  # Demsar 2006, Table 5a, at 0.05 and 0.10
     2: (1.960, 1.645),
     3: (2.343, 2.052),
     4: (2.569, 2.291),
@@ -33,15 +32,15 @@ AUC = """
 0.619 0.666 0.614 0.669
 0.972 0.981 0.9751 0.975
 0.957 0.978 0.946 0.970
-"""  # his Table 6: C4.5 with its m, its cf, none or both of them chosen, on 14 sets.
-# Two figures are alike as printed (0.975) whose ranks are 2 and 3 in his averages: hence the fourth digit.
+"""  # Table 6: C4.5, with m, cf, or both of them tuned, on 14 sets.
+# Two printed values are equal (0.975) but have ranks 2 and 3 in the averages: hence the fourth digit.
 ROWS = [[float(value) for value in line.split()] for line in AUC.strip().splitlines()]
 
 
 @pytest.mark.parametrize("names", Q)
-def test_q_is_that_of_the_printed_table(names):
+def test_q_agrees_with_the_printed_table(names):
     for alpha, printed in zip((0.05, 0.10), Q[names]):
-        assert abs(nemenyi_q(names, alpha) - printed) < 0.00101  # it is rounded, one way or the other
+        assert abs(nemenyi_q(names, alpha) - printed) < 0.00101  # rounded up or down
 
 
 def test_the_published_example():
@@ -55,15 +54,15 @@ def test_the_published_example():
     assert found.critical == pytest.approx(1.25, abs=0.005)
     assert found.groups == [["both", "m", "cf", "C4.5"]]
     assert critical_difference(4, 14, alpha=0.10) == pytest.approx(1.12, abs=0.005)
-    assert groups(found.ranks, 1.12) == [["both", "m", "cf"], ["cf", "C4.5"]]  # where he tells two apart from C4.5
+    assert groups(found.ranks, 1.12) == [["both", "m", "cf"], ["cf", "C4.5"]]  # two differ from C4.5 in the paper
     tied = sum(sum(row.count(v) ** 2 - 1 for v in row) for row in ROWS)  # t^3 - t of each tie: t times t^2 - 1
-    uncorrected = found.chi2 * (1 - tied / (14 * 4 * 15))  # as he prints it, without the correction for ties
+    uncorrected = found.chi2 * (1 - tied / (14 * 4 * 15))  # as printed, without the correction for ties
     assert uncorrected == pytest.approx(9.28, abs=0.005)
     assert 13 * uncorrected / (14 * 3 - uncorrected) == pytest.approx(3.69, abs=0.005)
     assert found.f == pytest.approx(13 * found.chi2 / (14 * 3 - found.chi2), rel=1e-12)
 
 
-def test_chi2_is_demsars_formula_where_nothing_is_tied():
+def test_chi2_is_demsars_formula_without_ties():
     rng = random.Random(1)
     scores = {name: [rng.random() for _ in range(6)] for name in "abcde"}
     found = ranking(scores)
@@ -76,8 +75,8 @@ def test_chi2_is_demsars_formula_where_nothing_is_tied():
     assert list(found.ranks.values()) == sorted(found.ranks.values())
 
 
-def test_the_p_value_is_that_of_the_f_distribution():
-    """Critical values of F at 0.05 as statistics books print them: F(4, 20) = 2.866."""
+def test_p_values_agree_with_critical_values():
+    """F(4, 20) = 2.866 and chi2(4) = 9.488 at 0.05, as statistics books print them."""
     rng = random.Random(2)
     for _ in range(40):
         found = ranking({name: [rng.random() for _ in range(6)] for name in "abcde"})
@@ -91,7 +90,7 @@ def test_ranks_of_equal_values_are_shared():
     assert found.ranks == dict(a=1.75, b=1.5, c=2.75, d=4.0)
 
 
-def test_sets_that_agree_and_sets_that_tell_nothing():
+def test_sets_that_agree_and_sets_with_ties_only():
     agreed = ranking(dict(a=[3, 3, 3], b=[2, 2, 2], c=[1, 1, 1]))
     assert (agreed.chi2, agreed.f, agreed.p) == (pytest.approx(6), None, 0)
     tied = ranking(dict(a=[1, 1], b=[1, 1]))
@@ -99,8 +98,8 @@ def test_sets_that_agree_and_sets_that_tell_nothing():
     assert tied.groups == [["a", "b"]]
 
 
-def test_without_a_difference_among_all_no_two_are_told_apart():
-    rng = random.Random(3)  # ten of chance: of 45 pairs some lie apart, once in a while
+def test_without_an_overall_difference_no_two_differ():
+    rng = random.Random(3)  # with ten random names some of the 45 pairs differ by chance
     some = [ranking({n: [rng.random() for _ in range(4)] for n in "abcdefghij"}) for _ in range(60)]
     alike = [one for one in some if one.p >= 0.05]
     assert len(alike) > 40
@@ -108,13 +107,9 @@ def test_without_a_difference_among_all_no_two_are_told_apart():
     assert any(one.groups != groups(one.ranks, one.critical) for one in alike)
 
 
-def test_groups_are_the_longest_runs_and_a_difference_of_just_so_much_is_told_apart():
+def test_groups_are_the_longest_runs_below_the_critical_difference():
     average = dict(a=1.0, b=2.0, c=2.5, d=4.0, e=6.0)
     assert groups(average, 2.0) == [["a", "b", "c"], ["c", "d"]]  # b and d differ by 2, d and e too
     assert groups(average, 2.1) == [["a", "b", "c"], ["b", "c", "d"], ["d", "e"]]
     assert groups(average, 0.1) == []
     assert groups(average, 9.0) == [list("abcde")]
-
-
-def test_the_critical_difference_is_the_papers():
-    assert critical_difference(4, 14) == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 14)), rel=3e-4)

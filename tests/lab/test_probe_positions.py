@@ -1,4 +1,4 @@
-"""Places read from our models: what is in the embedding, of every modality and backbone, and the report."""
+"""Linear probes of positions: embeddings and layers of every modality and backbone, and the report."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from tests.modalities.events.conftest import random_events
 
 @pytest.fixture(scope="module", autouse=True)
 def noise():
-    """Images of noise: no token tells where it is."""
+    """Register images of noise, in which no token depends on its position."""
 
     class Noise(Dataset):
         classes = ["one", "other"]
@@ -61,15 +61,15 @@ def config(encoding):
 
 def probed(encoding, path, samples=40, tokens=24):
     cfg = config(encoding)
-    torch.manual_seed(11)  # as if trained: other weights than those of the config's seed
+    torch.manual_seed(11)  # other weights than with the config's seed, as after training
     checkpoint.save(path / "best.pth", dict(model=build_model(cfg).state_dict(), classes=["one", "other"]))
     return probe_positions.probe(cfg, path / "best.pth", samples, tokens)
 
 
-def test_without_an_encoding_the_embedding_says_nothing_and_with_sines_all(tmp_path):
+def test_positions_are_read_with_sines_and_not_without_an_encoding(tmp_path):
     nothing, sines = probed("NoPE", tmp_path), probed("Sincos", tmp_path)
     assert [layer.name for layer in nothing.layers] == ["embedding", "1", "2"]
-    for layer in nothing.layers:  # every token sees all others alike
+    for layer in nothing.layers:  # every token attends to all others alike
         for kind in probe_positions.KINDS:
             for side in (layer.learned, layer.initial):
                 assert (getattr(side, kind).r2 <= 0.01).all()
@@ -80,7 +80,7 @@ def test_without_an_encoding_the_embedding_says_nothing_and_with_sines_all(tmp_p
     assert sines.layers[0].axes == (0, 1)
 
 
-def test_untrained_is_what_training_would_have_begun_with(tmp_path):
+def test_the_untrained_model_has_the_initial_weights_of_training(tmp_path):
     cfg = config("Sincos")
     torch.manual_seed(cfg.seed)
     checkpoint.save(tmp_path / "begun.pth", dict(model=build_model(cfg).state_dict(), classes=["one", "other"]))
@@ -91,7 +91,7 @@ def test_untrained_is_what_training_would_have_begun_with(tmp_path):
         assert layer.learned.tokens == 12 * 8
 
 
-def test_the_report_says_what_was_found(tmp_path):
+def test_the_report_has_the_readings(tmp_path):
     found = probed("Sincos", tmp_path)
     tables = probe_positions.text(found)
     probe_positions.save(tmp_path, found, tables)
@@ -149,7 +149,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_modality_and_backbone_is_read(case):
+def test_every_modality_and_backbone_is_probed(case):
     modalities, backbone, sample, layers = CASES[case]
     torch.manual_seed(0)
     model = TokenModel(modalities, backbone, dict(type="Classifier", classes=2)).eval()
@@ -160,13 +160,13 @@ def test_every_modality_and_backbone_is_read(case):
     assert axes == layers
     for layer, own in axes.items():
         found = probe.read(layer)
-        assert len(probe.layers[layer].x) == 6  # samples, however many rows each has
+        assert len(probe.layers[layer].x) == 6  # samples, with any number of rows each
         assert len(found.place.r2) == len(found.spacing) == len(own)
         assert all(math.isfinite(value) for value in found.place.error)
     assert all(not module._forward_hooks for module in model.modules())
 
 
-def test_a_backbone_of_ones_own_is_sent_to_python(tmp_path):
+def test_a_backbone_without_blocks_is_an_error(tmp_path):
     model = TokenModel(
         dict(image=dict(type="ImagePatches", patch=4)),
         TRANSFORMER | dict(position_dims=2),

@@ -1,4 +1,4 @@
-"""Comparisons of several data sets joined: what their files say, by which names, and what no file may do."""
+"""Joined comparisons of several data sets: their files, names, and damaged or malicious files."""
 
 import json
 from pathlib import Path
@@ -16,18 +16,18 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def compared(home, config, values, **more):
-    """A work dir as tools/compare.py leaves it: {encoding: accuracies of seeds 0, 1 ...}, None where a run failed."""
+    """Make a work dir of tools/compare.py: {encoding: accuracies of seeds 0, 1 ..., None if a run failed}."""
     runs = plan(CONFIGS / f"{config}.py", list(values), range(len(next(iter(values.values())))), home, **more)
     found = []
     for run in runs:
         value = values[run.encoding][run.seed]
         results = dict(test=dict(accuracy=value), val=dict(accuracy=value), minutes=2.0, params=1_500_000)
         found.append(Outcome(run, None, "it broke") if value is None else Outcome(run, results))
-    compare_table.Report(home, "title", "accuracy", runs[0].encoding).write(found)
+    compare_table.write_report(home, "title", "accuracy", runs[0].encoding, found)
     return home
 
 
-def test_what_compare_writes_is_read_with_options_that_all_runs_have_in_the_sets_name(tmp_path):
+def test_files_of_compare_are_read_and_shared_options_name_the_set(tmp_path):
     some = dict(points=points(["optimizer.lr=1e-3"]), options=["train_cfg.max_epochs=2"], sample=True, amounts=[10])
     a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5, 0.6], "PaPE(m=8)": [0.8, None]}, **some)
     b = compared(tmp_path / "b", "cifar10_pape", {"NoPE": [0.4], "PaPE(m=2)": [0.3]})
@@ -40,14 +40,14 @@ def test_what_compare_writes_is_read_with_options_that_all_runs_have_in_the_sets
     assert first.cells["NoPE"].values == {"0": 0.5, "1": 0.6}
 
 
-def test_files_of_before_say_the_learning_rate_alone(tmp_path):
+def test_earlier_files_have_only_a_learning_rate(tmp_path):
     options = ["--cfg-options", "a.b=1", "optimizer.lr=0.001", "seed=0"]
     run = dict(arguments=["x/mnist.py", "--encoding", "PaPE", *options], per_class=None, fold=None, rate=0.001)
     (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(runs=[run], rows=[ROW])))
     assert list(join([tmp_path])) == ["mnist a.b=1"]
 
 
-def test_two_of_a_kind_on_one_set_keep_their_options_in_their_names(tmp_path):
+def test_two_encodings_of_a_type_on_one_set_keep_their_options(tmp_path):
     a = compared(tmp_path / "a", "mnist_pape", {"PaPE( m=8 )": [0.5], "PaPE(m=2)": [0.8], "ALiBi": [0.1]})
     b = compared(tmp_path / "b", "cifar10_pape", {"PaPE(m=8)": [0.4], "Sincos, PaPE(m=2)": [0.3]})
     first, second = join([a, b]).values()
@@ -55,7 +55,7 @@ def test_two_of_a_kind_on_one_set_keep_their_options_in_their_names(tmp_path):
     assert list(second.cells) == ["PaPE(m=8)", "Sincos, PaPE"]
 
 
-def test_more_encodings_of_a_set_join_it_and_the_later_file_counts(tmp_path):
+def test_a_later_file_adds_and_replaces_encodings_of_a_set(tmp_path):
     a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5], "ALiBi": [0.8]})
     b = compared(tmp_path / "b", "mnist_pape", {"NoPE": [0.6], "Sincos": [0.7]})
     (found,) = join([a, b]).values()
@@ -64,7 +64,7 @@ def test_more_encodings_of_a_set_join_it_and_the_later_file_counts(tmp_path):
     assert found.cells["NoPE"].values == {"0": 0.5}
 
 
-def test_what_was_joined_is_read_again_as_it_was(tmp_path):
+def test_joined_comparisons_are_read_again(tmp_path):
     a = compared(tmp_path / "a", "mnist_pape", {"NoPE": [0.5, None], "PaPE(m=8)": [0.8, 0.9]})
     b = compared(tmp_path / "b", "cifar10_pape", {"NoPE": [0.4, 0.4], "PaPE(m=2)": [None, None]})
     sets = join([a, b])
@@ -72,10 +72,10 @@ def test_what_was_joined_is_read_again_as_it_was(tmp_path):
     assert join([tmp_path / "out"]) == sets
 
 
-def test_of_learning_rates_the_one_that_validates_best_on_seed_0_counts(tmp_path):
+def test_the_learning_rate_that_validates_best_on_seed_0_counts(tmp_path):
     run = lambda val, test: dict(val=val, test=test)
     rates = {"0.01": {"0": run(0.8, 0.1)}, "0.004": {"0": run(0.9, 0.99)}}
-    rates["0.002"] = {"0": run(0.9, 0.5), "1": run(0.2, 0.6)}  # as good as 0.004, and smaller: it is first
+    rates["0.002"] = {"0": run(0.9, 0.5), "1": run(0.2, 0.6)}  # as good as 0.004, and smaller
     (tmp_path / "start.json").write_text(json.dumps(dict(signs=dict(PaPE=rates))))
     found = join([tmp_path / "start.json"])
     assert found["signs"].cells == dict(PaPE=Cell("PaPE", {"0": 0.5, "1": 0.6}))
@@ -93,34 +93,31 @@ BROKEN = {
     "not text": b"\xff\xfe",
     "no runs": json.dumps(GOOD | dict(runs=[])),
     "a text for a number": json.dumps(GOOD | dict(rows=[ROW | dict(values={"0": "x"})])),
-    "a number without an end": json.dumps(GOOD | dict(rows=[ROW | dict(minutes=float("inf"))])),
+    "an infinite number": json.dumps(GOOD | dict(rows=[ROW | dict(minutes=float("inf"))])),
     "a list of values": json.dumps(GOOD | dict(rows=[ROW | dict(values=[1])])),
     "rates without a seed 0": json.dumps(dict(a=dict(PaPE={"0.1": {"1": dict(val=1, test=1)}}))),
     "sets of nothing": json.dumps(dict(sets=[1])),
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-def test_a_file_that_is_none_is_a_sentence(tmp_path, what):
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_damaged_file_is_an_error(tmp_path, name):
     path = tmp_path / "compare.json"
-    path.write_bytes(BROKEN[what] if isinstance(BROKEN[what], bytes) else BROKEN[what].encode())
+    path.write_bytes(BROKEN[name] if isinstance(BROKEN[name], bytes) else BROKEN[name].encode())
     with pytest.raises(DataError, match="is not a file of tools/compare.py or tools/rank.py") as error:
         join([tmp_path])
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("encoding", ["__import__('os').system('x')", "PaPE(", "-" * 5_000 + "1"])
-def test_an_encoding_that_is_none_is_a_sentence_and_runs_nothing(tmp_path, encoding):
+def test_an_unknown_encoding_is_an_error_and_nothing_is_executed(tmp_path, encoding):
     (tmp_path / "compare.json").write_text(json.dumps(GOOD | dict(rows=[ROW | dict(encoding=encoding)])))
     with pytest.raises(DataError, match="an unknown encoding"):
         join([tmp_path])
 
 
-def test_what_is_not_there_and_what_is_of_another_metric_is_a_sentence(tmp_path):
-    with pytest.raises(
-        DataError,
-        match="has no compare.json, which tools/compare.py writes after its first run.* or name another work dir",
-    ):
+def test_missing_files_and_other_metrics_are_errors(tmp_path):
+    with pytest.raises(DataError, match="has no compare.json, .* after its first run.* or name another work dir"):
         join([tmp_path])
     with pytest.raises(DataError, match=r"there is no .*x\.json"):
         join([tmp_path / "x.json"])

@@ -1,8 +1,9 @@
-"""Encodings over data sets: gains by hand, ranks of what is complete, every gap and every loss by name."""
+"""Encodings on several data sets: means, gains, ranks, missing results and their texts."""
 
 import json
 import math
 import re
+from typing import TypeVar
 
 import pytest
 
@@ -12,10 +13,11 @@ from ndformer.lab.rank import Cell, Compared
 from ndformer.lab.rank_table import Table, text
 
 SHARE = Quantity.create("higher", "share")
+T = TypeVar("T")
 
 
 def table(baseline="A", /, **sets):
-    """{set: {encoding: values of seeds 0, 1 ...}}"""
+    """Return a table of {set: {encoding: values of seeds 0, 1 ...}}."""
 
     def cell(name, values):
         return Cell(name, {str(seed): value for seed, value in enumerate(values) if value is not None})
@@ -24,6 +26,11 @@ def table(baseline="A", /, **sets):
         {on: Compared("accuracy", {n: cell(n, v) for n, v in one.items()}, SHARE) for on, one in sets.items()},
         baseline,
     )
+
+
+def present(value: T | None) -> T:
+    assert value is not None
+    return value
 
 
 ONE = dict(A=[0.90, 0.91, 0.92], B=[0.80, 0.82, 0.81], C=[0.91, 0.90, 0.93])
@@ -36,84 +43,70 @@ def test_where_lower_values_are_better_the_lowest_mean_has_rank_1():
     pixels = Quantity.create("lower", "px", 1)
     lower = {"two": Compared("error", errors.sets["two"].cells, pixels)}
     both = Table(shares.sets | lower, "A")
-    found, expected = both.ranking, table(one=ONE, two=TWO).ranking
-    assert found is not None
-    assert expected is not None
-    assert found.ranks == expected.ranks
-    gain, share_gain = both.gain("C", "two"), table(two=TWO).gain("C", "two")
-    assert gain is not None
-    assert share_gain is not None
-    assert gain.mean == pytest.approx(10 * share_gain.mean)
-    says = text(both)
-    assert "| two, error px |" in says
-    assert "two, in px, positive where the value is lower" in says
+    assert present(both.ranking).ranks == present(table(one=ONE, two=TWO).ranking).ranks
+    assert present(both.gain("C", "two")).mean == pytest.approx(10 * present(table(two=TWO).gain("C", "two")).mean)
+    report = text(both)
+    assert "| two, error px |" in report
+    assert "two, in px, positive where the value is lower" in report
 
 
-def test_means_gains_and_ranks_are_those_by_hand():
+def test_means_gains_and_ranks():
     found = table(one=ONE, two=TWO)
-    gain = found.gain("B", "one")
-    assert gain is not None
-    assert gain.half is not None
+    gain = present(found.gain("B", "one"))
     assert gain.mean == pytest.approx(-0.10)
-    assert gain.half == pytest.approx(4.302653 * 0.01 / math.sqrt(3), rel=1e-6)  # of -0.10, -0.09 and -0.11
+    assert gain.half == pytest.approx(4.302653 * 0.01 / math.sqrt(3), rel=1e-6)  # -0.10, -0.09 and -0.11
     assert found.gain("A", "one") is None
-    ranking = found.ranking
-    assert ranking is not None
-    assert ranking.ranks == {"C": 1.0, "A": 2.0, "B": 3.0}
+    assert present(found.ranking).ranks == {"C": 1.0, "A": 2.0, "B": 3.0}
     lines = [line for line in text(found).splitlines() if line.startswith("|")]
     assert text(found).startswith(
         "- Average ranks of 3 encodings over 2 data sets, 1 is the best: C 1.00, A 2.00, B 3.00."
     )
     assert lines[0].split(" | ")[1:] == ["average rank", "one, accuracy %", "two, accuracy % |"]
     assert re.fullmatch(r"\| C +\| +1.00 \| +91.33 ± 3.79 \| +65.00 ± 11.38 \|", lines[2])
-    assert [line[2] for line in lines[2:5]] == ["C", "A", "B"]  # the best first
+    assert [line[2] for line in lines[2:5]] == ["C", "A", "B"]  # the best is first
 
 
-def test_every_set_says_who_is_better_and_who_is_worse_than_the_baseline():
-    says = text(table(one=ONE, two=TWO))
-    assert "- one: better none; worse B; no significant difference C." in says
-    assert "- two: better C; worse none; no significant difference B." in says
-    assert "**-10.00 ± 2.48**" in says
-    assert "These are 4 separate 95 % intervals" in says
+def test_every_set_lists_encodings_better_and_worse_than_the_baseline():
+    report = text(table(one=ONE, two=TWO))
+    assert "- one: better none; worse B; no significant difference C." in report
+    assert "- two: better C; worse none; no significant difference B." in report
+    assert "**-10.00 ± 2.48**" in report
+    assert "These are 4 separate 95 % intervals" in report
     turned = text(table("B", one=ONE, two=TWO))
     assert "- one: better C, A; worse none; no significant difference none." in turned
     assert "| +0.33 ± 2.87 |" in re.sub(" +", " ", text(table(one=ONE, two=TWO)))
 
 
-def test_gains_are_of_seeds_that_both_have():
+def test_gains_use_common_seeds():
     found = table(one=dict(A=[0.1, None, 0.3], B=[None, 0.9, 0.4], C=[None, 0.5, None]))
-    gain = found.gain("B", "one")
-    assert gain is not None
+    gain = present(found.gain("B", "one"))
     assert (gain.n, gain.mean) == (1, pytest.approx(0.1))
     assert found.gain("C", "one") is None
-    says = text(found)
-    assert "Fewer runs: on one 1 of 2 runs: C." in says
-    assert "no significant difference B." in says  # one run has no interval
+    report = text(found)
+    assert "Fewer runs: on one 1 of 2 runs: C." in report
+    assert "no significant difference B." in report  # one run has no interval
 
 
-def test_what_is_missing_is_named_has_no_rank_and_changes_no_other():
-    whole = table(one=dict(A=[0.9], C=[0.8]), two=dict(A=[0.6], C=[0.7]))
-    gap = table(one=dict(A=[0.9], C=[0.8], D=[None]), two=dict(A=[0.6], B=[0.65], C=[0.7], D=[0.9]))
-    assert gap.missing == [("D", "one"), ("B", "one")]
-    assert gap.ranking == whole.ranking
-    says = text(gap)
-    assert "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in says
-    assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", says)
-    assert "Missing" not in text(whole)
+def test_missing_results_are_named_and_change_no_rank():
+    complete = table(one=dict(A=[0.9], C=[0.8]), two=dict(A=[0.6], C=[0.7]))
+    incomplete = table(one=dict(A=[0.9], C=[0.8], D=[None]), two=dict(A=[0.6], B=[0.65], C=[0.7], D=[0.9]))
+    assert incomplete.missing == [("D", "one"), ("B", "one")]
+    assert incomplete.ranking == complete.ranking
+    report = text(incomplete)
+    assert "**Missing:** on one D, B. Nothing is put in their place, and encodings with a gap have no rank" in report
+    assert re.search(r"\| B +\| +- \| +- \| +65.00 \|", report)
+    assert "Missing" not in text(complete)
 
 
-def test_means_that_differ_by_rounding_alone_share_a_rank():
+def test_means_that_differ_by_rounding_share_a_rank():
     found = table(one=dict(A=[0.967, 0.969], B=[0.968, 0.968]), two=dict(A=[0.1, 0.2, 0.3], B=[0.2, 0.2, 0.2]))
-    a, b = (found.mean(name, "two") for name in "AB")
-    assert a is not None
-    assert b is not None
-    assert a.mean != b.mean  # 0.2 and 0.2, but for the last digit
-    assert found.ranking is not None
-    assert found.ranking.ranks == dict(A=1.5, B=1.5)
+    a, b = (present(found.mean(name, "two")).mean for name in "AB")
+    assert a != b  # 0.2 and 0.2, except for the last digit
+    assert present(found.ranking).ranks == dict(A=1.5, B=1.5)
 
 
 @pytest.mark.parametrize("sets", [dict(one=ONE), dict(one=dict(A=[1]), two=dict(A=[1], B=[1]))])
-def test_without_two_sets_or_two_whole_encodings_there_are_no_ranks(sets, tmp_path):
+def test_ranks_need_two_sets_and_two_complete_encodings(sets, tmp_path):
     found = table("A", **sets)
     assert "No ranks: they need two encodings" in found.write(tmp_path)
     assert "average rank" not in text(found)
@@ -121,13 +114,11 @@ def test_without_two_sets_or_two_whole_encodings_there_are_no_ranks(sets, tmp_pa
     assert not (tmp_path / "comparison.png").exists()
 
 
-def test_the_sentences_of_ranks_follow_the_test():
+def test_texts_about_ranks_follow_the_test():
     values = dict(A=[0.9], B=[0.8], C=[0.7])
     agreed = text(table(**{f"set{i}": values for i in range(5)}))
     assert "F(2, 8) = no limit (all sets agree), p = 0." in agreed
-    assert (
-        "Significantly different from A by rank: worse C; better none." in agreed
-    )  # 2 ranks apart, where 1.48 are enough
+    assert "Significantly different from A by rank: worse C; better none." in agreed  # 2 ranks, 1.48 are enough
     turned = text(table("C", **{f"set{i}": values for i in range(5)}))
     assert "Significantly different from C by rank: worse none; better A." in turned
     mixed = [dict(A=[0.9], B=[0.8], C=[0.7]), dict(A=[0.7], B=[0.8], C=[0.9])]
@@ -137,25 +128,25 @@ def test_the_sentences_of_ranks_follow_the_test():
     assert "No two of 3 encodings can differ so much: that takes 3 data sets or more." in chance
 
 
-def test_costs_and_options_are_told_where_they_are_known(tmp_path):
+def test_known_costs_and_options_are_listed(tmp_path):
     cells = {"PaPE": Cell("PaPE(m=8)", {"0": 0.5}, 2.04, 1_500_000), "NoPE": Cell("NoPE", {"0": 0.4})}
-    says = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "PaPE"))
-    assert re.search(r"\| PaPE +\| +1.50 M, 2.0 \|", says)
-    assert re.search(r"\| NoPE +\| +- \|", says)
-    assert "- PaPE is PaPE(m=8) on one." in says
+    report = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "PaPE"))
+    assert re.search(r"\| PaPE +\| +1.50 M, 2.0 \|", report)
+    assert re.search(r"\| NoPE +\| +- \|", report)
+    assert "- PaPE is PaPE(m=8) on one." in report
     assert "minutes a run" not in text(table(one=ONE, two=TWO))
 
 
-def test_it_is_saved_as_json_text_and_picture(tmp_path):
+def test_files_of_a_table(tmp_path):
     found = table(one=ONE, two=TWO)
-    says = found.write(tmp_path / "new")
-    assert (tmp_path / "new" / "comparison.md").read_text() == says
+    report = found.write(tmp_path / "new")
+    assert (tmp_path / "new" / "comparison.md").read_text() == report
     assert (tmp_path / "new" / "comparison.png").read_bytes().startswith(b"\x89PNG")
     content = json.loads((tmp_path / "new" / "comparison.json").read_text())
     assert content["sets"]["one"]["cells"]["B"]["values"] == {"0": 0.80, "1": 0.82, "2": 0.81}
     assert content["ranking"]["ranks"] == {"C": 1.0, "A": 2.0, "B": 3.0}
 
 
-def test_a_baseline_that_nobody_compared_is_a_sentence():
+def test_an_unknown_baseline_is_an_error():
     with pytest.raises(UnknownNameError, match="no comparison has Pape, did you mean 'PaPE'"):
         table("Pape", one=dict(PaPE=[0.5]))

@@ -1,4 +1,4 @@
-"""What tests of experiments share."""
+"""Fixtures for tests of experiments."""
 
 import importlib
 
@@ -9,7 +9,7 @@ from ndformer.framework.registry import ENCODINGS
 
 @pytest.fixture
 def shuffled():
-    """The control of shuffled places, which nobody else knows afterwards."""
+    """Register the control of shuffled positions, for one test."""
     known = dict(ENCODINGS.all())
     kind = importlib.import_module("ndformer.studies.shuffled").Shuffled
     ENCODINGS.module_dict["Shuffled"] = kind

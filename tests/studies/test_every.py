@@ -1,58 +1,92 @@
-"""What the laboratory holds."""
+"""All experiments: claims, controls, names, and the tables and figures of the papers that they reproduce."""
+
+import re
+from pathlib import Path
 
 import pytest
 
 from ndformer.framework.errors import UnknownNameError
 from ndformer.lab.experiment import Results
-from ndformer.studies import PAPERS, every, find
+from ndformer.studies import PAPERS, every, find, paper_experiments
+from ndformer.studies.contents import CONTENTS, NOT_MEASURED
 
-NOTHING_IS_LEARNT = {
+TEXTS = Path(__file__).parents[3] / "shared" / "papers"
+FILES = {
+    "pape": "pape.txt",
+    "sape2": "sape2.txt",
+    "sincos2d": "2d-sincos.txt",
+    "thesis": "position-embeddings-thesis.txt",
+    "vitarc": "vitarc-excerpt.txt",
+}
+CAPTION = re.compile(r"^\W*(Table|Figure) (\d+(?:\.\d+)?)[.:] ", re.MULTILINE)
+WITHOUT_TRAINING = {
     *("pape:equations", "pape:table4", "pape:table8"),
     *("sape2:equations", "sape2:table3", "sincos2d:note"),
 }
-LOOKED_INTO = {  # embeddings or attention, of which there is none without positions: untrained ones are beside them
+OF_EMBEDDINGS = {  # or of attention: there is none without positions, so untrained ones are the control
     *("pape:figure2", "pape:figure3", "sape2:figure4"),
     *("thesis:table2", "thesis:figure5", "thesis:pretraining"),
 }
 
 
-def test_every_experiment_is_of_a_paper_and_whole():
-    assert {experiment.paper for experiment in every().values()} == set(PAPERS)
-    for experiment in every().values():
-        assert len(set(experiment.rows)) == len(experiment.rows)
-        assert set(experiment.published) <= set(experiment.rows), experiment.name
-        assert all(set(figures) <= set(experiment.columns) for figures in experiment.published.values())
-
-
 @pytest.mark.parametrize("name", list(every()))
-def test_claims_name_rows_and_columns_that_are_measured(name):
+def test_rows_columns_and_claims_of_an_experiment_are_consistent(name):
     experiment = find(name)
+    assert experiment.paper in PAPERS
+    assert len(set(experiment.rows)) == len(experiment.rows)
+    assert set(experiment.published) <= set(experiment.rows)
+    assert all(set(figures) <= set(experiment.columns) for figures in experiment.published.values())
+    assert set(experiment.shows) <= set(CONTENTS.get(experiment.paper, ()))
     full = {row: {s: dict.fromkeys(experiment.columns, 50.0 + s) for s in range(3)} for row in experiment.rows}
     for claim in experiment.claims:
         assert claim.judge(Results(full)).word != "not measured", claim.text
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, e in every().items() if "small" in e.scales and name not in NOTHING_IS_LEARNT]
+    "name", [name for name, e in every().items() if "small" in e.scales and name not in WITHOUT_TRAINING]
 )
-def test_wherever_positions_are_learnt_from_there_are_controls(name):
-    """Labels at random, positions shuffled among tokens, and none at all."""
+def test_experiments_that_train_have_controls(name):
+    """Random labels, shuffled positions, and no positions."""
     experiment = find(name)
     words = [*experiment.rows, *experiment.columns.values()]
-    absent = ("untrained", "before", "as drawn") if name in LOOKED_INTO else ("NoPE", "None")
+    absent = ("untrained", "before", "as drawn") if name in OF_EMBEDDINGS else ("NoPE", "None")
     for controls in (("labels at random",), ("places shuffled",), absent):
         assert any(control in word for control in controls for word in words), controls
 
 
-def test_a_name_that_is_none_is_told_with_the_nearest():
-    with pytest.raises(UnknownNameError, match="did you mean 'thesis:table3'"):
-        find("thesis:tabel3")
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("thesis:tabel3", "did you mean 'thesis:table3'"),
+        ("pape:figure1", "'pape:figure1': Figure 1 is shown by pape:extrapolation"),
+        ("thesis:figure2", "Figure 2 is sample images of the data of Table 1, with nothing to"),
+        ("mine:first", "'mine:first'. Known: pape:equations, "),
+    ],
+)
+def test_an_unknown_name_has_suggestions(name, message):
+    with pytest.raises(UnknownNameError, match=message):
+        find(name)
 
 
-def test_a_figure_of_a_paper_leads_to_what_shows_it():
-    with pytest.raises(UnknownNameError, match="'pape:figure1': Figure 1 is shown by pape:extrapolation"):
-        find("pape:figure1")
-    with pytest.raises(UnknownNameError, match="Figure 2 is sample images of the data of Table 1, with nothing to"):
-        find("thesis:figure2")
-    with pytest.raises(UnknownNameError, match="'mine:first'. Known: pape:equations, "):
-        find("mine:first")
+@pytest.mark.parametrize("paper", CONTENTS)
+def test_every_table_and_figure_has_an_experiment_or_a_reason(paper):
+    shown = {item for experiment in paper_experiments(paper) for item in experiment.shows}
+    reasons = NOT_MEASURED.get(paper, {})
+    assert [item for item in CONTENTS[paper] if item not in shown and item not in reasons] == []
+    assert not shown & set(reasons)
+    assert set(reasons) <= set(CONTENTS[paper])
+
+
+def test_experiments_are_in_the_order_of_the_paper():
+    firsts = [experiment.shows[0] for experiment in paper_experiments("thesis")]
+    assert firsts[:4] == ["Table 1", "Figure 3", "Table 2", "Table 3"]
+    assert sorted(e.name for paper in PAPERS for e in paper_experiments(paper)) == sorted(every())
+
+
+@pytest.mark.parametrize("paper", CONTENTS)
+@pytest.mark.skipif(not TEXTS.is_dir(), reason="needs the papers' texts beside the checkout")
+def test_contents_are_the_captions_of_the_text(paper):
+    text = (TEXTS / FILES[paper]).read_text(encoding="utf-8")
+    captions = [f"{kind} {number}" for kind, number in CAPTION.findall(text)]
+    ours = [item for item in CONTENTS[paper] if item.startswith(("Table", "Figure"))]
+    assert captions == ours or (not captions and all(item in text for item in ours))

@@ -10,43 +10,35 @@ from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell
-from ndformer.studies import every, find, inspection
+from ndformer.studies import find, inspection
 from ndformer.studies.inspection import accuracy_moved
-from ndformer.studies.sape2 import cifar, tables
+from ndformer.studies.sape2 import tables
 from ndformer.studies.sape2.figure4 import compared
-from ndformer.studies.sape2.published import TABLE1, TABLE2
 from tests.studies.test_pape import words
 
 
-def test_every_table_and_figure_with_data_has_an_experiment():
-    shown = {name for experiment in every().values() if experiment.paper == "sape2" for name in experiment.shows}
-    assert shown == {"Table 1", "Table 2", "Table 3", "Figure 2", "Figure 3", "Figure 4"}  # Figure 1 is a drawing
-
-
-def test_both_tables_print_the_same_of_the_same():
+def test_rows_that_are_in_two_tables_share_their_runs():
     for one, other in (("ViT", "APE"), ("SaPE2 + APE", "SaPE2(K) + APE")):
-        assert TABLE1[one]["CIFAR10"] == TABLE2[other]["top1"]
-        assert tables.PAPER[one] == tables.MODES[other]  # so they share a run
+        assert tables.TABLE1[one]["CIFAR10"] == tables.TABLE2[other]["top1"]
+        assert tables.PAPER[one] == tables.MODES[other]
 
 
 @pytest.mark.parametrize("row", [*tables.PAPER, *tables.VARIANTS])
-def test_encodings_are_reached_from_the_command_line_on_both_scales(row, tmp_path):
+def test_encodings_have_the_grid_of_their_set(row, tmp_path):
     cell = Cell(row, 0, "small", tmp_path / "w" / "t" / "c")
-    encoding = (tables.PAPER | tables.VARIANTS)[row]
-    for name, (_, _, side, _) in tables.SETS.items():
-        found = tables.run(cell, name, encoding).cfg.model.backbone.encoding
-        parts = [found] if isinstance(found, dict) else found
-        assert [part["grid"] for part in parts if part["type"] == "LearnableAbsolute"] in ([], [side])
-    config, data = cifar.SETS["CIFAR10"]
-    assert cifar.training_run(cell, config, encoding.format(cifar.GRID), data).cfg.model.backbone.dim == 384
+    for on, dim in ((tables.SETS["digits"], 64), (tables.SETS["signs"], 64), (tables.CIFAR["CIFAR10"], 384)):
+        backbone = tables.train_encoding(cell, on).cfg.model.backbone
+        parts = [backbone.encoding] if isinstance(backbone.encoding, dict) else backbone.encoding
+        assert [part["grid"] for part in parts if part["type"] == "LearnableAbsolute"] in ([], [on.side])
+        assert backbone.dim == dim
 
 
-def test_steps_by_loops_are_what_is_computed(tmp_path):
+def test_equations_in_loops_agree_with_the_implementation(tmp_path):
     assert set(words(find("sape2:equations"), tmp_path).values()) == {"supported"}
 
 
 def test_two_kinds_of_patches_are_two_regions():
-    """Columns 1 and 2 bright, 3 and 4 dark, up to noise: only across are descriptors apart."""
+    """Columns 1 and 2 are bright, 3 and 4 dark, with noise: descriptors differ only across regions."""
     torch.manual_seed(0)
     images = torch.tensor([1.0, 1.0, 0.0, 0.0]).repeat_interleave(4).expand(1, 1, 16, 16)
     encoding = build_encoding(dict(type="SaPE2"), dim=16, heads=2, position_dims=2, depth=1)
@@ -57,12 +49,12 @@ def test_two_kinds_of_patches_are_two_regions():
     x = kinds[torch.tensor([0, 0, 1, 1]).repeat(4)][None] + 1e-3 * torch.randn(1, 16, 16)
     found = compared(AttentionMaps(attention, x, where, encoding.prepare(where)), images)
     assert found["across"] > 20
-    assert found["apart"] > 0  # regions are apart in the picture too
-    assert found["own"] < 0  # a distance is added: attention goes to the other region
+    assert found["apart"] > 0  # regions are also apart in the picture
+    assert found["own"] < 0  # distances are added: attention moves to the other region
 
 
-def test_patches_are_where_a_model_with_shuffled_places_has_them(shuffled):
-    """Or regions would be those of other tokens, and the control would find no difference between them anywhere."""
+def test_patches_are_permuted_as_in_a_model_with_shuffled_positions(shuffled):
+    """Otherwise regions would be those of other tokens, and the control would find no difference anywhere."""
     encoding = build_encoding([dict(type="Shuffled"), dict(type="NoPE")], dim=4, heads=1, position_dims=2, depth=1)
     images = torch.rand(3, 2, 4, 6)
     patches = torch.nn.functional.unfold(images, (2, 2), stride=2).mT  # (3, 6, 8)
@@ -74,8 +66,8 @@ def test_patches_are_where_a_model_with_shuffled_places_has_them(shuffled):
     assert torch.equal(inspection.shuffled_images(images, torch.nn.Identity(), where), images)
 
 
-def test_images_are_moved_down_and_right(monkeypatch):
-    """A model that names the row and column of the bright pixel."""
+def test_images_are_shifted_down_and_right(monkeypatch):
+    """The model predicts the row and column of the bright pixel."""
     images = torch.zeros(3, 1, 4, 4)
     for i in range(3):
         images[i, 0, 0, i] = 1

@@ -1,4 +1,4 @@
-"""Toy tasks: answers that are right, in balance, and out of reach without places."""
+"""Toy tasks: correct and balanced answers that need positions, and what encodings learn of them."""
 
 import pytest
 import torch
@@ -8,8 +8,7 @@ from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.lab.experiment import Cell, Results
 from ndformer.studies.small import Reader
 from ndformer.studies.toys import table
-from ndformer.studies.toys.pictures import learnt
-from ndformer.studies.toys.table import CONTROLS, ENCODINGS, EXPERIMENTS, LABELS, SHUFFLED, measure
+from ndformer.studies.toys.table import CONTROLS, ENCODINGS, EXPERIMENTS, LABELS, SHUFFLED, learning_curves, measure
 from ndformer.studies.toys.tasks import SIDE, TASKS, TOKENS, WORDS, moved, rotated, scaled
 
 
@@ -21,17 +20,17 @@ CASES = [(name, dims) for name, task in TASKS.items() for dims in (1, 2, 3, 4) i
 
 
 @pytest.mark.parametrize("name, dims", CASES)
-def test_answers_are_in_balance_and_words_alone_tell_none(name, dims):
-    scenes = drawn(name, dims)
-    counts = torch.bincount(scenes.targets)
+def test_answers_are_balanced_and_words_are_the_same(name, dims):
+    samples = drawn(name, dims)
+    counts = torch.bincount(samples.targets)
     assert len(counts) == TASKS[name].outputs
     assert counts.min() > 0.85 * counts.max()
-    assert scenes.positions.shape == (4000, TOKENS, dims)
-    assert (scenes.tokens == scenes.tokens[0]).all()  # the same words in every scene
+    assert samples.positions.shape == (4000, TOKENS, dims)
+    assert (samples.tokens == samples.tokens[0]).all()
 
 
 @pytest.mark.parametrize("dims", [1, 2, 4])
-def test_answers_are_those_of_the_places(dims):
+def test_answers_follow_from_the_positions(dims):
     r = drawn("direction", dims).positions
     assert torch.equal(drawn("direction", dims).targets, (r[:, 0, 0] < r[:, 1, 0]).long())
     near = (drawn("distance", dims).positions[:, 0] - drawn("distance", dims).positions[:, 1]).norm(dim=1) < 2.25
@@ -40,55 +39,56 @@ def test_answers_are_those_of_the_places(dims):
     assert torch.equal(drawn("counting", dims).targets, ((r[:, 1:7] - r[:, :1]).norm(dim=2) < 2).sum(1))
 
 
-def test_a_turn_is_told_by_the_cross_product_and_survives_turning():
-    scenes = drawn("turn", 2)
-    for r in (scenes.positions, rotated(scenes, Generator().manual_seed(1)).positions, moved(scenes).positions):
+def test_a_turn_is_the_sign_of_the_cross_product():
+    samples = drawn("turn", 2)
+    for r in (samples.positions, rotated(samples, Generator().manual_seed(1)).positions, moved(samples).positions):
         first, second = (r[:, 1] - r[:, 0]).unbind(1), (r[:, 2] - r[:, 1]).unbind(1)
         cross = first[0] * second[1] - first[1] * second[0]
-        assert torch.equal(scenes.targets, (cross > 0).long())
+        assert torch.equal(samples.targets, (cross > 0).long())
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("name", ["distance", "counting"])
-def test_which_places_are_taken_says_nothing_of_who_is_near(name, dims):
-    """Else a control with places dealt out anew would tell: it did, up to 65 and 63 %."""
-    scenes = drawn(name, dims, 20_000)
-    off = scenes.positions - SIDE / 2
-    apart = torch.cdist(scenes.positions, scenes.positions)
-    for said in (off.norm(dim=2).mean(1), (off.norm(dim=2) < 2).float().sum(1), apart.mean((1, 2))):
-        means = torch.stack([said[scenes.targets == k].mean() for k in range(TASKS[name].outputs)])
-        assert (means - said.mean()).abs().max() < 0.05 * said.std()
+def test_the_set_of_positions_is_independent_of_the_answer(name, dims):
+    """Otherwise a control with shuffled positions could answer: it did, up to 65 and 63 %."""
+    samples = drawn(name, dims, 20_000)
+    radius = (samples.positions - SIDE / 2).norm(dim=2)
+    distances = torch.cdist(samples.positions, samples.positions)
+    for value in (radius.mean(1), (radius < 2).float().sum(1), distances.mean((1, 2))):
+        means = torch.stack([value[samples.targets == k].mean() for k in range(TASKS[name].outputs)])
+        assert (means - value.mean()).abs().max() < 0.05 * value.std()
 
 
-def test_no_two_of_three_words_say_how_the_way_turns():
-    scenes = drawn("turn", 2, 20_000)
-    left = scenes.targets == 1
+def test_a_turn_needs_all_three_words():
+    samples = drawn("turn", 2, 20_000)
+    left = samples.targets == 1
     for i, j in ((0, 1), (1, 2), (0, 2)):
-        way = scenes.positions[:, j] - scenes.positions[:, i]
-        assert (way[left].mean(0) - way[~left].mean(0)).abs().max() < 0.05 * way.std()
+        step = samples.positions[:, j] - samples.positions[:, i]
+        assert (step[left].mean(0) - step[~left].mean(0)).abs().max() < 0.05 * step.std()
 
 
-def test_moving_scaling_and_turning_keep_what_they_should():
-    scenes = drawn("distance", 3, 50)
-    distances = torch.cdist(scenes.positions, scenes.positions)
-    for changed, times in ((moved(scenes), 1), (scaled(scenes), 2), (rotated(scenes, Generator().manual_seed(1)), 1)):
+def test_shifts_and_rotations_keep_distances_and_scaling_multiplies_them():
+    samples = drawn("distance", 3, 50)
+    distances = torch.cdist(samples.positions, samples.positions)
+    turned = rotated(samples, Generator().manual_seed(1))
+    for changed, times in ((moved(samples), 1), (scaled(samples), 2), (turned, 1)):
         found = torch.cdist(changed.positions, changed.positions)
         torch.testing.assert_close(found, times * distances, atol=2e-3, rtol=1e-3)
-    assert (moved(scenes).positions - scenes.positions - SIDE).abs().max() < 1e-6
+    assert (moved(samples).positions - samples.positions - SIDE).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize("row", ENCODINGS)
-def test_every_encoding_reads_the_scenes(row):
-    scenes = drawn("direction", 2, 3)
-    reader = Reader(nn.Embedding(WORDS, 48), 2, scenes, parse_encoding(ENCODINGS[row]))
-    assert reader(scenes).shape == (3, 2)
+def test_every_encoding_answers(row):
+    samples = drawn("direction", 2, 3)
+    reader = Reader(nn.Embedding(WORDS, 48), 2, samples, parse_encoding(ENCODINGS[row]))
+    assert reader(samples).shape == (3, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "row, dims", [("Sincos, PaPE", 2), ("AxialRoPE", 1), ("PaPE, spread", 3), (SHUFFLED, 2), (LABELS, 1)]
 )
-def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path, monkeypatch):
+def test_every_row_measures_every_column_reproducibly(row, dims, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TEST", 40)
     experiment = next(e for e in EXPERIMENTS if e.name == f"toys:{dims}d-1block")
     values = measure(Cell(row, 3, "small", tmp_path), dims, 1, base_steps=4)
@@ -97,10 +97,10 @@ def test_every_row_measures_every_column_and_the_same_again(row, dims, tmp_path,
         assert measure(Cell(row, 3, "small", tmp_path), dims, 1, base_steps=4) == values
 
 
-CAN = {  # tells direction in one dimension, a place by a class token that is nowhere, and by one at the origin:
-    "nnn": ("NoPE", SHUFFLED, LABELS),  # y, n, or ? where a hundred steps are too few to say
-    "yyy": ("Sincos", "LearnableSincos", "LaPE", "Sincos, PaPE", "AxialRoPE", "RoPEMixed"),  # the last two turn what
-    "?yy": ("LearnableFourier", "LearnableAbsolute"),  # is nowhere as if it were at 0
+CAN = {  # learns direction in one dimension, place with a class token without a position, and with one at the origin:
+    "nnn": ("NoPE", SHUFFLED, LABELS),  # y, n, or ? if a hundred steps are too few
+    "yyy": ("Sincos", "LearnableSincos", "LaPE", "Sincos, PaPE", "AxialRoPE", "RoPEMixed"),  # for the last two,
+    "?yy": ("LearnableFourier", "LearnableAbsolute"),  # no position is position 0
     "nny": ("ALiBi", "PaPERI", "PaPEDirectional", "CoPE, two-sided"),
     "yny": ("LookHere", "Relative", "PaPE", "PaPE, spread", "PaPECompact", "Polynomial"),
     "?ny": ("DirectionalRPE",),
@@ -110,13 +110,13 @@ CAN = {  # tells direction in one dimension, a place by a class token that is no
 MOVES = ("Sincos", "LearnableSincos", "LearnableFourier", "LearnableAbsolute", "LaPE", "Sincos, PaPE")
 
 
-def test_of_every_row_is_said_what_it_can():
+def test_every_row_has_an_expectation():
     assert sorted(row for rows in CAN.values() for row in rows) == sorted([*ENCODINGS, *CONTROLS])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("can, row", [(can, row) for can, rows in CAN.items() for row in rows])
-def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, monkeypatch):
+def test_each_encoding_learns_the_expected_tasks(can, row, tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TASKS", {name: TASKS[name] for name in ("direction", "place")})
     monkeypatch.setattr(table, "BATCH", 64)
     monkeypatch.setattr(table, "TEST", 300)
@@ -124,12 +124,12 @@ def test_what_each_encoding_can_do_at_all_at_a_tiny_scale(can, row, tmp_path, mo
     found = [values[name] for name in ("direction", "place", "place origin")]
     for answer, value in zip(can, found):
         assert answer == "?" or (value > 75 if answer == "y" else value < 65), found
-    if row not in (*MOVES, "AxialRoPE", "RoPEMixed"):  # of these two, a class token that is nowhere moves not with all
+    if row not in (*MOVES, "AxialRoPE", "RoPEMixed"):  # a class token at 0 does not move with the others
         assert values["direction moved"] == values["direction"]
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_controls_deal_out_tokens_in_a_scene_and_answers_among_scenes(name):
+def test_controls_permute_tokens_of_a_sample_and_answers_of_samples(name):
     true = table.draw_samples(name, 2, 200, Generator().manual_seed(1))
     places = table.draw_samples(name, 2, 200, Generator().manual_seed(1), "places")
     labels = table.draw_samples(name, 2, 200, Generator().manual_seed(1), "labels")
@@ -143,21 +143,23 @@ def test_controls_deal_out_tokens_in_a_scene_and_answers_among_scenes(name):
     assert torch.equal(labels.tokens, true.tokens)
 
 
-def test_the_picture_has_every_column_and_the_curves_that_were_looked_at(tmp_path, monkeypatch):
+def test_the_picture_has_every_column_and_the_learning_curves(tmp_path, monkeypatch):
     monkeypatch.setattr(table, "TEST", 20)
     monkeypatch.setattr(table, "BATCH", 8)
     experiment = next(e for e in EXPERIMENTS if e.name == "toys:2d-1block")
     results = Results({"NoPE": {0: measure(Cell("NoPE", 0, "small", tmp_path), 2, 1, base_steps=4)}})
     as_often = dict.fromkeys(["direction", "distance", "counting", "place", "place origin"], [1, 2, 3, 4])
-    assert {task: list(rows["NoPE"]) for task, rows in learnt(results).items()} == as_often | {"turn": [2, 4, 6, 8]}
+    assert {task: list(rows["NoPE"]) for task, rows in learning_curves(results).items()} == as_often | {
+        "turn": [2, 4, 6, 8]
+    }
     assert experiment.draw is not None
     experiment.draw(results, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 20_000
 
 
 @pytest.mark.slow
-def test_what_is_only_relative_is_read_from_the_tokens_in_one_block(tmp_path, monkeypatch):
-    """A class token without a place learns of none there: it would say 50 %."""
+def test_relative_encodings_read_out_the_tokens_in_one_block(tmp_path, monkeypatch):
+    """A class token without a position would reach 50 %."""
     monkeypatch.setattr(table, "TASKS", {"direction": TASKS["direction"]})
     values = measure(Cell("PaPE, spread", 0, "small", tmp_path), 2, 1, base_steps=120)
     assert values["direction"] > 85

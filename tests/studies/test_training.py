@@ -1,4 +1,4 @@
-"""Runs of shipped configs as parts of experiments."""
+"""Training runs of shipped configs in experiments."""
 
 import threading
 
@@ -10,7 +10,7 @@ from ndformer.framework.tokens import Where
 from ndformer.lab import jobs
 from ndformer.lab.experiment import Cell
 from ndformer.studies.data import MNIST
-from ndformer.studies.training import train_results, training_run
+from ndformer.studies.training import training_run
 
 OPTIONS = ["train_cfg.max_epochs=1", "train_dataloader.dataset.per_class=2"]
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.heads=2"]
@@ -18,7 +18,6 @@ SMALL = ["model.backbone.dim=16", "model.backbone.depth=1", "model.backbone.head
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """Where the generated sample is made, once."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -27,7 +26,7 @@ def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
     monkeypatch.chdir(home)
     cell = Cell("NoPE", 3, "small", home / "work" / "pape_table1_small" / "NoPE_seed3")
     other = Cell("- b", 3, "small", home / "work" / "pape_table2_small" / "b_seed3")
-    first = train_results(cell, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
+    first = training_run(cell, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL]).results
     assert (first["seed"], first["encoding"], first["epochs"], first["sample"]) == (3, "NoPE", 1, True)
     run = training_run(other, "mnist_small", "NoPE", options=[*OPTIONS, *SMALL])
     before = (run.folder / "results.json").stat().st_mtime_ns
@@ -38,7 +37,7 @@ def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
     assert not torch.equal(learnt, fresh)
 
 
-def test_other_settings_are_other_runs(tmp_path):
+def test_other_settings_have_other_folders(tmp_path):
     cell = Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell")
     folders = [
         training_run(cell, "mnist_small", "NoPE").folder,
@@ -52,7 +51,7 @@ def test_other_settings_are_other_runs(tmp_path):
     assert len(set(folders)) == len(folders)
 
 
-def test_a_set_of_data_that_has_moved_is_the_same_set(tmp_path):
+def test_moving_the_data_keeps_the_folder(tmp_path):
     cells = [Cell("NoPE", 0, "small", tmp_path / "work" / "table" / "cell", tmp_path / place) for place in "ab"]
     first, second = (training_run(cell, "mnist_small", "NoPE", MNIST) for cell in cells)
     assert first.cfg.data_root != second.cfg.data_root
@@ -60,8 +59,8 @@ def test_a_set_of_data_that_has_moved_is_the_same_set(tmp_path):
 
 
 @pytest.mark.slow
-def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
-    """flock holds between two opened files, be they of one process or of two."""
+def test_a_second_process_waits_for_a_run_in_progress(tmp_path, monkeypatch):
+    """flock works between two opened files of one process, too."""
     calls, begun = [], threading.Event()
 
     def train(cfg, folder, resume, on_tested):
@@ -82,24 +81,24 @@ def test_who_wants_a_run_that_is_being_made_waits_for_it(tmp_path, monkeypatch):
     assert len(calls) == 1
 
 
-def test_shuffled_places_tell_nothing_and_padding_stays(shuffled):
+def test_shuffling_permutes_the_tokens_of_a_sample_and_keeps_padding(shuffled):
     torch.manual_seed(0)
     encoding = build_encoding([dict(type="Shuffled"), dict(type="NoPE")], dim=4, heads=1, position_dims=2, depth=1)
     valid = torch.arange(30)[None] < torch.tensor([30, 12])[:, None]
     where = Where(torch.rand(2, 30, 2), valid=valid)
     x = torch.rand(2, 30, 4)
-    drawn = encoding.embed(x, encoding.prepare(where))
+    permuted = encoding.embed(x, encoding.prepare(where))
     for row, count in enumerate((30, 12)):
-        assert torch.equal(drawn[row, 0], x[row, 0])
-        assert torch.equal(drawn[row, count:], x[row, count:])
-        assert not torch.equal(drawn[row, :count], x[row, :count])
-        assert torch.equal(drawn[row, :count].sort(0).values, x[row, :count].sort(0).values)
+        assert torch.equal(permuted[row, 0], x[row, 0])
+        assert torch.equal(permuted[row, count:], x[row, count:])
+        assert not torch.equal(permuted[row, :count], x[row, :count])
+        assert torch.equal(permuted[row, :count].sort(0).values, x[row, :count].sort(0).values)
     encoding.eval()
     assert torch.equal(*(encoding.embed(x, encoding.prepare(where)) for _ in range(2)))
 
 
-def test_a_control_with_shuffled_places_trains(home, monkeypatch, shuffled):
+def test_a_control_with_shuffled_positions_trains(home, monkeypatch, shuffled):
     monkeypatch.chdir(home)
     cell = Cell("PaPE, places shuffled", 0, "small", home / "work" / "table" / "cell")
-    found = train_results(cell, "mnist_small", "PaPE(m=4)", options=[*OPTIONS, *SMALL], control="places")
-    assert found["encoding"] == "Shuffled+PaPE"
+    run = training_run(cell, "mnist_small", "PaPE(m=4)", options=[*OPTIONS, *SMALL], control="places")
+    assert run.results["encoding"] == "Shuffled+PaPE"

@@ -37,25 +37,25 @@ def config(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
+def test_only_missing_runs_are_trained(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--seeds", "1", "--per-class", "3", "--threads", "1", "--work-dir", str(home)]
     compare.main([*command, "--encodings", "PaPE(m=2)"])
-    said = capsys.readouterr().out
-    assert said.startswith(
+    output = capsys.readouterr().out
+    assert output.startswith(
         "1 to run, 0 of them done; 1 at once, torch threads each: 1\n"
         f"logs: {home}/*/log.txt\nstarted: PaPE(m=2), 3 per class, seed 1\n[1/1] PaPE(m=2), 3 per class"
     )
     log = (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text()
     assert "PaPE on ImageFolder: 6 train, 2 val, 2 test" in log
-    assert "cannot draw" not in log  # its page has all of its pictures
+    assert "cannot draw" not in log  # the page has all pictures
     page = (home / "PaPE_m=2_n3_seed1" / "report.html").read_text()
     assert all(title in page for title in KINDS.values())
 
     compare.main([*command, "--encodings", "NoPE", "PaPE(m=2)"])
-    said = capsys.readouterr().out
-    assert said.startswith("2 to run, 1 of them done")
-    assert "[2/2] NoPE, 3 per class, seed 1: accuracy" in said
+    output = capsys.readouterr().out
+    assert output.startswith("2 to run, 1 of them done")
+    assert "[2/2] NoPE, 3 per class, seed 1: accuracy" in output
     assert (home / "PaPE_m=2_n3_seed1" / "log.txt").read_text() == log
     content = json.loads((home / "compare.json").read_text())
     assert [(run["results"]["encoding"], run["results"]["seed"]) for run in content["runs"]] == [
@@ -63,13 +63,13 @@ def test_it_trains_what_is_not_done_yet(config, tmp_path, capsys):
         ("PaPE", 1),
     ]
     table = (home / "compare.md").read_text()
-    assert table in said
+    assert table in output
     assert "| PaPE(m=2) |         3 | 1 |" in table
     assert (home / "compare.png").is_file()
 
 
 @pytest.mark.slow
-def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_first_seed(config, tmp_path, capsys):
+def test_the_point_that_validates_best_on_the_first_seed_is_used(config, tmp_path, capsys):
     home = tmp_path / "out"
     command = [str(config), "--encodings", "NoPE", "--seeds", "2", "1", "--grid", "optimizer.lr=1e-9,5e-3"]
     command += ["--jobs", "2", "--threads", "1", "--work-dir", str(home)]
@@ -83,13 +83,13 @@ def test_each_encoding_gets_the_point_of_the_grid_that_validates_best_on_the_fir
     (row,) = content["rows"]
     assert (row["point"], set(row["values"])) == ({"optimizer.lr": f"{best:g}"}, {"1", "2"})
     assert f"| NoPE     |        {best:g} | 2 |" in capsys.readouterr().out
-    says = (home / "compare.md").read_text()
-    assert "optimizer.lr of 1e-09, 0.005: each encoding has the values that validated best on seed 2." in says
-    assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in says
+    report = (home / "compare.md").read_text()
+    assert "optimizer.lr of 1e-09, 0.005: each encoding has the values that validated best on seed 2." in report
+    assert f"- NoPE: optimizer.lr={best:g} is the {'largest' if best > 1e-3 else 'smallest'} tried." in report
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
 
 
-def test_learning_rates_are_short_for_a_grid():
+def test_learning_rates_are_a_grid():
     short = compare.parse(["mnist_small", "--learning-rates", "5e-4", "1e-3", "--grid", "train_cfg.max_epochs=1,2"])
     assert short.grid == ["train_cfg.max_epochs=1,2", "optimizer.lr=0.0005,0.001"]
 
@@ -111,7 +111,7 @@ def test_learning_rates_are_short_for_a_grid():
         (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is not a plain value"),
     ],
 )
-def test_what_goes_wrong_is_one_sentence_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
+def test_errors_are_one_line_before_any_run(config, arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert sentence in refusal(compare.main, config, *arguments)
     assert not (tmp_path / "work_dirs").exists()

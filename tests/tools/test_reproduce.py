@@ -18,26 +18,26 @@ def given(tmp_path: Path, scale: str | None = None) -> argparse.Namespace:
     return argparse.Namespace(scale=scale, data=tmp_path, anyway=False)
 
 
-def test_of_a_paper_it_runs_what_it_can_and_says_why_it_leaves_the_rest(tmp_path, monkeypatch, capsys):
+def test_experiments_of_a_paper_that_cannot_run_are_left_out_with_a_reason(tmp_path, monkeypatch, capsys):
     ran = []
     monkeypatch.setattr(reproduce, "run", lambda experiment, given: ran.append(experiment.name))
     reproduce.main(["pape", "--data", str(tmp_path)])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert {"pape:equations", "pape:table4", "pape:table8"} == set(ran)
-    assert "left out: pape:table5 on the scale 'paper' needs a GPU" in said
-    assert f"left out: pape:table2 reads {tmp_path / 'mnist_idx'}, which is not there: get " in said
+    assert "left out: pape:table5 on the scale 'paper' needs a GPU" in output
+    assert f"left out: pape:table2 reads {tmp_path / 'mnist_idx'}, which is not there: get " in output
 
 
-def test_what_is_asked_for_by_its_name_and_cannot_run_is_an_error(tmp_path):
+def test_a_named_experiment_that_cannot_run_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="has no scale 'small'"):
         reproduce.run(find("pape:table5"), given(tmp_path, "small"))
     with pytest.raises(
         ConfigError,
         match="on the scale 'paper' needs a GPU .*, --anyway runs it; at a scale for two CPU cores: pape:extrap",
     ):
-        reproduce.run(find("pape:table5"), given(tmp_path))  # the only scale that it has
+        reproduce.run(find("pape:table5"), given(tmp_path))  # its only scale
     willing = argparse.Namespace(**vars(given(tmp_path, "paper")) | dict(anyway=True))
-    with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # so it would, with the data
+    with pytest.raises(DataError, match="pape:table5 reads .*imagenet"):  # it would run with the data
         reproduce.run(find("pape:table5"), willing)
 
 
@@ -50,37 +50,38 @@ def test_seeds_and_jobs_are_whole_numbers(wrong, tmp_path, capsys):
     )
 
 
-def test_the_list_has_every_experiment_with_what_it_needs():
-    said = reproduce.listed()
-    assert re.search(r"pape:table7 .*\(Table 7\)\n +paper: needs a GPU", said)
-    assert "reads mnist_idx, sign_digits" in said
+def test_the_list_has_every_experiment_with_its_requirements(capsys):
+    reproduce.main(["--list"])
+    output = capsys.readouterr().out
+    assert re.search(r"pape:table7 .*\(Table 7\)\n +paper: needs a GPU", output)
+    assert "reads mnist_idx, sign_digits" in output
 
 
-def test_pages_are_not_made_of_nothing(tmp_path):
+def test_pages_need_results(tmp_path):
     with pytest.raises(DataError, match="typo has no results to make pages of: --keep .*typo leaves them there"):
         reproduce.main(["--pages", str(tmp_path / "typo")])
     assert not (tmp_path / "typo").exists()
 
 
-def test_a_paper_of_which_nothing_can_run_is_an_error(tmp_path, capsys):
+def test_a_paper_without_an_experiment_that_can_run_is_an_error(tmp_path, capsys):
     with pytest.raises(ConfigError, match="nothing of thesis can run here"):
         reproduce.main(["thesis", "--scale", "paper", "--data", str(tmp_path)])
     assert "left out: thesis:table7" in capsys.readouterr().out
 
 
-def test_keep_loses_nothing_that_was_kept(tmp_path, capsys):
+def test_keep_loses_no_earlier_results(tmp_path, capsys):
     made = ["sape2:equations", "--work-dir", str(tmp_path / "work"), "--keep", str(tmp_path / "kept"), "--seeds"]
     reproduce.main([*made, "0", "1"])
     with pytest.raises(ConfigError, match="4 cells that this run has not, such as key, step by step, seed 1, .*--onto"):
         reproduce.main([*made, "0"])
-    with pytest.raises(ConfigError, match="6 cells that this run has not"):  # in a folder where nothing is done yet
+    with pytest.raises(ConfigError, match="6 cells that this run has not"):  # in an empty folder
         reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates", "--work-dir", str(tmp_path / "another")])
     capsys.readouterr()
     reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates"])
     assert "2 cells, 2 of them done" in capsys.readouterr().out
 
 
-def test_onto_what_is_kept_only_what_it_lacks_is_measured(tmp_path, monkeypatch):
+def test_onto_measures_only_missing_cells(tmp_path, monkeypatch):
     measured: list[tuple[str, int]] = []
 
     def measure(cell: Cell) -> Values:

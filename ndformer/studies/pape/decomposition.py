@@ -1,6 +1,7 @@
-"""Figures 2 and 3 of the PaPE paper: attention as distance, direction and semantics, and which of them heads go by.
+"""Figures 2 and 3 of the PaPE paper: attention split into distance, direction and semantics, and which heads use which.
 
-Each cell leaves a picture of one image's maps in its folder, maps.png; it is made of the data set and stays there.
+Each cell writes a picture of one image's attention maps, maps.png, to its folder. It shows an image of the data set, so
+it is not published.
 """
 
 import copy
@@ -16,48 +17,44 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import Panels, new_figure
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
-from ndformer.lab.verdicts import Claim, above, ahead, below, combine
-from ndformer.studies.inspection import STATES, attention_maps, draw_maps, inspect_run
-from ndformer.studies.pape.encodings import PAPER, TWO, TWO_DATA, run
+from ndformer.lab.verdicts import above, ahead, below
+from ndformer.studies.grid import train
+from ndformer.studies.inspection import STATES, attention_maps, draw_maps, inspect_run, over_state, split_state
+from ndformer.studies.pape.encodings import PAPER, TWO
 from ndformer.studies.training import Run
 
 DEPTH, HEADS = 4, 4
 POSITIONAL = ("distance", "direction")
-LAYERS = {
-    f"layer {layer}{state}": (layer, state) for state in STATES for layer in range(1, DEPTH + 1)
-}  # rows of Figure 3
-MAPS = {f"{name}{state}": (name, state) for name in TWO for state in STATES}  # rows of Figure 2
+SCALE = Scale(3, minutes=39, data=tuple(on.data for on in TWO.values()))
 
 
 def measure_layer(cell: Cell) -> Values:
-    """z of one layer: of its heads, their mean and the strongest."""
-    layer, state = LAYERS[cell.row]
-    untrained, control = STATES[state]
+    """Return z of each head of a layer, their mean, and the largest |z|."""
+    layer, untrained, control = split_state(cell.row)
     values: Values = {}
-    for name in TWO:
-        _, layer_maps, _ = inspect_run(run(cell, name, PAPER["PaPE"], control), untrained)
-        heads = z_scores(layer_maps[layer - 1])
+    for name, on in TWO.items():
+        _, layer_maps, _ = inspect_run(train(cell, on, PAPER["PaPE"], control), untrained)
+        heads = z_scores(layer_maps[int(layer.removeprefix("layer ")) - 1])
         values |= {f"{name} head {head}": z for head, z in enumerate(heads.tolist(), 1)}
         values |= {f"{name} z": heads.mean().item(), f"{name} strongest": heads.abs().max().item()}
     return values
 
 
 def measure_terms(cell: Cell) -> Values:
-    """How far each term spreads over the keys of a query, how near attention stays, and whether the terms are all."""
-    name, state = MAPS[cell.row]
-    untrained, control = STATES[state]
-    pape_run = run(cell, name, PAPER["PaPE"], control)
-    model, layer_maps, images = inspect_run(pape_run, untrained)
+    """Return the spread of each term over the keys, the distance of attention, and the difference from the paper."""
+    name, untrained, control = split_state(cell.row)
+    run = train(cell, TWO[name], PAPER["PaPE"], control)
+    model, layer_maps, images = inspect_run(run, untrained)
     draw_maps(cell.folder / "maps.png", f"{cell.row}: layer 2", layer_maps[1], images, maps(layer_maps[1], images))
     values = {
         term: mean(layer_map.terms()[term].std(-1).mean() for layer_map in layer_maps)
         for term in ("semantic", *POSITIONAL)
     }
-    return values | {"near": mean(map(nearness, layer_maps)), "rest": concatenated(pape_run, model, images)}
+    return values | {"near": mean(map(nearness, layer_maps)), "rest": concatenated(run, model, images)}
 
 
 def nearness(layer_map: AttentionMaps) -> Tensor:
-    """The mean distance of what is attended to, over that of all keys."""
+    """Return the mean distance of the attended keys over the mean distance of all keys."""
     distances = torch.cdist(layer_map.where.positions[0], layer_map.where.positions[0])
     return (layer_map.attention() * distances).sum(-1).mean() / distances.mean()
 
@@ -67,9 +64,9 @@ def mean(values: Iterable[Tensor]) -> float:
 
 
 @torch.no_grad()
-def concatenated(pape_run: Run, model: TokenModel, images: Tensor) -> float:
-    """The largest difference in what comes out where the same weights attend by the paper's concatenation."""
-    settings = copy.deepcopy(pape_run.settings)
+def concatenated(run: Run, model: TokenModel, images: Tensor) -> float:
+    """Return the largest difference in the features when the same weights use the paper's concatenation."""
+    settings = copy.deepcopy(run.settings)
     encoding = settings.model.backbone.encoding
     (encoding if isinstance(encoding, dict) else encoding[-1])["impl"] = "paper_concat"
     theirs = build_model(settings).eval()
@@ -79,19 +76,17 @@ def concatenated(pape_run: Run, model: TokenModel, images: Tensor) -> float:
 
 
 def maps(layer_map: AttentionMaps, images: Tensor) -> list[Panels]:
-    """Figure 2, for the brightest patch of the first image."""
-    pape_run = attention_maps(layer_map, images)
-    blocks = [Panels(name, pape_run[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
-    return [*blocks, Panels("attention", pape_run["attention"], "share")]
+    """Return the panels of Figure 2 for the brightest patch of the first image."""
+    terms = attention_maps(layer_map, images)
+    blocks = [Panels(name, terms[name], "signed", limit=10.0) for name in (*POSITIONAL, "semantic")]
+    return [*blocks, Panels("attention", terms["attention"], "share")]
 
 
 def draw_heads(results: Results, path: Path) -> None:
-    """z of each head of the first seed, for heads of one number have nothing in common between seeds: a block for each
-    set of data and state, layers from top to bottom."""
+    """Draw z of each head of the first seed (heads of different seeds do not correspond), by data set and state."""
     names = [(name, state) for name in TWO for state in STATES]
-    with new_figure(
-        1 + 1.7 * len(names), 2.6, "positions (red) or semantics (blue): z of each head, first seed"
-    ) as figure:
+    title = "positions (red) or semantics (blue): z of each head, first seed"
+    with new_figure(1 + 1.7 * len(names), 2.6, title) as figure:
         axes = figure.subplots(1, len(names), squeeze=False)[0]
         for axis, (name, state) in zip(axes, names):
             rows = [f"layer {layer}{state}" for layer in range(1, DEPTH + 1)]
@@ -106,74 +101,64 @@ def draw_heads(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
-def over_state(text: str, state: str) -> Claim:
-    """Claim that directions spread more than in another state of the model."""
-    return combine(text, [ahead("", name, f"{name}, {state}", "direction") for name in TWO])
-
-
-UNTRAINED = [f"{name}, untrained" for name in TWO]
 FIRST, LAST = "layer 1", f"layer {DEPTH}"
-UNTRAINED_FIRST, UNTRAINED_LAST = f"{FIRST}, untrained", f"{LAST}, untrained"
-_, _, STATE_LABELS, STATE_PLACES = STATES
 MEAN_Z, STRONGEST = ([f"{name} {value}" for name in TWO] for value in ("z", "strongest"))
+_, UNTRAINED, LABELS, PLACES = STATES
 EXPERIMENTS = [
     Experiment(
         "pape:figure2",
-        "Attention of trained models taken apart into distance, direction and semantics",
-        rows=tuple(MAPS),
+        "Attention of trained models, split into distance, direction and semantics",
+        rows=tuple(name + state for name in TWO for state in STATES),
         columns={
             "semantic": "semantic, spread over keys",
             "distance": "distance",
             "direction": "direction",
-            "near": "how far attention goes (1: as far as keys are)",
+            "near": "distance of attention (1: mean distance of keys)",
             "rest": "difference from the paper's form",
         },
         measure=measure_terms,
-        scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
+        scales={"small": SCALE},
         claims=(
             below("the three maps sum to the paper's own form", TWO, "rest", 1e-3),
-            below("attention decays with distance: half as far as keys are", TWO, "near", 0.5),
-            over_state("training learns directions: a wider spread than untrained", "untrained"),
-            over_state("control: a wider spread than with shuffled places", "places shuffled"),
-            above("control: untrained attention goes farther than half", UNTRAINED, "near", 0.5),
+            below("attention decays with distance: less than half of the mean distance of keys", TWO, "near", 0.5),
+            over_state("training learns directions: a larger spread than untrained", TWO, UNTRAINED, "direction"),
+            over_state("control: a larger spread than with shuffled positions", TWO, PLACES, "direction"),
+            above("control: untrained attention reaches farther", [name + UNTRAINED for name in TWO], "near", 0.5),
         ),
-        shows=("Figure 2",),
         about=(
-            "Models as in table1, trained anew (PaPE as the paper starts it, class token in the middle), on 64 test "
-            "images: standard deviations of each term over the keys of a query, averaged over queries, heads and "
-            "layers; the mean distance of what is attended to, over that of all keys; the largest difference in a "
-            "token behind the last block, where the same weights attend by the paper's concatenation. Maps of one "
-            "image lie in each cell's folder, maps.png."
+            "Models as in table1, trained again (the paper's initialization, class token in the center), on 64 test "
+            "images. Spread: standard deviation of a term over the keys of a query, averaged over queries, heads and "
+            "layers. Distance of attention: mean distance of the attended keys over the mean distance of all keys. "
+            "Difference: the largest in a token's output when the same weights use the paper's concatenation. Maps of "
+            "one image are in each cell's folder, maps.png."
         ),
     ),
     Experiment(
         "pape:figure3",
-        "z: whether heads go by positions (above 0) or by semantics (below), by layer",
-        rows=tuple(LAYERS),
+        "z of heads by layer: above 0 positions dominate, below 0 semantics",
+        rows=tuple(f"layer {layer}{state}" for state in STATES for layer in range(1, DEPTH + 1)),
         columns={
-            f"{name} {what}": f"{name}, {says}"
+            f"{name} {key}": f"{name}, {heading}"
             for name in TWO
-            for what, says in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
+            for key, heading in (("z", "mean z of heads"), ("strongest", "largest |z| of a head"))
         },
         measure=measure_layer,
-        scales={"small": Scale(3, minutes=39, data=TWO_DATA)},
+        scales={"small": SCALE},
         claims=(
-            ahead("early layers use positions most: z of the first over the last", FIRST, LAST, MEAN_Z),
-            ahead("specialised heads cluster in early layers", FIRST, LAST, STRONGEST),
-            above("some head of the first layer leans to one side: |z| above 0.5", "layer 1", STRONGEST, 0.5),
-            ahead("control: z of the first layer over random labels", "layer 1", f"layer 1{STATE_LABELS}", MEAN_Z),
-            ahead("control: z of the first layer over shuffled places", "layer 1", f"layer 1{STATE_PLACES}", MEAN_Z),
-            ahead("control: untrained, too, z of the first over the last", UNTRAINED_FIRST, UNTRAINED_LAST, MEAN_Z),
+            ahead("early layers use positions most: z of the first layer above z of the last", FIRST, LAST, MEAN_Z),
+            ahead("specialized heads are in early layers", FIRST, LAST, STRONGEST),
+            above("some head of the first layer is specialized: |z| above 0.5", FIRST, STRONGEST, 0.5),
+            ahead("control: z of the first layer is above that with random labels", FIRST, FIRST + LABELS, MEAN_Z),
+            ahead("control: z of the first layer is above that with shuffled positions", FIRST, FIRST + PLACES, MEAN_Z),
+            ahead("control: the same in the untrained model", FIRST + UNTRAINED, LAST + UNTRAINED, MEAN_Z),
         ),
-        shows=("Figure 3",),
         about=(
-            "The same models as in figure2. Equation 16 over the keys that have 80 % of a query's attention, on 64 "
-            "test images; four layers of four heads here, twelve of twelve in the paper; the picture is of the "
-            "first seed. A head that goes by distance alone has z below 0: P is at most 1 there, and Y is 1. As it "
-            "is defined, z has no bounds: a head that looks far away has exp(q k') without the P that holds it "
-            "down, and one such head of one seed may decide a mean, as it did for hand signs with labels at random; "
-            "with shuffled places many do, and z has up to 24 digits. Terms are as attention adds them, divided by "
-            "the root of the head's width."
+            "The models of figure2. Equation 16 over the keys that have 80 % of a query's attention, on 64 test "
+            "images; four layers of four heads here, twelve of twelve in the paper. The picture shows the first seed. "
+            "A head that uses only distance has z below 0, because P is at most 1 and Y is 1. By its definition z has "
+            "no bounds: a head that attends far away has exp(q k') without a small P. One such head of one seed can "
+            "decide a mean, as for hand signs with random labels; with shuffled positions there are many, and z "
+            "has up to 24 digits. Terms are as attention adds them, divided by the square root of the head's width."
         ),
         draw=draw_heads,
     ),

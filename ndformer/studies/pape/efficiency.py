@@ -1,4 +1,4 @@
-"""Table 4 of the PaPE paper: what a position encoding costs, in time and in parameters."""
+"""Table 4 of the PaPE paper: the time and the parameters that a position encoding costs."""
 
 import statistics
 import time
@@ -13,10 +13,11 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import Claim, ahead, below, close_to, inside
+from ndformer.studies.pape import encodings
 from ndformer.studies.pape.published import TABLE4
 
 DIM, HEADS, DEPTH, SIDE, ROUNDS = 768, 12, 12, 14, 15  # ViT-B/16 at 224 px
-PARABOLAS = {f"PaPE m={m}": f"PaPE(m={m})" for m in (2, 4, 8, 16, 32, 64)}
+PARABOLAS = {f"PaPE {row}": encoding for row, encoding in encodings.PARABOLAS.items()}
 CONCATENATED = "PaPE m=50, concatenated"
 ROWS = {
     "nD-sincos": "Sincos",
@@ -30,7 +31,7 @@ ROWS = {
 
 
 def measure(cell: Cell) -> Values:
-    """A block with the encoding and one without take turns, so that a busy machine slows both."""
+    """Time a block with the encoding and one without in turns, so that other load slows both; count parameters."""
     encoding = ROWS[cell.row]
     models = {"none": _block("NoPE"), "own": _block(encoding)}
     axis = torch.arange(float(SIDE))
@@ -60,7 +61,7 @@ def _block(encoding: str) -> Transformer:
 
 @cache
 def parameters(encoding: str) -> int:
-    """Learned, of positions, in the whole ViT-B."""
+    """Return the number of learned positional parameters of ViT-B."""
     built = build_encoding(parse_encoding(encoding), dim=DIM, heads=HEADS, position_dims=2, depth=DEPTH)
     layers = nn.ModuleList([built, *(built.layer(i, DEPTH) for i in range(DEPTH))])
     return sum(p.numel() for p in layers.parameters())
@@ -76,15 +77,13 @@ def as_printed(row: str, number: str) -> Claim:
 EXPERIMENTS = [
     Experiment(
         "pape:table4",
-        "What positions cost: a block of ViT-B with 197 tokens, forward, and parameters of all twelve",
-        rows=tuple(ROWS),
+        "Cost of positions: forward time of a block of ViT-B with 197 tokens, and parameters of all twelve blocks",
+        tuple(ROWS),
         columns={
             "time": "time, over NoPE",
             "ms": "ms a block, one CPU thread (paper: all of ViT-B, RTX 4090)",
             "params": "positional parameters, M",
         },
-        measure=measure,
-        scales={"small": Scale(3, minutes=1)},
         published={row: {"ms": ms, "params": params} for row, (ms, params) in TABLE4.items()},
         claims=(
             *(as_printed(row, params) for row, (_, params) in TABLE4.items()),
@@ -93,11 +92,12 @@ EXPERIMENTS = [
             ahead("ours: concatenation with m=50 takes more time than m=64 here", CONCATENATED, "PaPE m=64", "time"),
             inside("control: NoPE takes as long as another NoPE (within 10 %)", "NoPE", "time", 0.9, 1.1),
         ),
-        shows=("Table 4",),
         about=(
-            "Parameters are counted and always the same; times, of the processor, differ from run to run: each is "
-            "the median over 15 rounds in which the block and one without positions take turns "
+            "Parameters are counted, and are the same in every run. Times are processor times and vary from run to "
+            "run: each is the median of 15 rounds in which the block and one without positions are timed in turns "
             "(docs/results/benchmarks-cpu.md)."
         ),
+        measure=measure,
+        scales={"small": Scale(3, minutes=1)},
     )
 ]

@@ -1,6 +1,6 @@
-"""Figures 2 and 3 of the SaPE2 paper: the way from queries and keys to its bias (equations 9 to 16), step by step.
+"""Figures 2 and 3 of the SaPE2 paper: its bias from queries and keys (equations 9 to 16), step by step.
 
-Beside it what section 2 says of CoPE, and where the listing of appendix D does something else.
+Also CoPE as in section 2, and the difference of the listing in appendix D.
 """
 
 import math
@@ -20,7 +20,7 @@ EXACT, FLOOR = -9, 1e-17  # the first as a power of ten
 
 
 def _attending(encoding: str, seed: int) -> tuple[Attention, Tensor, Where, Any]:
-    """A layer, random tokens on a grid of 3 x 4, in float64."""
+    """Return a layer, random tokens on a grid of 3 x 4 in float64, their positions, and the encoding's state."""
     torch.manual_seed(seed)
     built = build_encoding(parse_encoding(encoding), dim=DIM, heads=HEADS, position_dims=2, depth=1).double()
     attention = Attention(DIM, HEADS, built.layer(0, 1)).double()
@@ -32,7 +32,7 @@ def _attending(encoding: str, seed: int) -> tuple[Attention, Tensor, Where, Any]
 
 @torch.no_grad()
 def step_by_step(mode: str, gates: float, seed: int) -> float:
-    """Equations 9 to 16 in loops over patches; `gates` multiplies what the sigmoid is of."""
+    """Compare equations 9 to 16, in loops over patches, with the implementation; `gates` scales the gates' logits."""
     attention, x, where, state = _attending(f"SaPE2(mode='{mode}')", seed)
     q, k, _ = attention.qkv(x)[0].view(-1, 3, HEADS, DIM // HEADS).permute(1, 2, 0, 3)
     z = k if mode == "k" else q
@@ -43,8 +43,8 @@ def step_by_step(mode: str, gates: float, seed: int) -> float:
         for axis, others in ((0, 1), (1, 0)):
             vectors = []
             for i in range(HEIGHT * WIDTH):
-                at = divmod(i, WIDTH)
-                line = [m for m in range(HEIGHT * WIDTH) if divmod(m, WIDTH)[others] == at[others]]
+                place = divmod(i, WIDTH)
+                line = [m for m in range(HEIGHT * WIDTH) if divmod(m, WIDTH)[others] == place[others]]
                 open_ = {j: (gates * q[head, i] @ k[head, j]).sigmoid() for j in line}  # eq. 9
                 values = []
                 for m in line:
@@ -62,7 +62,7 @@ def step_by_step(mode: str, gates: float, seed: int) -> float:
 
 @torch.no_grad()
 def relative(seed: int) -> float:
-    """CoPE where all gates are open: q_i . e[i - j + 1], from a random table."""
+    """Compare CoPE with all gates open with q_i . e[i - j + 1], from a random table."""
     attention, x, where, state = _attending("CoPE", seed)
     layer: Any = attention.encoding
     layer.table.normal_()
@@ -71,10 +71,10 @@ def relative(seed: int) -> float:
     logits = attention.logits(x, where, state)[0, 0]
     N, width = len(logits), DIM // HEADS
     q = torch.full((width,), 10.0).double()
-    apart = [
+    differences = [
         (logits[i, j] - (q @ q + q @ layer.table[:, i - j + 1]) * width**-0.5).abs() for i in range(N) for j in range(i)
     ]
-    return torch.stack(apart).max().item()
+    return torch.stack(differences).max().item()
 
 
 ROWS = {
@@ -85,26 +85,31 @@ ROWS = {
 }
 
 
+KEY, QUERY, SCALED, OPEN = ROWS
+
+
 def measure(cell: Cell) -> Values:
     return {"apart": math.log10(max(ROWS[cell.row](cell.seed), FLOOR))}
 
 
-ROWS_IN_ORDER = [*ROWS]
 EXPERIMENTS = [
     Experiment(
         "sape2:equations",
-        "SaPE2's steps by loops, and as computed: log10 of the largest difference of logits, in float64",
-        rows=tuple(ROWS),
-        columns={"apart": "difference, log10"},
-        measure=measure,
+        "SaPE2 in loops and as implemented: log10 of the largest difference of logits, in float64",
+        tuple(ROWS),
+        {"apart": "difference, log10"},
+        measure,
         scales={"small": Scale(3, minutes=0.3)},
-        claims=(
-            below("figure 3, key: equations 9 to 16 are computed", ROWS_IN_ORDER[0], "apart", EXACT, exact=True),
-            below("figure 3, query: equations 9 to 16 are computed", ROWS_IN_ORDER[1], "apart", EXACT, exact=True),
-            above("appendix D differs: its gates are of scaled products", ROWS_IN_ORDER[2], "apart", -6, exact=True),
-            below("section 2: CoPE with open gates is relative", ROWS_IN_ORDER[3], "apart", EXACT, exact=True),
+        claims=tuple(
+            judge(text, row, "apart", limit, exact=True)
+            for row, judge, limit, text in (
+                (KEY, below, EXACT, "figure 3, key: the implementation computes equations 9 to 16"),
+                (QUERY, below, EXACT, "figure 3, query: the implementation computes equations 9 to 16"),
+                (SCALED, above, -6, "appendix D differs: its gates use scaled products"),
+                (OPEN, below, EXACT, "section 2: CoPE with open gates is relative"),
+            )
         ),
         shows=("Figure 2", "Figure 3"),
-        about="Random tokens on a grid of 3 x 4, two heads of 12. Figure 1 is a drawing without data.",
+        about="Random tokens on a grid of 3 x 4, two heads of 12 channels. Figure 1 is a drawing without data.",
     )
 ]

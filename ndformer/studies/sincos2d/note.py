@@ -1,4 +1,4 @@
-"""The note on 2D sinusoidal encodings, sentence by sentence: what can be computed from the formula."""
+"""The sentences of the note on 2D sinusoidal encodings that can be computed from the formula."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
 from ndformer.lab.verdicts import Claim, above, below
 
-SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; D of the note, half for each axis
+SIDE, DIM, BASE = 14, 64, 10000.0  # ViT's grid at 224 px; the note's D, half for each axis
 
 
 def encoding() -> PositionEncoding:
@@ -22,10 +22,11 @@ def encoding() -> PositionEncoding:
 
 
 @torch.no_grad()
-def table(places: Tensor) -> Tensor:
-    """(N, 2) -> (N, DIM), float64: y in the first half, x in the second."""
+def table(positions: Tensor) -> Tensor:
+    """Return the encoding of positions (N, 2) as (N, DIM) float64: y in the first half, x in the second."""
     built = encoding()
-    return built.embed(torch.zeros(1, len(places), DIM).double(), built.prepare(Where(places[None].double())))[0]
+    where = Where(positions[None].double())
+    return built.embed(torch.zeros(1, len(positions), DIM).double(), built.prepare(where))[0]
 
 
 def grid(side: int = SIDE) -> Tensor:
@@ -34,36 +35,33 @@ def grid(side: int = SIDE) -> Tensor:
 
 
 def frequencies() -> Tensor:
-    """(DIM / 4,) of one axis, from the first dimensions to the last."""
+    """Return the frequencies of one axis, (DIM / 4,), from the first dimensions to the last."""
     return BASE ** -(torch.arange(0, DIM // 2, 2) / (DIM / 2)).double()
 
 
 def halves(channels: slice) -> float:
-    """How many in % of the places of a row a line parts rightly into left and right, seen through some channels."""
-    seen = table(grid())[:SIDE, DIM // 2 :][:, channels]  # the first row, the half that is x's
+    """Return the accuracy in % of a line that separates the left from the right half of a row, by some channels."""
+    features = table(grid())[:SIDE, DIM // 2 :][:, channels]  # the first row, the half of x
     right = torch.where(torch.arange(SIDE) < SIDE // 2, -1.0, 1.0).double()
-    design = torch.cat([seen, torch.ones(SIDE, 1).double()], dim=1)
+    design = torch.cat([features, torch.ones(SIDE, 1).double()], dim=1)
     weights = torch.linalg.lstsq(design, right[:, None], driver="gelsd").solution[:, 0]
     return 100 * ((design @ weights).sign() == right).double().mean().item()
 
 
-# Each is one sentence: what was found, from a generator that draws places where the sentence speaks of any place
+# One function per sentence. The generator draws positions and steps where the sentence is about any of them.
 
 
 def formula(generator: Generator) -> float:
-    """Largest difference between the formula, channel by channel, and the encoding."""
-    places = torch.rand(50, 2, generator=generator).double() * 100
+    """Return the largest difference between the formula, channel by channel, and the encoding."""
+    positions = torch.rand(50, 2, generator=generator).double() * 100
     half = DIM // 2
     expected = torch.zeros(50, DIM).double()
-    for row, (y, x) in enumerate(places.tolist()):
-        for axis, r in enumerate((y, x)):
+    for row, position in enumerate(positions.tolist()):
+        for axis, r in enumerate(position):
             for i in range(half // 2):
-                angle = r / BASE ** (2 * i / half)
-                expected[row, axis * half + 2 * i], expected[row, axis * half + 2 * i + 1] = (
-                    math.sin(angle),
-                    math.cos(angle),
-                )
-    return (expected - table(places)).abs().max().item()
+                angle, channel = r / BASE ** (2 * i / half), axis * half + 2 * i
+                expected[row, channel], expected[row, channel + 1] = math.sin(angle), math.cos(angle)
+    return (expected - table(positions)).abs().max().item()
 
 
 def weights(generator: Generator) -> float:
@@ -79,122 +77,101 @@ def repeated(generator: Generator) -> float:
     return (tables[0] - tables[1]).abs().max().item()
 
 
-def nearest(generator: Generator) -> float:
-    """The smallest distance between the vectors of two places of a grid of 32 x 32."""
-    vectors = table(grid(32))
-    apart = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
-    return apart.fill_diagonal_(torch.inf).min().item()
+def nearest(generator: Generator, channels: list[int] | slice = slice(None)) -> float:
+    """Return the smallest distance between the vectors of two positions of a grid of 32 x 32."""
+    vectors = table(grid(32))[:, channels]
+    distances = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
+    return distances.fill_diagonal_(torch.inf).min().item()
 
 
 def nearest_by_first_frequency(generator: Generator) -> float:
-    """The same, by the sine and cosine of each axis' first frequency alone."""
-    first = [0, 1, DIM // 2, DIM // 2 + 1]
-    vectors = table(grid(32))[:, first]
-    apart = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
-    return apart.fill_diagonal_(torch.inf).min().item()
+    """Return the same distance, with only the sine and cosine of the first frequency of each axis."""
+    return nearest(generator, [0, 1, DIM // 2, DIM // 2 + 1])
 
 
 def linear(generator: Generator) -> float:
-    """What a matrix that knows the step alone leaves of the vector at the end of the step."""
-    places = torch.rand(200, 2, generator=generator).double() * 100
+    """Return the error of a matrix that maps the vector at the start of a step to that at its end."""
+    positions = torch.rand(200, 2, generator=generator).double() * 100
     step = torch.rand(2, generator=generator).double() * 20
     angles = torch.cat([step[axis] * frequencies() for axis in range(2)])  # (DIM / 2,)
-    turns = torch.stack([torch.stack([angles.cos(), angles.sin()]), torch.stack([-angles.sin(), angles.cos()])])
-    matrix = torch.block_diag(*turns.permute(2, 0, 1))  # (sin, cos) -> (sin, cos) further on
-    return (table(places) @ matrix.T - table(places + step)).abs().max().item()
-
-
-def early_over_late(generator: Generator) -> float:
-    """The frequency of the first dimensions over that of the last."""
-    return (frequencies()[0] / frequencies()[-1]).item()
-
-
-def early_coarse(generator: Generator) -> float:
-    return halves(slice(0, 2)) - halves(slice(DIM // 2 - 2, DIM // 2))
+    rotations = torch.stack([torch.stack([angles.cos(), angles.sin()]), torch.stack([-angles.sin(), angles.cos()])])
+    matrix = torch.block_diag(*rotations.permute(2, 0, 1))  # (sin, cos) -> (sin, cos) a step further
+    return (table(positions) @ matrix.T - table(positions + step)).abs().max().item()
 
 
 def late_fine(generator: Generator) -> float:
-    """How far neighbours stand apart in the last quarter of an axis' channels, over the first quarter."""
+    """Return the distance of neighbors in the last quarter of an axis' channels, over that in the first quarter."""
     row = table(grid())[:SIDE, DIM // 2 :]
     steps = (row[1:] - row[:-1]).square()
     return (steps[:, -DIM // 8 :].sum(1).sqrt().mean() / steps[:, : DIM // 8].sum(1).sqrt().mean()).item()
 
 
-def uneven(generator: Generator) -> float:
-    """How the steps between logarithms of frequencies differ."""
-    return frequencies().log().diff().std().item()
-
-
-def largest(generator: Generator) -> float:
-    return table(torch.rand(1000, 2, generator=generator) * 10000).abs().max().item()
-
-
-def _alike() -> tuple[Tensor, Tensor]:
-    """Cosines between the vectors of all places of a grid, and how far the places are apart."""
+def cosines() -> Tensor:
+    """Return the cosines between the vectors of all positions of a grid."""
     vectors = torch.nn.functional.normalize(table(grid()), dim=1)
-    return vectors @ vectors.T, torch.cdist(grid(), grid())
+    return vectors @ vectors.T
 
 
 def decay_with_distance(generator: Generator) -> float:
-    """Correlation of the two."""
-    cosines, apart = _alike()
-    return torch.corrcoef(torch.stack([cosines.flatten(), apart.flatten()]))[0, 1].item()
-
-
-def farthest(generator: Generator) -> float:
-    """The smallest cosine between two places of a grid of 14 x 14."""
-    return _alike()[0].min().item()
+    """Return the correlation of cosines and distances."""
+    return torch.corrcoef(torch.stack([cosines().flatten(), torch.cdist(grid(), grid()).flatten()]))[0, 1].item()
 
 
 def moved(generator: Generator) -> float:
-    """How logits change where all places move."""
+    """Return the change of logits when all positions are shifted."""
     built = encoding()
     attention = Attention(DIM, 4).double()
     x = torch.randn(1, 20, DIM, generator=generator).double()
-    places = torch.rand(1, 20, 2, generator=generator).double() * SIDE
+    positions = torch.rand(1, 20, 2, generator=generator).double() * SIDE
     logits = []
     for shift in (0.0, 3.0):
-        where = Where(places + shift)
+        where = Where(positions + shift)
         logits.append(attention.logits(built.embed(x, built.prepare(where)), where))
     return (logits[0] - logits[1]).abs().max().item()
 
 
 def products_moved(generator: Generator) -> float:
-    """How the products of two places' own vectors change where both move."""
-    places = torch.rand(50, 2, generator=generator).double() * SIDE
-    products = [table(places + shift) @ table(places + shift).T for shift in (0.0, 3.0)]
+    """Return the change of the products of two positions' vectors when both positions are shifted."""
+    positions = torch.rand(50, 2, generator=generator).double() * SIDE
+    products = [table(positions + shift) @ table(positions + shift).T for shift in (0.0, 3.0)]
     return (products[0] - products[1]).abs().max().item()
 
 
 TINY = 1e-9
 SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], float, str]] = {
-    # sentence -> its number, on which side of which limit that has to be, and the number in words
+    # sentence -> function of its number, claim, limit, and the number in words
     "PE(x, y) concatenates sines and cosines of each axis": (formula, below, TINY, "largest difference"),
     "It has no parameters": (weights, below, 0.5, "number of parameters"),
-    "It is deterministic": (repeated, below, TINY, "largest difference of two"),
+    "It is deterministic": (repeated, below, TINY, "largest difference of two tables"),
     "Every (x, y) has a vector of its own": (nearest, above, 1e-3, "smallest distance on a grid of 32 x 32"),
     "It takes several frequencies, irrational to each other, for that": (
         *(nearest_by_first_frequency, below, 1e-6),
-        "smallest distance by the first frequency alone; it is 1, so pi sees to it",
+        "smallest distance with only the first frequency, which is 1: irrational to pi",
     ),
-    "A step is a linear transformation": (linear, below, TINY, "remainder; the matrix depends on the step alone"),
+    "A step is a linear transformation": (linear, below, TINY, "error; the matrix depends only on the step"),
     "Early dimensions have low frequencies": (
-        *(early_over_late, below, 1),
-        "frequency of the first over the last; the formula has it reversed",
+        *(lambda _: (frequencies()[0] / frequencies()[-1]).item(), below, 1),
+        "frequency of the first over the last; in the formula it is reversed",
     ),
     "Early dimensions tell left half from right half": (
-        *(early_coarse, above, 0),
-        "a line's accuracy in %, through the first sine and cosine, minus the last",
+        *(lambda _: halves(slice(0, 2)) - halves(slice(DIM // 2 - 2, DIM // 2)), above, 0),
+        "accuracy of a line in %, with the first sine and cosine, minus with the last",
     ),
     "Late dimensions tell adjacent patches": (late_fine, above, 1, "distance of neighbors, last quarter over first"),
-    "Frequencies are spaced geometrically": (uneven, below, TINY, "difference of steps between logarithms"),
-    "Values lie in [-1, 1]": (largest, below, 1 + TINY, "largest"),
+    "Frequencies are spaced geometrically": (
+        *(lambda _: frequencies().log().diff().std().item(), below, TINY),
+        "standard deviation of steps between logarithms",
+    ),
+    "Values lie in [-1, 1]": (
+        *(lambda rng: table(torch.rand(1000, 2, generator=rng) * 10000).abs().max().item(), below, 1 + TINY),
+        "largest absolute value",
+    ),
     "Distant places are more orthogonal": (decay_with_distance, below, 0, "correlation of cosine and distance"),
-    "Distant places are orthogonal": (farthest, below, 0.1, "smallest cosine, 14 x 14"),
-    "It is not translation invariant": (moved, above, 1e-3, "change of logits where all moves"),
+    "Distant places are orthogonal": (lambda _: cosines().min().item(), below, 0.1, "smallest cosine, 14 x 14"),
+    "It is not translation invariant": (moved, above, 1e-3, "change of logits when all positions are shifted"),
     "Not even in products of places alone": (products_moved, above, 1e-3, "change of products"),
 }
-NOT_IN_NOTE = ("Distant places are orthogonal", "Not even in products of places alone")  # not in the note
+NOT_IN_NOTE = ("Distant places are orthogonal", "Not even in products of places alone")
 
 
 def measure(cell: Cell) -> Values:
@@ -202,8 +179,8 @@ def measure(cell: Cell) -> Values:
 
 
 def draw(results: Results, path: Path) -> None:
-    """What the channels of one axis hold along a row, and the wavelength of each."""
-    with new_figure(8, 3.2, "2D sinusoidal encoding: the half of the channels that is x's") as figure:
+    """Draw the channels of one axis along a row, and the wavelength of each channel."""
+    with new_figure(8, 3.2, "2D sinusoidal encoding: the channels of x") as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1.3, 1))
         row = table(grid())[:SIDE, DIM // 2 :]
         image = left.imshow(row.T.numpy(), cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
@@ -224,16 +201,16 @@ def _claim(row: str) -> Claim:
 EXPERIMENTS = [
     Experiment(
         "sincos2d:note",
-        "The note on 2D sinusoidal encodings, sentence by sentence",
+        "Sentences of the note on 2D sinusoidal encodings",
         rows=tuple(SENTENCES),
-        columns={"found": "found"},
+        columns={"found": "number"},
         measure=measure,
         scales={"small": Scale(3, minutes=0.5)},
         claims=tuple(map(_claim, SENTENCES)),
         about=(
-            f"{DIM} channels, those of y first, where the note has x, on a grid of {SIDE} x {SIDE}; where a sentence "
-            "is about any place or step, it is drawn anew for each seed. Nothing is trained: what the note says of "
-            "training is in sincos2d:trained."
+            f"{DIM} channels, y first (the note has x first), on a grid of {SIDE} x {SIDE}. If a sentence is about any "
+            "position or step, each seed draws new ones. No training: the note's sentences on training are in "
+            "sincos2d:trained."
         ),
         draw=draw,
     )

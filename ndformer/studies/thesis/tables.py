@@ -1,137 +1,141 @@
-"""Tables 1, 3 and 4 of the thesis: what each position embedding can encode."""
+"""Tables 1, 3 and 4 of the thesis: what each position embedding can encode; Figure 3: how much data it needs."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from pathlib import Path
 
-from ndformer.lab.experiment import Cell, Experiment, Scale, Values
-from ndformer.lab.verdicts import Claim, above, ahead, below
-from ndformer.studies.small import Control, accuracy, r_squared
-from ndformer.studies.thesis.red_green import Readout, Task, to_test, train_reader
+from ndformer.framework.pictures.studies import learning_curves
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.interval import Summary
+from ndformer.lab.verdicts import Claim, above, ahead, alike, below
+from ndformer.studies.small import controls
+from ndformer.studies.thesis.red_green import BATCH, Task, score_row
 
-ROWS: dict[str, tuple[str, Readout, Control]] = {  # name -> encoding, readout, control
-    "None": ("NoPE", "class", ""),
-    "Relative": ("Relative(reach=7)", "class", ""),
-    "Relative, mean of tokens": ("Relative(reach=7)", "mean", ""),
-    "Absolute": ("LearnableAbsolute(grid=8)", "class", ""),
-    "Fixed sinusoidal": ("Sincos", "class", ""),
-    "Learnable Fourier": ("LearnableFourier", "class", ""),
-    "Learnable sinusoidal": ("LearnableSincos", "class", ""),
-    "AxialRoPE, mean of tokens": ("AxialRoPE", "mean", ""),
-    "PaPE": ("PaPE(m=8)", "class", ""),
-    "PaPE, mean of tokens": ("PaPE(m=8)", "mean", ""),
-    "Fixed sinusoidal, labels at random": ("Sincos", "class", "labels"),
-    "Fixed sinusoidal, places shuffled": ("Sincos", "class", "places"),
-}
-LABELS, SHUFFLED = [*ROWS][-2:]
+LABELS, SHUFFLED = controls("Fixed sinusoidal")
+ROWS = (
+    *("None", "Relative", "Relative, mean of tokens", "Absolute", "Fixed sinusoidal", "Learnable Fourier"),
+    *("Learnable sinusoidal", "AxialRoPE, mean of tokens", "PaPE", "PaPE, mean of tokens", LABELS, SHUFFLED),
+)
 MEAN, LEARNED = "Relative, mean of tokens", ("Absolute", "Learnable Fourier")
 ABSOLUTE = ("Absolute", "Fixed sinusoidal", "Learnable Fourier")
-AND_RELATIVE = (*ABSOLUTE, "Relative")
+PRINTED = ("None", "Relative", *ABSOLUTE)
 ABOUT = (
-    "One block, 64 channels, 4 heads, 20 epochs in batches of 100. The thesis reads the class token, and does not say "
-    "how it is related to patches under relative embeddings: without a place of its own, in a single block, it learns "
-    "nothing of where they are, so the mean of the tokens is read beside it. Read so, what is only relative may know "
-    "where a grid ends: a token at its border has others on one side alone. The thesis keeps all but the depth of the "
-    "original ViT, repeats each ten times and holds 1,000 images to validate; it gives neither sizes of images nor how "
-    "it trains. There are no more than 4,032 arrangements of two squares: a sixth of them, others for each seed, is "
-    "held out to test. Drawn at random, as the thesis may have done, 69 to 76 in 100 of the images that test direction "
-    "and distance, and 90 to 93 of location's, would have been learnt from. Labels at random are one for each "
-    "arrangement, the same where it is tested: who remembers is found out."
+    "One block, 64 channels, 4 heads, 20 epochs with batches of 100. The thesis reads out the class token, and does "
+    "not say how relative embeddings relate it to patches. Without a position and in a single block it learns nothing "
+    "about their places, so the mean of the tokens is read out as well. From the mean, a purely relative encoding can "
+    "know where a grid ends, because a token at the border has neighbors on one side only. The thesis keeps the "
+    "original ViT except its depth, repeats each run ten times and has 1,000 validation images; it gives neither image "
+    "sizes nor training settings. There are at most 4,032 arrangements of two squares. A sixth of them, different for "
+    "each seed, is reserved for the test: of random test images, as the thesis may have, 69 to 76 % would be training "
+    "images for direction and distance, and 90 to 93 % for location. Random labels: one for each arrangement, the "
+    "same in training and test, so that memorizing does not help."
 )
+AMOUNTS, STEPS = (100, 400, 1600, 5000), 500
+TASKS: dict[Task, str] = {"direction": "direction, accuracy %", "distance": "distance, R²"}
 
 
-def measure(cell: Cell, tasks: Iterable[Task]) -> Values:
-    encoding, readout, control = ROWS[cell.row]
-    values: Values = {}
-    for task in tasks:
-        reader = train_reader(task, encoding, cell.seed, readout, control)
-        score = r_squared if task == "distance" else accuracy
-        values[task] = score(reader, to_test(task, cell.seed, control))
-    return values
+def measure_curves(cell: Cell) -> Values:
+    epochs = {amount: STEPS // (amount // BATCH) for amount in AMOUNTS}  # the same number of steps for all
+    return {f"{task}@{n}": score_row(cell, task, n, epochs[n]) for task in TASKS for n in AMOUNTS}
 
 
-class Table(NamedTuple):
-    title: str
-    columns: dict[Task, str]
-    minutes: float
-    published: dict[str, str]
-    claims: tuple[Claim, ...]
-    about: str = ABOUT
+def draw(results: Results, path: Path) -> None:
+    panels = {
+        heading: {
+            row: {amount: Summary.from_values(results.column(row, f"{task}@{amount}")) for amount in AMOUNTS}
+            for row in results.values
+        }
+        for task, heading in TASKS.items()
+    }
+    learning_curves(path, "Red-green images: learning curves", "training images", panels)
 
 
-TABLES = {
-    1: Table(
-        "Relative direction (accuracy in %) and relative distance (R²)",
-        {"direction": "direction, accuracy %", "distance": "distance, R²"},
-        111,
-        {
-            "None": "52.72 ± 1.08, -0.01 ± 0.01",
-            "Relative": "99.92 ± 0.06, 0.84 ± 0.04",
-            "Absolute": "99.43 ± 0.36, 0.92 ± 0.06",
-            "Fixed sinusoidal": "99.81 ± 0.16, 0.96 ± 0.01",
-            "Learnable Fourier": "99.64 ± 0.32, 0.94 ± 0.03",
-        },
-        (
-            above("Absolute, sinusoidal and Fourier tell direction (above 95 %)", ABSOLUTE, "direction", 95),
-            above("relative ones, read from the class token, tell direction (above 95 %)", "Relative", "direction", 95),
-            above("relative ones, read as the mean of tokens, tell direction (above 95 %)", MEAN, "direction", 95),
-            above("absolute and relative ones tell distance (R² above 0.8)", AND_RELATIVE, "distance", 0.8),
-            above("relative ones, read as the mean of tokens, tell distance (R² above 0.8)", MEAN, "distance", 0.8),
-            below("without positions, direction is guessed (below 60 %)", "None", "direction", 60),
-        ),
-    ),
-    3: Table(
-        "Absolute location, accuracy in %",
-        {"location": "accuracy, %"},
-        56,
-        {
-            "None": "49.79 ± 1.86",
-            "Fixed sinusoidal": "99.94 ± 0.10",
-            "Absolute": "99.85 ± 0.13",
-            "Relative": "54.02 ± 7.12",
-            "Learnable Fourier": "99.99 ± 0.03",
-        },
-        (
-            above("Absolute, sinusoidal and Fourier encode absolute location (above 95 %)", ABSOLUTE, "location", 95),
-            below("relative ones, by the class token, do not know location (below 65 %)", "Relative", "location", 65),
-            below("relative ones, read as the mean of tokens, neither (below 65 %)", MEAN, "location", 65),
-            below("ours: nor does PaPE, read as the mean (below 65 %)", "PaPE, mean of tokens", "location", 65),
-        ),
-    ),
-    4: Table(
-        "Absolute location, tested on squares of other colours, accuracy in %",
-        {"colour": "accuracy, %"},
-        56,
-        {
-            "None": "50.06 ± 0.16",
-            "Fixed sinusoidal": "57.03 ± 14.90",
-            "Absolute": "97.46 ± 3.26",
-            "Relative": "49.70 ± 0.60",
-            "Learnable Fourier": "98.49 ± 3.97",
-        },
-        (
-            above("other colours: Absolute and Fourier still know location (above 90 %)", LEARNED, "colour", 90),
-            below("other colours: fixed sinusoidal ones no longer do (below 80 %)", "Fixed sinusoidal", "colour", 80),
-            ahead("other colours: learnable ones are ahead of fixed ones", LEARNED, "Fixed sinusoidal", "colour"),
-        ),
-        ABOUT + " Colours to test are blue and yellow; the thesis does not name its own.",
-    ),
-}
-
-
-def _experiment(number: int, table: Table) -> Experiment:
-    guessed = "control: labels at random and places shuffled are guessed (below 60 %)"
+def _table(
+    number: int,
+    title: str,
+    columns: dict[Task, str],
+    minutes: float,
+    values: Iterable[str],
+    *claims: Claim,
+    about=ABOUT,
+) -> Experiment:
+    """Return the experiment of a table; `values` are the printed ones of the rows PRINTED."""
+    chance = "control: random labels and shuffled positions give chance level (below 60 %)"
     return Experiment(
         f"thesis:table{number}",
-        table.title,
-        rows=tuple(ROWS),
-        columns={**table.columns},
-        measure=lambda cell: measure(cell, table.columns),
-        scales={"small": Scale(5, table.minutes)},
-        published={row: dict(zip(table.columns, text.split(", "))) for row, text in table.published.items()},
-        claims=(*table.claims, below(guessed, (LABELS, SHUFFLED), next(iter(table.columns)), 60)),
-        shows=(f"Table {number}",),
-        about=table.about,
+        title,
+        ROWS,
+        {**columns},
+        lambda cell: {task: score_row(cell, task) for task in columns},
+        {"small": Scale(5, minutes)},
+        {row: dict(zip(columns, text.split(", "))) for row, text in zip(PRINTED, values)},
+        (*claims, below(chance, (LABELS, SHUFFLED), next(iter(columns)), 60)),
+        about=about,
     )
 
 
-EXPERIMENTS = [_experiment(number, table) for number, table in TABLES.items()]
+MIDDLE = {task: [f"{task}@{amount}" for amount in AMOUNTS[1:3]] for task in TASKS}
+DIRECTIONS = [f"direction@{amount}" for amount in AMOUNTS]
+PAIR, REFERENCES = ("Fixed sinusoidal", "Absolute"), ("None", LABELS, SHUFFLED)
+EXPERIMENTS = [
+    _table(
+        1,
+        "Relative direction (accuracy in %) and relative distance (R²)",
+        TASKS,
+        111,
+        ("52.72 ± 1.08, -0.01 ± 0.01", "99.92 ± 0.06, 0.84 ± 0.04", "99.43 ± 0.36, 0.92 ± 0.06")
+        + ("99.81 ± 0.16, 0.96 ± 0.01", "99.64 ± 0.32, 0.94 ± 0.03"),
+        above("absolute, sinusoidal and Fourier encode direction (above 95 %)", ABSOLUTE, "direction", 95),
+        above("relative with the class token encodes direction (above 95 %)", "Relative", "direction", 95),
+        above("relative with the mean of tokens encodes direction (above 95 %)", MEAN, "direction", 95),
+        above("absolute and relative encode distance (R² above 0.8)", (*ABSOLUTE, "Relative"), "distance", 0.8),
+        above("relative with the mean of tokens encodes distance (R² above 0.8)", MEAN, "distance", 0.8),
+        below("without positions direction is at chance level (below 60 %)", "None", "direction", 60),
+    ),
+    _table(
+        3,
+        "Absolute location, accuracy in %",
+        {"location": "accuracy, %"},
+        56,
+        ("49.79 ± 1.86", "54.02 ± 7.12", "99.85 ± 0.13", "99.94 ± 0.10", "99.99 ± 0.03"),
+        above("absolute, sinusoidal and Fourier encode absolute location (above 95 %)", ABSOLUTE, "location", 95),
+        below("relative with the class token does not encode location (below 65 %)", "Relative", "location", 65),
+        below("relative with the mean of tokens does not encode location (below 65 %)", MEAN, "location", 65),
+        below("ours: nor does PaPE with the mean of tokens (below 65 %)", "PaPE, mean of tokens", "location", 65),
+    ),
+    _table(
+        4,
+        "Absolute location, tested on squares of other colors, accuracy in %",
+        {"colour": "accuracy, %"},
+        56,
+        ("50.06 ± 0.16", "49.70 ± 0.60", "97.46 ± 3.26", "57.03 ± 14.90", "98.49 ± 3.97"),
+        above("other colors: absolute and Fourier still encode location (above 90 %)", LEARNED, "colour", 90),
+        below("other colors: fixed sinusoidal no longer does (below 80 %)", "Fixed sinusoidal", "colour", 80),
+        ahead("other colors: learnable is better than fixed", LEARNED, "Fixed sinusoidal", "colour"),
+        about=ABOUT + " Test colors are blue and yellow; the thesis does not name its own.",
+    ),
+    Experiment(
+        "thesis:figure3",
+        "Learning curves of relative direction and relative distance",
+        (*ABSOLUTE, *REFERENCES),
+        {f"{task}@{n}": f"{task}, {n}" for task in TASKS for n in AMOUNTS},
+        measure_curves,
+        {"small": Scale(5, minutes=97)},
+        claims=(
+            *(  # with the smallest amount no encoding may learn anything yet
+                ahead(f"fixed sinusoidal is better than {row} at {task}", "Fixed sinusoidal", row, MIDDLE[task])
+                for task in TASKS
+                for row in LEARNED
+            ),
+            alike(
+                f"with {AMOUNTS[-1]} images absolute catches up on direction (within 2 points)",
+                *PAIR,
+                DIRECTIONS[-1],
+                2,
+            ),
+            below("control: without positions or labels: chance level (below 60 %)", REFERENCES, DIRECTIONS, 60),
+        ),
+        about=f"As in Table 1, but {STEPS} steps for every number of images; accuracy in %, R² of distance. The "
+        "thesis shows curves without numbers, and gives neither the numbers of images nor the steps.",
+        draw=draw,
+    ),
+]

@@ -1,20 +1,23 @@
-"""What each encoding can do at all: toy tasks, one block or four, 1 to 4 dimensions."""
+"""Toy tasks that show what each encoding can learn: one block or four, 1 to 4 dimensions."""
 
+import re
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.lab.experiment import Cell, Experiment, Scale, Values
+from ndformer.framework.pictures.studies import abilities
+from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import Claim, above, below
-from ndformer.studies.small import Control, Reader, Samples, accuracy, fit
-from ndformer.studies.toys.pictures import draw
+from ndformer.studies.small import Control, Reader, Samples, accuracy, controls, fit, split_control
 from ndformer.studies.toys.tasks import SIDE, TASKS, WORDS, moved, rotated, scaled
 
 STEPS, BATCH, TEST = 400, 128, 2000
 SPREAD = "init_radius='spread', position_scale='auto'"
-ENCODINGS = {  # as on a command line; places are floats in a cube of 8
+ENCODINGS = {  # as on a command line; positions are floats in a cube of 8
     "NoPE": "NoPE",
     "Sincos": "Sincos",
     "LearnableSincos": "LearnableSincos",
@@ -38,8 +41,8 @@ ENCODINGS = {  # as on a command line; places are floats in a cube of 8
     "Polynomial": "Polynomial(degree=3, m=8)",
     "Sincos, PaPE": "Sincos, PaPE(m=50)",
 }
-SHUFFLED, LABELS = "PaPE, places shuffled", "PaPE, labels at random"
-CONTROLS: dict[str, Control] = {SHUFFLED: "places", LABELS: "labels"}
+LABELS, SHUFFLED = controls("PaPE")
+CONTROLS = (SHUFFLED, LABELS)
 COLUMNS = {
     "direction": "direction",
     "direction moved": "… moved",
@@ -57,10 +60,11 @@ COLUMNS = {
     "turn scaled": "… scaled",
     "turn rotated": "… rotated",
 }
-WHERE_B_IS = {1: (75, 73), 2: (76, 70), 3: (76, 68), 4: (76, 66)}  # tells so much of distance and of counting, in %:
-# the best answer to how many B are within so much of the middle, or to their mean distance from it; 200,000 scenes
+# accuracy in % of distance and of counting from the positions of B alone: the best answer from the number of B within
+# some radius of the center, or from their mean distance to it; 200,000 samples
+B_ALONE = {1: (75, 73), 2: (76, 70), 3: (76, 68), 4: (76, 66)}
 CHANGED = ("moved", "scaled", "rotated")
-CURVE_POINTS = 4  # at each learning curve
+CURVE_POINTS = 4  # of each learning curve
 
 
 def columns(dims: int) -> dict[str, str]:
@@ -68,7 +72,7 @@ def columns(dims: int) -> dict[str, str]:
 
 
 def draw_samples(name: str, dims: int, count: int, generator: Generator, control: Control = "") -> Samples:
-    """Scenes of a task; as controls, with tokens dealt out among the places of their scene, or answers among scenes."""
+    """Return samples of a task; as controls with the tokens of each sample permuted, or with permuted answers."""
     samples = TASKS[name].draw(generator, count, dims)
     if control == "places":
         order = torch.rand(samples.tokens.shape, generator=generator).argsort(1)
@@ -79,7 +83,7 @@ def draw_samples(name: str, dims: int, count: int, generator: Generator, control
 
 
 def measure(cell: Cell, dims: int, depth: int, base_steps: int = STEPS) -> Values:
-    control = CONTROLS.get(cell.row, "")
+    row, control = split_control(cell.row)
     values: Values = {}
     for name, task in TASKS.items():
         if dims < task.min_dims:
@@ -88,87 +92,113 @@ def measure(cell: Cell, dims: int, depth: int, base_steps: int = STEPS) -> Value
         for class_at in ("nowhere", "origin") if name == "place" else ("nowhere",):
             torch.manual_seed(cell.seed)
             generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
-            encoding = parse_encoding(ENCODINGS["PaPE" if control else cell.row])
+            encoding = parse_encoding(ENCODINGS[row])
             like = draw_samples(name, dims, BATCH, Generator().manual_seed(cell.seed))
-            readout = "class" if name == "place" else "mean"  # without a place, it learns of none in one block
+            readout = (
+                "class" if name == "place" else "mean"
+            )  # a class token without a position learns none in one block
             words = nn.Embedding(WORDS, 48)
             reader = Reader(words, task.outputs, like, encoding, depth=depth, class_at=class_at, readout=readout)
-            test = draw_samples(name, dims, TEST, tester, "places" if control == "places" else "")  # by true answers
-            learnt = (draw_samples(name, dims, BATCH, generator, control) for _ in range(steps))
-            called = "place origin" if class_at == "origin" else name
+            test = draw_samples(name, dims, TEST, tester, "places" if control == "places" else "")  # true answers
+            batches = (draw_samples(name, dims, BATCH, generator, control) for _ in range(steps))
+            column = "place origin" if class_at == "origin" else name
 
             def record(
                 step: int,
-                called: str = called,
+                column: str = column,
                 reader: Reader = reader,
                 test: Samples = test,
                 every: int = steps // CURVE_POINTS,
             ) -> None:
                 if step % every == 0:
-                    values[f"{called}@{step}"] = accuracy(reader, test)
+                    values[f"{column}@{step}"] = accuracy(reader, test)
 
-            fit(reader, learnt, steps, on_step=record)
-            values[called] = accuracy(reader, test)
+            fit(reader, batches, steps, on_step=record)
+            values[column] = accuracy(reader, test)
             for change in CHANGED:
-                if f"{called} {change}" in columns(dims):
+                if f"{column} {change}" in columns(dims):
                     changed = dict(moved=moved, scaled=scaled, rotated=partial(rotated, generator=tester))[change]
-                    values[f"{called} {change}"] = accuracy(reader, changed(test))
+                    values[f"{column} {change}"] = accuracy(reader, changed(test))
     return values
 
 
-def _all(rows: tuple[str, ...], judge: str, column: str, limit: float) -> Claim:
-    words = f"{'control: ' * (LABELS in rows)}{', '.join(rows)}: {column} {judge} {limit:g} %"
-    return (above if judge == "above" else below)(words, rows, column, limit)
+def learning_curves(results: Results) -> dict[str, dict[str, dict[int, Summary]]]:
+    """Return task -> row -> steps -> mean, from the values with keys TASK@STEPS."""
+    first = next(iter(next(iter(results.values.values())).values()))
+    curves: dict[str, dict[str, dict[int, Summary]]] = {}
+    for match in filter(None, (re.fullmatch(r"(.+)@(\d+)", name) for name in first)):
+        for row in results.values:
+            points = curves.setdefault(match[1], {}).setdefault(row, {})
+            points[int(match[2])] = Summary.from_values(results.column(row, match[0]))
+    return curves
+
+
+def draw(results: Results, path: Path, title: str, columns: dict[str, str]) -> None:
+    """Draw the means as colors, and the learning curves."""
+    means = {c: {row: Summary.from_values(results.column(row, c)).mean for row in results.values} for c in columns}
+    chances = {column: 100 / TASKS[column.partition(" ")[0]].outputs for column in columns}
+    abilities(path, title, columns, means, chances, learning_curves(results))
+
+
+REFERENCES = ("NoPE", *CONTROLS)
+TRANSLATION_INVARIANT = ("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative")
+SPREAD_STARTS, RADIAL, ABSOLUTE = TRANSLATION_INVARIANT[:2], ("ALiBi", "PaPERI"), ("Sincos", "LearnableAbsolute")
+LIMITS = (  # rows, column, above or below, limit in %
+    (REFERENCES, "direction", below, 55),
+    (REFERENCES, "distance", below, 55),
+    (REFERENCES, "counting", below, 30),
+    (REFERENCES, "place origin", below, 65),
+    (RADIAL, "direction", below, 60),
+    (TRANSLATION_INVARIANT, "direction", above, 90),
+    (TRANSLATION_INVARIANT, "direction moved", above, 90),
+    (ABSOLUTE, "direction moved", below, 90),
+    (("ALiBi", "PaPE, spread"), "distance", above, 90),
+    (("ALiBi", "PaPE, spread"), "counting", above, 90),
+    (ABSOLUTE, "place", above, 90),
+    (("ALiBi", "Relative"), "place", below, 60),
+    (("PaPE",), "place origin", above, 90),
+    ((*RADIAL, "PaPEDirectional"), "distance rotated", above, 90),
+    (RADIAL, "counting rotated", above, 90),
+    (SPREAD_STARTS, "turn", above, 90),
+    (SPREAD_STARTS, "turn moved", above, 90),
+    (RADIAL, "turn", below, 60),
+)
 
 
 def _claims(dims: int) -> tuple[Claim, ...]:
-    claims = [
-        _all(("NoPE", *CONTROLS), "below", "direction", 55),
-        _all(("NoPE", *CONTROLS), "below", "distance", 55),
-        _all(("NoPE", *CONTROLS), "below", "counting", 30),
-        _all(("NoPE", *CONTROLS), "below", "place origin", 65),
-        _all(("ALiBi", "PaPERI"), "below", "direction", 60),
-        _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction", 90),
-        _all(("PaPE, spread", "PaPECompact", "AxialRoPE", "Relative"), "above", "direction moved", 90),
-        _all(("Sincos", "LearnableAbsolute"), "below", "direction moved", 90),
-        _all(("ALiBi", "PaPE, spread"), "above", "distance", 90),
-        _all(("ALiBi", "PaPE, spread"), "above", "counting", 90),
-        _all(("Sincos", "LearnableAbsolute"), "above", "place", 90),
-        _all(("ALiBi", "Relative"), "below", "place", 60),
-        _all(("PaPE",), "above", "place origin", 90),
-    ]
-    if dims > 1:
-        claims += [
-            _all(("ALiBi", "PaPERI", "PaPEDirectional"), "above", "distance rotated", 90),
-            _all(("ALiBi", "PaPERI"), "above", "counting rotated", 90),
-            _all(("PaPE, spread", "PaPECompact"), "above", "turn", 90),
-            _all(("PaPE, spread", "PaPECompact"), "above", "turn moved", 90),
-            _all(("ALiBi", "PaPERI"), "below", "turn", 60),
-        ]
-    return tuple(claims)
+    return tuple(
+        judge(
+            f"{'control: ' * (LABELS in rows)}{'; '.join(rows)}: {column} {judge.__name__} {limit} %",
+            rows,
+            column,
+            limit,
+        )
+        for rows, column, judge, limit in LIMITS
+        if column in columns(dims)
+    )
 
 
 def _about(dims: int) -> str:
-    asked = [f"*{name}*, {task.asks} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.min_dims]
-    turned = ", and each rotated by an angle of its own" if dims > 1 else ""
-    of_distance, of_counting = WHERE_B_IS[dims]
+    questions = [
+        f"*{name}*: {task.question} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.min_dims
+    ]
+    rotation = ", and rotated by a random angle" if dims > 1 else ""
+    of_distance, of_counting = B_ALONE[dims]
     return (
-        "Scenes are of twelve tokens; some are words A, B or C, the others say nothing. Questions: "
-        f"{'; '.join(asked)}. {STEPS} steps of {BATCH} scenes{', twice as many for turn' if dims > 1 else ''}; 48 "
-        f"channels, 4 heads; {TEST} scenes to test. The mean of the tokens is read, for places the class token. "
-        f"Scenes are tested as they were learnt, moved as by another crop, scaled to twice as far apart{turned}. "
-        f"Where B stands, without where A does, is enough for {of_distance} % of distance and {of_counting} % of "
+        "A sample has twelve tokens: some are the words A, B or C, the others have no meaning. Questions: "
+        f"{'; '.join(questions)}. {STEPS} steps with {BATCH} samples{', twice as many for turn' if dims > 1 else ''}; "
+        f"48 channels, 4 heads; {TEST} test samples. The mean of the tokens is read out, for place the class token. "
+        "Models are tested on samples as in training, shifted as by another crop, scaled to twice the distances"
+        f"{rotation}. The positions of B without that of A give {of_distance} % of distance and {of_counting} % of "
         "counting. CoPE as published sees no later token, and a class token at the origin is the first. Controls: "
-        "no positions; tokens dealt out among the places of their scene; answers dealt out among the scenes learnt "
-        "from. Where A may stand at any of the twelve places, that half of the space is the better guess which has "
-        "more of them: so much of place is left with shuffled places."
+        "no positions; tokens permuted over the positions of their sample; random training answers. With shuffled "
+        "positions place is above chance: A can be at any of the twelve positions, and the half with more of them is "
+        "the better guess."
     )
 
 
 def _experiment(dims: int, depth: int, seeds: int, minutes: float) -> Experiment:
-    title = (
-        f"What encodings can do in {dims} dimension{'s' * (dims > 1)}, {depth} block{'s' * (depth > 1)}, accuracy in %"
-    )
+    title = f"Encodings in {dims} dimension{'s' * (dims > 1)}, {depth} block{'s' * (depth > 1)}, accuracy in %"
     return Experiment(
         f"toys:{dims}d-{depth}block{'s' * (depth > 1)}",
         title,
