@@ -126,9 +126,9 @@ def test_the_rule_of_packing_is_the_one_that_was_given():
     published = PackSpikes().tokenizer
     assert isinstance(published, SpikingTokenizer)
     assert (published.rule, published.patch, published.bins) == (Rule(256, 100_000), 16, 10)
-    other = PackSpikes(7, 3000, 8, 4, "end", relative=500, relative_scale=0.3, decay=20.0)
+    other = PackSpikes(7, 3000, 8, 4, "end")
     assert isinstance(other.tokenizer, SpikingTokenizer)
-    assert (other.tokenizer.rule, other.tokenizer.patch, other.ages) == (Rule(7, 3000, 500, 0.3, 20.0), 8, True)
+    assert (other.tokenizer.rule, other.tokenizer.patch, other.ages) == (Rule(7, 3000), 8, True)
 
 
 def test_flip_mirrors_events_boxes_and_labels(make_events):
