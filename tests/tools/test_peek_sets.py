@@ -8,11 +8,11 @@ import struct
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.io import savemat
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.image.formats.matlab import write_mat
 from tests.modalities.events.conftest import WRITERS, random_events
 from tools import peek
 
@@ -67,7 +67,7 @@ def test_pickles_of_cifar(tmp_path, told):
 
 
 def test_arrays_of_matlab(tmp_path, told):
-    write_mat(tmp_path / "setid.mat", dict(trnid=np.arange(1, 21)[None], valid=np.array([[7]])))
+    savemat(tmp_path / "setid.mat", dict(trnid=np.arange(1, 21, dtype=np.uint16)[None], valid=np.array([[7]])))
     (found,) = told(tmp_path / "setid.mat")
     assert (found["arrays"], found["trnid"]) == (2, "1 x 20 uint16")
     assert found["first"][0] == dict(array="trnid", smallest=1, largest=20)

@@ -18,8 +18,6 @@ STANDINS = {
     "cifar10": ("CIFAR10", (5400, 600, 1000), 10, "RGB"),
     "cifar100": ("CIFAR100", (2700, 300, 500), 100, "RGB"),
     "mnist": ("MNIST", (1800, 200, 500), 10, "L"),
-    "flowers102": ("Flowers102", (240, 120, 120), 12, "RGB"),
-    "tiny_imagenet": ("TinyImageNet", (540, 60, 100), 10, "RGB"),
     "imagenet1k": ("ImageNet", (390, 10, 100), 10, "RGB"),
     "imagefolder": ("ImageFolder", (600, 100, 100), 10, "RGB"),
 }

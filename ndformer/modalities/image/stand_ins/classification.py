@@ -1,4 +1,4 @@
-"""Stand-ins of CIFAR, MNIST, Flowers102, Tiny ImageNet, ImageNet and ImageFolder: one figure (strokes.py) per image."""
+"""Stand-ins of CIFAR, MNIST, ImageNet and ImageFolder: one figure (strokes.py) per image."""
 
 import gzip
 import json
@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.stand_ins import stand_in
-from ndformer.modalities.image.formats.matlab import write_mat
 from ndformer.modalities.image.stand_ins.baselines import baselines
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, Line, figures, handwriting
 
@@ -89,45 +88,6 @@ def mnist(folder: Path, seed: int = 0) -> None:
             content = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
             content += array.astype(np.uint8).tobytes()
             (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
-
-
-@stand_in(dict(type="Flowers102"), baselines)
-def flowers102(folder: Path, seed: int = 0) -> None:
-    """Write 240 + 120 + 120 images of the first twelve classes."""
-    rng = np.random.default_rng(seed)
-    labels = balanced(480, 12, rng)
-    for i, image in enumerate(draw(labels, 96, rng), start=1):
-        save(image, folder / "jpg" / f"image_{i:05d}.jpg", size=(96, 96 + int(rng.integers(33))))
-    write_mat(folder / "imagelabels.mat", dict(labels=labels[None] + 1))
-    numbers = np.arange(1, 481)[None]
-    write_mat(folder / "setid.mat", dict(trnid=numbers[:, :240], valid=numbers[:, 240:360], tstid=numbers[:, 360:]))
-
-
-@stand_in(dict(type="TinyImageNet"), baselines)
-def tiny_imagenet(folder: Path, seed: int = 0) -> None:
-    """Write 600 + 100 images of ten classes, and 10 test images without labels."""
-    rng = np.random.default_rng(seed)
-    home, synsets = folder / "tiny-imagenet-200", [f"n{i:08d}" for i in range(1, 11)]
-    home.mkdir(parents=True)
-    (home / "wnids.txt").write_text("".join(f"{synset}\n" for synset in synsets))
-    (home / "words.txt").write_text("".join(f"{synset}\t{name}, drawn\n" for synset, name in zip(synsets, NAMES)))
-    box = "0\t0\t63\t63"
-    labels = np.arange(600) // 60
-    boxes: dict[str, str] = {}
-    for i, image in enumerate(draw(labels, 64, rng)):
-        name = f"{synsets[labels[i]]}_{i % 60}.JPEG"
-        save(image, home / "train" / synsets[labels[i]] / "images" / name)
-        boxes[synsets[labels[i]]] = boxes.get(synsets[labels[i]], "") + f"{name}\t{box}\n"
-    for synset, lines in boxes.items():
-        (home / "train" / synset / f"{synset}_boxes.txt").write_text(lines)
-    labels = balanced(110, 10, rng)
-    images = draw(labels, 64, rng)
-    for i, image in enumerate(images[:100]):
-        save(image, home / "val" / "images" / f"val_{i}.JPEG")
-    for i, image in enumerate(images[100:]):
-        save(image, home / "test" / "images" / f"test_{i}.JPEG")
-    lines = (f"val_{i}.JPEG\t{synsets[label]}\t{box}\n" for i, label in enumerate(labels[:100]))
-    (home / "val" / "val_annotations.txt").write_text("".join(lines))
 
 
 @stand_in(dict(type="ImageNet"), baselines)
