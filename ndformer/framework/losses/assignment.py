@@ -23,7 +23,7 @@ class Assignment:
 
     object: Tensor  # (B, A) index of the assigned object; 0 where none
     weight: Tensor  # (B, A) target score, 0 to 1
-    chosen: Tensor  # (B, A) bool: an object is assigned
+    chosen: Tensor  # (B, A) bool: an object is assigned, with a weight above 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class TaskAligned:
             value, overlap = value * assigned, overlap * assigned
 
         scaled = value * (overlap.amax(2, keepdim=True) / (value.amax(2, keepdim=True) + 1e-9))
-        return Assignment(assigned.to(torch.uint8).argmax(1), scaled.amax(1), assigned.any(1))
+        weight = scaled.amax(1)
+        return Assignment(assigned.to(torch.uint8).argmax(1), weight, weight > 0)
 
     def _inside(self, centres: Tensor, objects: Objects) -> Tensor:
         """Return (B, G, A): whether an anchor's center lies within an object."""

@@ -62,7 +62,7 @@ def slow(scores, boxes, centres, there, most, keep, least_side=0.0, alpha=0.5, b
         for g, a in wanted:
             mine = [c for h, c in wanted if h == g]
             weight = t[g, a] * max(o[g, c] for c in mine) / (max(t[g, c] for c in mine) + 1e-9)
-            rows[a] = (g, weight, True)
+            rows[a] = (g, weight, True) if weight > 0 else rows[a]
         results.append(rows)
     return results
 
@@ -87,10 +87,19 @@ def test_the_rules_read_one_pair_at_a_time(seed, counts, objects, least_side):
 
 
 def test_an_object_between_centres_is_learned_by_none_unless_widened():
-    scores, boxes, centres, _ = scene(0, batch=1)
+    scores, _, centres, _ = scene(0, batch=1)
     between = Objects(torch.tensor([[[5.0, 5, 11, 11]]]).double(), torch.zeros(1, 1).long(), torch.ones(1, 1).bool())
+    boxes = between.boxes.expand(-1, len(centres), -1)
     assert not TaskAligned()(scores, boxes, centres, between).chosen.any()
     assert TaskAligned(min_side=16.0)(scores, boxes, centres, between).chosen.sum() == 4
+
+
+def test_an_anchor_is_chosen_only_where_its_box_overlaps_the_object():
+    """Issue 44.21: anchors inside an object were marked although their metric was 0."""
+    scores, boxes, centres, _ = scene(0, batch=1)
+    whole = Objects(torch.tensor([[[0.0, 0, 60, 60]]]).double(), torch.zeros(1, 1).long(), torch.ones(1, 1).bool())
+    boxes[:, 3:] += 500
+    assert TaskAligned()(scores, boxes, centres, whole).chosen.nonzero().tolist() == [[0, 0], [0, 1], [0, 2]]
 
 
 @pytest.mark.parametrize("count", [0, 3])
