@@ -3,11 +3,11 @@
 import builtins
 import struct
 
-import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import detect_format, read_events
+from tests.modalities.events.conftest import same
 from tests.soak.fuzz_events import fuzz
 
 
@@ -18,9 +18,7 @@ def test_what_was_written_comes_back(tmp_path, writers, make_events):
         writers["l.aedat4"](tmp_path / "a.aedat4", events)
         assert detect_format(tmp_path / "a.aedat4") == "AEDAT 4.0"
         found = read_events(tmp_path / "a.aedat4")
-        assert (found.height, found.width) == (32, 32)
-        for name in "xytp":
-            assert np.array_equal(getattr(found, name), getattr(events, name)), name
+        same(found, events, (32, 32))
 
 
 def test_damage_is_a_sentence_or_what_comes_before_it_and_nothing_is_printed(tmp_path, capfd):

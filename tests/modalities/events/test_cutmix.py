@@ -12,16 +12,13 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.transforms.cutmix import cutmix
 from ndformer.modalities.events.transforms.events import FlipEvents
+from tests.modalities.events.conftest import rows
 
 
 def says(u, x, y) -> Any:
     """A generator that says what it is told, of a sensor of 24 x 32 pixels."""
     places = {32: x, 24: y}
     return mock.Mock(random=lambda: u, integers=places.__getitem__)
-
-
-def rows(events):
-    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
 from ndformer.modalities.events.formats.stream import Events
+from tests.modalities.events.conftest import same
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "nmnist"
 
@@ -42,8 +43,7 @@ def test_a_gesture_is_the_events_between_its_times(gestures, make_events):
     assert train.labels.tolist() == [0, 10]
     sample, events = train[1], make_events(2000, 128, 128, seed=0)
     wanted = events.take((events.t >= 50_001) & (events.t <= 90_000))
-    for name in "xytp":
-        assert np.array_equal(getattr(sample["events"], name), getattr(wanted, name))
+    same(sample["events"], wanted)
     assert (sample["start"], sample["end"], sample["label"]) == (50_001, 90_000, 10)
 
 
@@ -148,8 +148,7 @@ def test_gen1_gives_the_last_events_before_each_moment(gen1, make_events):
     assert [record.time for record in train.records] == [400_000, 600_000, 1_300_000, 1_450_000]
     for sample, moment in zip((train[0], train[1]), (400_000, 600_000)):
         stop = int((events.t <= moment).sum())
-        assert np.array_equal(sample["events"].t, events.t[max(0, stop - 700) : stop])
-        assert np.array_equal(sample["events"].x, events.x[max(0, stop - 700) : stop])
+        same(sample["events"], events.take(slice(max(0, stop - 700), stop)))
         assert sample["end"] == moment
     assert DATASETS.get("GEN1")(gen1).max_events == 500_000
     assert train[0]["boxes"].tolist() == [[10, 10, 50, 50]]

@@ -8,6 +8,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats import evt_dat
 from ndformer.modalities.events.formats.files import detect_format, read_events
+from tests.modalities.events.conftest import rows
 
 
 def evt2(words):
@@ -86,7 +87,7 @@ def check(path, content, expected, kind, size=(480, 640)):
     assert detect_format(path) == f"Prophesee {kind}"
     found = read_events(path)
     assert (found.height, found.width) == size
-    assert list(zip(*(getattr(found, name).tolist() for name in "xytp"))) == expected
+    assert rows(found) == expected
     assert len(expected) > 100
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import detect_format, read_events
+from tests.modalities.events.conftest import rows
 
 MAGIC = b"#!AER-DAT2.0\r\n# This is a raw AE data file - do not edit\r\n"
 OTHERS = b'#<node name="DAVIS346">\r\n#<entry key="Davis640.x" value="DVS128"/>\r\n'  # preferences that jAER writes too
@@ -41,10 +42,6 @@ def records_of(height, width, n=300, seed=0):
 
 def body(records):
     return b"".join(struct.pack(">II", *record) for record in records)
-
-
-def rows(events):
-    return list(zip(*(getattr(events, name).tolist() for name in "xytp")))
 
 
 @pytest.mark.parametrize("camera", SIZES)

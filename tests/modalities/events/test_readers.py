@@ -11,6 +11,7 @@ from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
 from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
 from ndformer.modalities.events.formats.files import detect_format, read_events
 from ndformer.modalities.events.formats.stream import Events
+from tests.modalities.events.conftest import same
 from tests.soak.fuzz_events import fuzz
 
 NAMES = ["a.aedat", "b.aedat", "c_td.dat", "d.raw", "e.raw", "f.bin", "g.npy", "h.h5"]
@@ -18,11 +19,6 @@ NAMES += ["i.raw", "j.raw", "k.txt"]
 FORMATS = ["AEDAT 3.1", "AEDAT 2.0", "Prophesee DAT", "Prophesee EVT2", "Prophesee EVT3", "N-MNIST or N-Caltech101"]
 FORMATS += ["NumPy", "HDF5", "Prophesee EVT2.1", "Prophesee EVT4", "text"]
 HEAD = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
-
-
-def same(a: Events, b: Events):
-    for name in "xytp":
-        assert np.array_equal(getattr(a, name), getattr(b, name)), name
 
 
 @pytest.mark.parametrize("name, kind", list(zip(NAMES, FORMATS)))

@@ -10,12 +10,11 @@ from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
+from tests.modalities.events.conftest import same
 
 
-def same(found, events, size=None):
-    for name in "xytp":
-        assert np.array_equal(getattr(found, name), getattr(events, name)), name
-    assert (found.height, found.width) == (size or (events.height, events.width))
+def same_sized(found, events, size=None):
+    same(found, events, size or (events.height, events.width))
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_dsec_packed_by_blosc_and_others(tmp_path, make_events, packing):
         file["ms_to_idx"] = np.arange(10, dtype=np.uint64)
     found = read_events(tmp_path / "events.h5")
     later = Events(events.x, events.y, events.t + 49_000_000_000, events.p, 480, 640)
-    same(found, later)
+    same_sized(found, later)
     told = describe(tmp_path / "events.h5", 3)
     assert (told["events"], told["height"], told["width"]) == (5000, 480, 640)
 
@@ -120,7 +119,7 @@ def test_mvsec_has_rows_of_x_y_t_p_in_seconds(tmp_path, make_events):
         file["davis/right/events"] = np.zeros((5, 4))
         file["davis/left/image_raw"] = np.zeros((2, 4, 4), np.uint8)
     found = read_events(tmp_path / "indoor_flying1_data.hdf5")
-    same(found, Events(events.x, events.y, events.t + 1_504_645_177_420_000, events.p, 260, 346))
+    same_sized(found, Events(events.x, events.y, events.t + 1_504_645_177_420_000, events.p, 260, 346))
 
 
 @pytest.mark.parametrize("resolution", [(180, 240), (240, 180)])
@@ -131,21 +130,21 @@ def test_e2vid_has_xs_ys_ts_ps_and_its_sensor_as_a_note_either_way_round(tmp_pat
             file[f"events/{name}"] = values
         file.attrs["sensor_resolution"] = resolution
         file.attrs["source"] = "unknown"
-    same(read_events(tmp_path / "a.h5"), events)
+    same_sized(read_events(tmp_path / "a.h5"), events)
 
 
 def test_v2e_has_rows_of_t_x_y_p(tmp_path, events):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["events"] = np.column_stack([events.t, events.x, events.y, events.p]).astype(np.uint32)
     found = read_events(tmp_path / "a.h5")
-    same(found, events, (found.height, found.width))
+    same_sized(found, events, (found.height, found.width))
 
 
 def test_prophesee_notes_its_geometry(tmp_path, events, tables):
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         file["CD/events"] = tables(events)
         file.attrs["geometry"] = "1280x720"
-    same(read_events(tmp_path / "a.hdf5"), events, (720, 1280))
+    same_sized(read_events(tmp_path / "a.hdf5"), events, (720, 1280))
 
 
 def test_sizes_beside_the_events_are_used(tmp_path, events):
@@ -155,9 +154,9 @@ def test_sizes_beside_the_events_are_used(tmp_path, events):
         for name, values in columns.items():
             file[f"events/{name}"] = values
         file["events/height"], file["events/width"] = 360, 640
-    same(read_events(tmp_path / "a.h5"), small, (360, 640))
+    same_sized(read_events(tmp_path / "a.h5"), small, (360, 640))
     np.savez(tmp_path / "a.npz", **columns, height=360, width=640)
-    same(read_events(tmp_path / "a.npz"), small, (360, 640))
+    same_sized(read_events(tmp_path / "a.npz"), small, (360, 640))
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ def test_text_in_the_forms_that_are_about(tmp_path, events, name, head, order, m
     columns["t"] = [f"{t / 1e6:.6f}" for t in columns["t"]] if seconds else columns["t"]
     rows = [mark.join(map(str, row)) for row in zip(*(columns[axis] for axis in order))]
     (tmp_path / name).write_text(head + "\n".join(rows) + "\n")
-    same(read_events(tmp_path / name), events)
+    same_sized(read_events(tmp_path / name), events)
     assert describe(tmp_path / name, 2)["format"] == "text"
 
 

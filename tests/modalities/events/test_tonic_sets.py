@@ -11,6 +11,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from tests.modalities.events.conftest import same
 
 KIND = dict(type="Tonic", name="Dots")
 
@@ -132,5 +133,4 @@ def test_a_real_one(home, make_events):
         theirs = DATASETS.create(dict(type="Tonic", name="NMNIST", data_root=home, split=split))
         ours = DATASETS.create(dict(type="NMNIST", data_root=home / "NMNIST", split=split))
         assert sorted(theirs.labels) == sorted(ours.labels)
-        for name in "xytp":
-            assert np.array_equal(getattr(theirs[0]["events"], name), getattr(ours[0]["events"], name))
+        same(theirs[0]["events"], ours[0]["events"])

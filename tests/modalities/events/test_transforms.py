@@ -24,6 +24,7 @@ from ndformer.modalities.events.transforms.events import (
     RotateEvents,
     ShearEvents,
 )
+from tests.modalities.events.conftest import rows
 
 ALL = [DropArea(), DropEvents(), DropTime(), FlipEvents(1.0), RollEvents(), RotateEvents(), ShearEvents()]
 NAMES = [type(t).__name__ for t in ALL]
@@ -38,10 +39,6 @@ def told(*numbers) -> Any:
 
 def sample(make_events, n=400, **more) -> dict[str, Any]:
     return dict(events=make_events(n, 24, 32), start=0, end=200_000, label=1, **more)
-
-
-def rows(events):
-    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
 
 
 @pytest.mark.parametrize("transform", ALL, ids=NAMES)
