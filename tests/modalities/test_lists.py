@@ -10,7 +10,7 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from tools import peek, prepare_scannet
+from tools import prepare_scannet
 
 NAMES = ["../{0}/x", "{1}/{0}/x", "a/../../{0}/x", "../data_/x"]
 opened: list[str] = []
@@ -156,13 +156,6 @@ def test_a_relative_root_is_no_way_out(tmp_path, monkeypatch):
     scenes(tmp_path / "data", "../other")
     with pytest.raises(DataError, match="leads outside"):
         DATASETS.create(dict(type="Scenes", data_root=".", holdout=0))
-
-
-def test_peek_looks_for_no_recording_elsewhere(tmp_path, capsys):
-    write(tmp_path / "trials_to_train.txt", "../x.aedat\n")
-    with pytest.raises(SystemExit):
-        peek.main([str(tmp_path / "trials_to_train.txt")])
-    assert "leads outside" in capsys.readouterr().out
 
 
 def test_prepared_scenes_are_written_below_their_folder(tmp_path):
