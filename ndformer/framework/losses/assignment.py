@@ -30,13 +30,12 @@ class Assignment:
 class TaskAligned:
     """Assign to each object the `topk` anchors inside it with the largest score^alpha * IoU^beta.
 
-    An anchor claimed by several objects goes to the one with the largest IoU; then at most `final_topk` anchors per
-    object remain (None: all). When anchors inside an object are selected, it is at least `min_side` pixels wide and
-    high: with 0, as in the paper, an object between anchor centers is assigned to none.
+    An anchor claimed by several objects goes to the one with the largest IoU. When anchors inside an object are
+    selected, it is at least `min_side` pixels wide and high: with 0, as in the paper, an object between anchor centers
+    is assigned to none.
     """
 
     topk: int = 10
-    final_topk: int | None = None
     alpha: float = 0.5
     beta: float = 6.0
     min_side: float = 0.0
@@ -60,10 +59,6 @@ class TaskAligned:
         only = torch.zeros_like(assigned).scatter_(1, best[:, None], True)
         assigned = torch.where((assigned.sum(1) > 1)[:, None], only, assigned)
         value, overlap = value * assigned, overlap * assigned
-        if self.final_topk is not None:
-            assigned = assigned & _largest(torch.where(assigned, value, -1.0), self.final_topk)
-            value, overlap = value * assigned, overlap * assigned
-
         scaled = value * (overlap.amax(2, keepdim=True) / (value.amax(2, keepdim=True) + 1e-9))
         weight = scaled.amax(1)
         return Assignment(assigned.to(torch.uint8).argmax(1), weight, weight > 0)

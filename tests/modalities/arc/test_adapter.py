@@ -9,7 +9,7 @@ import torch
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.modalities.arc.adapter import GridCells
-from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD, SYMBOLS, cut, laid
+from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD, SYMBOLS, laid
 from ndformer.modalities.arc.formats.tasks import Pair, write_task
 from ndformer.modalities.arc.generators import TASKS
 from ndformer.modalities.arc.transforms.grids import PackGrid
@@ -33,23 +33,6 @@ def test_a_canvas_holds_the_grid_its_border_and_padding():
     ]
     with pytest.raises(DataError, match="a grid of 2 x 3 cells and its border do not fit on a canvas of 3 x 3"):
         laid(GRID, 3)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (4, 2), (30, 30), (1, 30)])
-def test_a_grid_is_cut_from_its_canvas_again(shape):
-    grid = np.random.default_rng(0).integers(0, 10, shape).astype(np.uint8)
-    found = cut(laid(grid, 31))
-    assert found is not None
-    assert np.array_equal(found, grid)
-
-
-def test_what_has_no_whole_border_is_no_grid():
-    whole = laid(GRID, 5)
-    for at, symbol in (((0, 0), PAD), ((0, 3), 0), ((2, 3), PAD), ((4, 4), END), ((4, 4), 0)):
-        damaged = whole.copy()
-        damaged[at] = symbol
-        assert cut(damaged) is None
-    assert cut(np.full((5, 5), END, np.uint8)) is None
 
 
 def test_tokens_are_symbols_at_rows_and_columns():
