@@ -21,8 +21,7 @@ from typing import Any
 
 from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.evaluation.coco import views as coco_views
-from ndformer.framework.evaluation.coco.average import evaluate
-from ndformer.framework.evaluation.coco.f1 import best_f1
+from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import read_detections, read_truth
 from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes import average

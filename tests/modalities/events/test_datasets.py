@@ -96,16 +96,8 @@ def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
         DvsGesture(gestures, "test")
 
 
-OLD = [
-    ("ts", "<u8"),
-    ("x", "<f4"),
-    ("y", "<f4"),
-    ("w", "<f4"),
-    ("h", "<f4"),
-    ("class_id", "u1"),
-    ("confidence", "<f4"),
-    ("track_id", "<u4"),
-]
+OLD = [("ts", "<u8"), *((name, "<f4") for name in "xywh"), ("class_id", "u1")]
+OLD += [("confidence", "<f4"), ("track_id", "<u4")]
 NEW: Any = cast(Any, np.dtype)(
     dict(
         names=["t", "x", "y", "w", "h", "class_id", "track_id", "class_confidence"],
@@ -134,9 +126,7 @@ def gen1(tmp_path, request, make_events):
         (tmp_path / split).mkdir()
         write_dat(tmp_path / split / "a_td.dat", make_events(3000, 240, 304, until=1_500_000))
         table = np.zeros(len(BOXES), OLD if request.param == "old" else NEW)
-        for name, column in zip(
-            (OLD[0][0] if request.param == "old" else "t", "x", "y", "w", "h", "class_id"), zip(*BOXES)
-        ):
+        for name, column in zip(table.dtype.names or (), zip(*BOXES)):
             table[name] = column
         np.save(tmp_path / split / "a_bbox.npy", table)
     return tmp_path
@@ -194,10 +184,7 @@ def boxes_of(*rows, kind=GOOD):
         (b"no array at all", "a_bbox.npy cannot be read as events"),
         (boxes_of(ROW)[None], "must be a table with a row for each"),
         (boxes_of(ROW[:5], kind=GOOD[:5]), "its boxes have no class_id"),
-        (
-            boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]),
-            "its class_id must be a number for each box, got <U3",
-        ),
+        (boxes_of((*ROW[:5], "car"), kind=[*GOOD[:5], ("class_id", "U3")]), "its class_id must be a number for each"),
         (boxes_of((np.nan, *ROW[1:]), kind=[("t", "f8"), *GOOD[1:]]), "its t is not finite for 1 boxes"),
         (boxes_of(ROW, (*ROW[:5], 7)), "has the label 7, but there are 2 classes, 0 to 1"),
         (boxes_of((*ROW[:5], -1)), "has the label -1, but there are 2 classes, 0 to 1"),

@@ -40,6 +40,7 @@ def by_hand(neuron, t, rule):
 
 
 RULES = st.builds(Rule, st.sampled_from([1, 2, 5, 30, 300]), st.sampled_from([0, 1, 700, 40_000]))
+PATCHES, BINS, CUTS = st.sampled_from([1, 5, 8, 16]), st.sampled_from([1, 4, 10]), st.lists(st.floats(0, 1), max_size=6)
 
 
 @st.composite
@@ -100,13 +101,7 @@ def dense(tokens, bins, patch):
 
 
 @few
-@given(
-    streams(600),
-    RULES,
-    st.sampled_from([1, 5, 8, 16]),
-    st.sampled_from([1, 4, 10]),
-    st.lists(st.floats(0, 1), max_size=6),
-)
+@given(streams(600), RULES, PATCHES, BINS, CUTS)
 def test_any_cut_of_the_stream_gives_the_tokens_of_the_whole(events, rule, patch, bins, cuts):
     wanted = volume_by_hand(events, rule, patch, bins)
     for find in WAYS:
@@ -134,13 +129,7 @@ def tensors(events):
 
 
 @few
-@given(
-    streams(600),
-    RULES,
-    st.sampled_from([1, 5, 8, 16]),
-    st.sampled_from([1, 4, 10]),
-    st.lists(st.floats(0, 1), max_size=6),
-)
+@given(streams(600), RULES, PATCHES, BINS, CUTS)
 def test_tokens_made_by_torch_are_those_of_numpy_whole_and_cut(events, rule, patch, bins, cuts):
     tokenizer = SpikingTokenizer(rule, patch, bins)
     start = int(events.t[0]) - 7 if len(events) else 0
@@ -208,13 +197,7 @@ def test_rules_that_make_no_sense_are_refused(options):
 
 
 @few
-@given(
-    streams(600),
-    st.sampled_from([10, 700, 90_000]),
-    st.sampled_from([1, 5, 16]),
-    st.sampled_from([1, 4]),
-    st.integers(1, 3),
-)
+@given(streams(600), st.sampled_from([10, 700, 90_000]), PATCHES, BINS, st.integers(1, 3))
 def test_windows_count_what_a_loop_counts(events, window, patch, bins, threshold):
     start = 0 if len(events) == 0 else int(events.t[0]) - 3
     tokens = WindowTokenizer(window, patch, bins, threshold)(events, start)
@@ -229,16 +212,8 @@ def test_windows_count_what_a_loop_counts(events, window, patch, bins, threshold
         assert np.array_equal(a, b)
 
 
-def test_packed_tokens_are_what_they_were():
-    rng = np.random.default_rng(0)
-    events = Events.from_arrays(
-        rng.integers(0, 64, 5000),
-        rng.integers(0, 48, 5000),
-        np.sort(rng.integers(0, 1 << 45, 5000)),
-        rng.integers(0, 2, 5000),
-        48,
-        64,
-    )
+def test_packed_tokens_are_what_they_were(make_events):
+    events = make_events(5000, 48, 64, until=1 << 45)
     tokens = SpikingTokenizer(Rule(20, 0))(events)
     since, place, cells = unpack(tokens.pack(tokens.t - int(events.t[0])))
     assert np.array_equal(since.numpy(), tokens.t - events.t[0])

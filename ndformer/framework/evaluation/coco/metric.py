@@ -8,8 +8,7 @@ import numpy as np
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views as coco_views
-from ndformer.framework.evaluation.coco.average import evaluate
-from ndformer.framework.evaluation.coco.f1 import best_f1
+from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 from ndformer.framework.evaluation.metric import Metric

@@ -1,7 +1,6 @@
 """Stand-ins of CIFAR, MNIST, ImageNet and ImageFolder: one figure (strokes.py) per image."""
 
 import gzip
-import json
 import pickle
 import struct
 from pathlib import Path
@@ -92,7 +91,7 @@ def mnist(folder: Path, seed: int = 0) -> None:
 
 @stand_in(dict(type="ImageNet"), baselines)
 def imagenet1k(folder: Path, seed: int = 0) -> None:
-    """Write 400 + 100 larger images of ten synsets, with the lists of both Kaggle and the official code."""
+    """Write 400 + 100 larger images of ten synsets, with Kaggle's lists."""
     rng = np.random.default_rng(seed)
     home, synsets = folder / "ILSVRC" / "Data" / "CLS-LOC", [f"n{i:08d}" for i in range(1, 11)]
     size = lambda: (int(rng.integers(160, 257)), int(rng.integers(160, 257)))
@@ -106,10 +105,6 @@ def imagenet1k(folder: Path, seed: int = 0) -> None:
     (folder / "LOC_synset_mapping.txt").write_text("".join(f"{s} {name}, drawn\n" for s, name in zip(synsets, NAMES)))
     rows = [f"{name},{synset} 1 1 160 160 \n" for name, synset in answers.items()]
     (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(rows))
-    index = {str(i): [synset, name] for i, (synset, name) in enumerate(zip(synsets, NAMES))}
-    (folder / "imagenet_class_index.json").write_text(json.dumps(index))
-    answered = {f"{name}.JPEG": synset for name, synset in answers.items()}
-    (folder / "ILSVRC2012_val_labels.json").write_text(json.dumps(answered))
 
 
 @stand_in(dict(type="ImageFolder"), baselines)

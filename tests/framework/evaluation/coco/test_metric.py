@@ -75,10 +75,7 @@ def test_an_image_evaluated_twice_is_refused():
     "samples, message",
     [
         ([sample(7, [(0, 0, 9, 9)], [0], [(0, 0, 9, 9)], [0], [float("nan")])], "got NaN in image 7"),
-        (
-            [sample(7, [(0, 0, 9, 9)], [0], [(0, 0, 9, 9)], [-1], [0.5])],
-            "labels of the detections count from 0, got -1",
-        ),
+        ([sample(7, [(0, 0, 9, 9)], [0], [(0, 0, 9, 9)], [-1], [0.5])], "labels of the detections count from 0, got"),
         ([sample(7, [(0, 0, 9, 9)], [-1])], "labels of the truth count from 0, got -1 in image 7"),
         ([sample(7, [], []), sample("b", [], [])], "image_id is of one type in a set, got int and str"),
     ],
@@ -111,18 +108,8 @@ def test_the_confusion_matrix_counts_each_truth_and_each_detection_once():
 
 
 def test_the_confusion_matrix_leaves_out_crowds_and_low_scores():
-    crowd = torch.tensor([True, False])
-    samples = [
-        sample(
-            1,
-            [(0, 0, 90, 90), (100, 0, 110, 10)],
-            [0, 0],
-            [(5, 5, 9, 9), (100, 0, 110, 10)],
-            [0, 0],
-            [0.9, 0.2],
-            crowd=crowd,
-        )
-    ]
+    truth, found = [(0, 0, 90, 90), (100, 0, 110, 10)], [(5, 5, 9, 9), (100, 0, 110, 10)]
+    samples = [sample(1, truth, [0, 0], found, [0, 0], [0.9, 0.2], crowd=torch.tensor([True, False]))]
     metric, _ = measured(samples)
     assert confusion(metric.truth, metric.detections, 1).tolist() == [[0, 1], [0, 0]]
     assert confusion(metric.truth, metric.detections, 1, score=0.1).tolist() == [[1, 0], [0, 0]]
@@ -163,9 +150,8 @@ def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
             seen[:4] = labels[:4]
             scores = rng.choice(np.linspace(0.1, 0.9, 6), 8).tolist()  # with ties
             crowd = torch.tensor(rng.random(5) < 0.2)
-            samples.append(
-                sample(i, boxes.tolist(), labels.tolist(), near.tolist(), seen.tolist(), scores, crowd=crowd)
-            )
+            rows = (array.tolist() for array in (boxes, labels, near, seen))
+            samples.append(sample(i, *rows, scores, crowd=crowd))
         _, values = measured(samples)
         tried = {}
         for least in sorted({score for one in samples for score in one.scores.tolist()}):
