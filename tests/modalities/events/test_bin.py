@@ -21,15 +21,10 @@ def scan(columns, n=500):
     return rows
 
 
-def caltech(make_events):
-    events = make_events(2000, 180, 240)
-    return Events.from_arrays(events.x, events.y, events.t, events.p, 180, 240)
-
-
 @pytest.fixture
 def files(tmp_path, make_events):
     write_bin(tmp_path / "nmnist.bin", make_events(500, 34, 34))
-    write_bin(tmp_path / "ncaltech.bin", caltech(make_events))
+    write_bin(tmp_path / "ncaltech.bin", make_events(2000, 180, 240))
     (tmp_path / "kitti.bin").write_bytes(scan(4).tobytes())
     (tmp_path / "nuscenes.bin").write_bytes(scan(5).tobytes())
     rng = np.random.default_rng(1)

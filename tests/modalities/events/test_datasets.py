@@ -1,6 +1,5 @@
 """DvsGesture, GEN1 and N-MNIST from files as they are published, and peek.py at them."""
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +15,7 @@ from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
 from ndformer.modalities.events.formats.stream import Events
 from tests.modalities.events.conftest import same
+from tools import peek
 
 REAL = Path(__file__).parents[4] / "shared" / "data" / "nmnist"
 
@@ -239,17 +239,8 @@ def test_real_recordings_of_nmnist_are_what_they_should_be():
         assert 0.4 < events.p.mean() < 0.6
 
 
-def load_peek():
-    spec = importlib.util.spec_from_file_location("peek", Path(__file__).parents[3] / "tools" / "peek.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
-    peek, home = load_peek(), gen1 / "train"
+    home = gen1 / "train"
     odd = Events.from_arrays([3, 4, 5], [1, 1, 1], [2_000_000, 7, 9_000_000], [1, 1, 1], 8, 8)
     write_dat(tmp_path / "b.dat", odd)
     with pytest.raises(SystemExit):

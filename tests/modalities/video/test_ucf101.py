@@ -17,8 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.video.formats.writing import write_avi
-from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, appearance, film, path
-from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, MIRRORED, WIDTH, appearance, film, path, ucf101
 from ndformer.modalities.video.transforms.videos import SampleFrames
 from tests.encodings_of_papers import with_encodings
 
