@@ -175,17 +175,7 @@ def make_events():
     return random_events
 
 
-@pytest.fixture(scope="session")
-def tables():
-    return structured
-
-
-def packet(kind, body, overflow=0, capacity=None, number=None, size=8):
+def aedat_packet(kind, body, overflow=0, capacity=None, number=None, size=8):
     count = len(body) // size
     capacity, number = count if capacity is None else capacity, count if number is None else number
     return struct.pack("<HHIIIIII", kind, 1, size, 4, overflow, capacity, number, number) + body
-
-
-@pytest.fixture(scope="session")
-def aedat_packet():
-    return packet

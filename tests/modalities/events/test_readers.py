@@ -11,7 +11,7 @@ from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
 from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
 from ndformer.modalities.events.formats.files import detect_format, read_events
 from ndformer.modalities.events.formats.stream import Events
-from tests.modalities.events.conftest import same
+from tests.modalities.events.conftest import aedat_packet, same, structured
 from tests.soak.fuzz_events import fuzz
 
 KINDS = {
@@ -58,7 +58,7 @@ def test_a_cut_off_tail_is_a_warning_with_the_count(tmp_path, writers, make_even
     same(found, events.take(slice(0, 100 - missing)))
 
 
-def test_aedat3_honours_kind_validity_and_overflow(tmp_path, aedat_packet):
+def test_aedat3_honours_kind_validity_and_overflow(tmp_path):
     word = lambda x, y, p, valid: x << 17 | y << 2 | p << 1 | valid
     rows = [(word(5, 6, 1, 1), 10), (word(7, 8, 0, 0), 11), (word(127, 0, 0, 1), 0x7FFFFFFF)]
     body = b"".join(struct.pack("<II", *row) for row in rows)
@@ -154,7 +154,7 @@ def test_dat_without_header_has_no_type_and_size(tmp_path):
     assert (found.x[0], found.y[0], found.t[0], found.p[0]) == (3, 4, 9, 1)
 
 
-def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
+def test_hdf5_in_its_layouts(tmp_path, make_events):
     events = make_events(50)
     for layout in ("flat", "CD/events", "events"):
         with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -162,7 +162,7 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
                 for name in "xytp":
                     file[name] = getattr(events, name)
             else:
-                file[layout] = tables(events)
+                file[layout] = structured(events)
         same(read_events(tmp_path / "a.h5"), events)
 
 
@@ -198,9 +198,9 @@ def test_damage_is_one_sentence(tmp_path, name, content, says):
     assert str(tmp_path / name) in str(caught.value)
 
 
-def test_an_archive_of_one_table_is_that_table(tmp_path, make_events, tables):
+def test_an_archive_of_one_table_is_that_table(tmp_path, make_events):
     events = make_events(50)
-    np.savez(tmp_path / "a.npz", events=tables(events))
+    np.savez(tmp_path / "a.npz", events=structured(events))
     same(read_events(tmp_path / "a.npz"), events)
 
 

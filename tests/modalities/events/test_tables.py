@@ -10,7 +10,7 @@ from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
-from tests.modalities.events.conftest import same
+from tests.modalities.events.conftest import same, structured
 
 
 def same_sized(found, events, size=None):
@@ -140,9 +140,9 @@ def test_v2e_has_rows_of_t_x_y_p(tmp_path, events):
     same_sized(found, events, (found.height, found.width))
 
 
-def test_prophesee_notes_its_geometry(tmp_path, events, tables):
+def test_prophesee_notes_its_geometry(tmp_path, events):
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
-        file["CD/events"] = tables(events)
+        file["CD/events"] = structured(events)
         file.attrs["geometry"] = "1280x720"
     same_sized(read_events(tmp_path / "a.hdf5"), events, (720, 1280))
 
@@ -162,8 +162,8 @@ def test_sizes_beside_the_events_are_used(tmp_path, events):
 @pytest.mark.parametrize(
     "sensor, found", [((260, 346), (260, 346)), ((64, 48), (64, 48)), ((255, 340), (260, 346)), ((32, 32), (32, 32))]
 )
-def test_a_table_without_a_size_is_of_the_sensor_that_it_nearly_fills(tmp_path, make_events, tables, sensor, found):
-    np.save(tmp_path / "a.npy", tables(corners(make_events(100, *sensor))))
+def test_a_table_without_a_size_is_of_the_sensor_that_it_nearly_fills(tmp_path, make_events, sensor, found):
+    np.save(tmp_path / "a.npy", structured(corners(make_events(100, *sensor))))
     events = read_events(tmp_path / "a.npy")
     assert (events.height, events.width) == found
 

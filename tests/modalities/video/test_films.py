@@ -12,6 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import ENDINGS, VideoFile
 from ndformer.modalities.video.formats.frames import FrameFolder
+from tests.modalities.video.conftest import numbers, write_clip
 
 CONTAINERS = {
     "a.3gp": dict(codec="libx264", b_frames=2),
@@ -26,7 +27,7 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_frames_of_other_containers_are_those_asked_for(tmp_path, write_clip, numbers, name):
+def test_frames_of_other_containers_are_those_asked_for(tmp_path, name):
     pytest.importorskip("av")
     assert any(name.endswith(ending) for ending in ENDINGS)
     write_clip(tmp_path / name, **CONTAINERS[name])
@@ -35,7 +36,7 @@ def test_frames_of_other_containers_are_those_asked_for(tmp_path, write_clip, nu
     assert VideoFile(tmp_path / name).facts()["frames"] == 60
 
 
-def test_decord_is_not_asked_for_what_it_misnumbers(tmp_path, write_clip):
+def test_decord_is_not_asked_for_what_it_misnumbers(tmp_path):
     pytest.importorskip("decord")
     write_clip(tmp_path / "a.ts", **CONTAINERS["a.ts"])
     with pytest.raises(DataError, match=r"decord: it loses frames of mpegts, which PyAV does not"):

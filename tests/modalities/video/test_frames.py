@@ -12,6 +12,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.modalities.video.formats import backends, files, process
 from ndformer.modalities.video.formats.files import Backend, VideoFile
+from tests.modalities.video.conftest import LENGTH, numbers
 
 NAMES = ["xvid.avi", "xvid_b.avi", "h264.mp4", "hevc.mp4", "mpeg2.mpg", "mjpeg.mov", "ffv1.mkv", "vp9.webm"]
 BACKENDS: list[Backend] = ["decord", "pyav"]
@@ -27,7 +28,7 @@ def _needs(request):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_frames_are_those_that_were_asked_for(clips, numbers, name, backend):
+def test_frames_are_those_that_were_asked_for(clips, name, backend):
     for wanted in WANTED:
         frames, found = VideoFile(clips[name], backend).frames(wanted)
         assert found == wanted
@@ -36,9 +37,9 @@ def test_frames_are_those_that_were_asked_for(clips, numbers, name, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_lies_after_the_end_is_left_out(clips, numbers, backend, length):
-    frames, found = VideoFile(clips["xvid_b.avi"], backend).frames([57, length - 1, length, 500])
-    assert found == [57, length - 1] == numbers(frames)
+def test_what_lies_after_the_end_is_left_out(clips, backend):
+    frames, found = VideoFile(clips["xvid_b.avi"], backend).frames([57, LENGTH - 1, LENGTH, 500])
+    assert found == [57, LENGTH - 1] == numbers(frames)
     with pytest.raises(DataError, match=r"ends before frame 500: replace it"):
         VideoFile(clips["xvid_b.avi"], backend).frames([500])
     with pytest.raises(ValueError, match="numbered from 0"):
@@ -46,7 +47,7 @@ def test_what_lies_after_the_end_is_left_out(clips, numbers, backend, length):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_far_frames_are_sought_exactly(clips, numbers, name, monkeypatch):
+def test_far_frames_are_sought_exactly(clips, name, monkeypatch):
     monkeypatch.setattr(backends, "FAR", 1)
     sought = []
     found_by = backends._seek_frames
@@ -60,7 +61,7 @@ def test_far_frames_are_sought_exactly(clips, numbers, name, monkeypatch):
         assert all(one is not None for one in sought)
 
 
-def test_timestamps_that_do_not_number_frames_are_not_trusted(clips, numbers, monkeypatch):
+def test_timestamps_that_do_not_number_frames_are_not_trusted(clips, monkeypatch):
     monkeypatch.setattr(backends, "FAR", 1)
     import av
 
@@ -206,7 +207,7 @@ def test_both_backends_are_done_with_a_file_that_hangs_within_20_seconds(clips, 
         VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
 
 
-def test_a_forked_worker_has_a_process_of_its_own(clips, numbers):
+def test_a_forked_worker_has_a_process_of_its_own(clips):
     VideoFile(clips["xvid.avi"], "pyav").frames([1])
     mine = process.decoder().child
     assert mine is not None
@@ -248,7 +249,7 @@ def test_no_backend_is_a_sentence(clips, monkeypatch):
         VideoFile(clips["xvid.avi"], "decord").frames([0])
 
 
-def test_a_relative_path_is_from_where_one_is_now(clips, numbers, monkeypatch):
+def test_a_relative_path_is_from_where_one_is_now(clips, monkeypatch):
     home = clips["h264.mp4"].parent
     VideoFile(clips["h264.mp4"]).facts()  # the decoder runs
     monkeypatch.chdir(home)
