@@ -141,7 +141,7 @@ def test_a_list_that_leads_outside_is_a_sentence_and_nothing_there_is_touched(tm
     assert not [path for path in opened if path.startswith((str(other), str(tmp_path / "data_")))]
 
 
-def test_what_lies_in_the_set_is_read_by_any_name(tmp_path):
+def test_files_inside_the_set_are_read_by_any_name(tmp_path):
     for name in ("a", "./a", "b/../a"):
         root = tmp_path / name.replace("/", "_")
         root.mkdir()

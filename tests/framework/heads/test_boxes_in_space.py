@@ -58,7 +58,7 @@ def objects_of(samples: list[dict[str, Any]], classes: int = 3) -> Objects3D:
     return Objects3D.from_samples(samples, classes, torch.device("cpu"))
 
 
-def test_peaks_are_those_of_a_slow_loop():
+def test_peaks_equal_a_slow_loop():
     samples = truth(0, 5, 0, 9)
     samples[0]["boxes"][0, :2] = torch.tensor([6.2, 0.0])  # beside the map
     found = peaks(objects_of(samples), FIELD, 3)
@@ -106,7 +106,7 @@ def head(cfg: dict[str, Any], seed: int = 0, **options: Any) -> Any:
 
 
 @torch.no_grad()
-def test_centre_point_loses_what_the_formula_says():
+def test_the_loss_of_centre_point_is_its_formula():
     net, samples = head(BOTH[0]), truth(2, 6, 3)
     cells = net(tokens())
     heat = peak_focal(cells.peaks, peaks(objects_of(samples), FIELD, 3))
@@ -125,7 +125,7 @@ def test_centre_point_loses_what_the_formula_says():
 
 
 @torch.no_grad()
-def test_centre_point_says_its_best_cells_that_no_neighbour_surpasses():
+def test_centre_point_predicts_its_best_local_maxima():
     net = head(BOTH[0], most=10, least_score=0.0)
     torch.manual_seed(0)
     cells = Cells(torch.randn(1, 3, 12, 24), torch.randn(1, 10, 12, 24) * 0.3)
@@ -142,7 +142,7 @@ def test_centre_point_says_its_best_cells_that_no_neighbour_surpasses():
         assert box.tolist() == pytest.approx([*exact, vx, vy], abs=1e-5)
 
 
-def said(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def predictions(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logits, boxes, codes and IoUs of queries of two samples."""
     torch.manual_seed(seed)
     boxes = torch.stack([one["boxes"].nan_to_num(0.3) for one in truth(seed, queries, queries)])
@@ -150,7 +150,7 @@ def said(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def test_the_assignment_is_the_cheapest_by_the_published_costs():
-    logits, boxes, _, _ = said(3)
+    logits, boxes, _, _ = predictions(3)
     samples = truth(4, 4, 0)
     pairs = Matching()(logits, boxes, objects_of(samples), FIELD)
 
@@ -171,8 +171,8 @@ def test_the_assignment_is_the_cheapest_by_the_published_costs():
     assert len(broken.query) == 4
 
 
-def test_queries_lose_what_the_formulas_say():
-    logits, boxes, code, iou = said(5)
+def test_the_losses_of_queries_are_their_formulas():
+    logits, boxes, code, iou = predictions(5)
     samples = truth(6, 3, 2)
     objects = objects_of(samples)
     pairs = Matching()(logits, boxes, objects, FIELD)
@@ -207,7 +207,7 @@ def test_queries_lose_what_the_formulas_say():
 
 
 @torch.no_grad()
-def test_a_query_looks_at_the_cells_about_it_alone():
+def test_a_query_attends_to_cells_within_its_radius_only():
     near, far = head(BOTH[1]), head(BOTH[1], radius=100)
     q, keys = torch.randn(2, 5, 16), torch.randn(2, 288, 16)
     place = torch.tensor([[0, 23, 264, 287, 150], [3, 4, 5, 6, 7]])
@@ -271,7 +271,7 @@ def test_it_learns_the_boxes_of_a_batch(cfg):
         assert (answer.scores.diff() <= 0).all()
 
 
-def test_sizes_are_those_published():
+def test_parameter_counts_are_the_published_ones():
     net = NECKS.create(dict(type="BirdsEyeNet"), dim=128)
     assert sum(p.numel() for p in net.parameters()) == 9_137_152
     assert (net.width, net.out.shape) == (512, (180, 180))
@@ -279,7 +279,7 @@ def test_sizes_are_those_published():
     assert sum(p.numel() for p in whole.parameters()) - 9_137_152 == 1_043_871
 
 
-def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
+def test_pillars_are_at_their_cells_with_patches_on_request():
     given = tokens()
     for patches in (False, True):
         net = NECKS.create(NECK | dict(patches=patches), dim=8)
@@ -292,7 +292,7 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
             assert torch.equal(found[b, :, y, x], given.features[b, n] * there)
 
 
-def test_boxes_that_are_none_are_told():
+def test_invalid_boxes_are_errors():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
     with pytest.raises(

@@ -264,7 +264,7 @@ def test_a_small_head_overfits_two_images():
 
 
 @pytest.mark.slow
-def test_16_bit_loses_what_float32_does():
+def test_losses_in_16_bit_are_close_to_float32():
     """Over a few steps; python -m tests.soak.sixteen goes the whole way."""
     exact = np.mean(losses(None, 12, 2))
     assert np.mean(losses(torch.bfloat16, 12, 2)) == pytest.approx(exact, rel=0.05)

@@ -25,7 +25,7 @@ def head():
     return TokenSegmenter(6, 4)
 
 
-def test_the_loss_is_that_of_the_points_that_somebody_knows(head):
+def test_the_loss_is_the_mean_over_labelled_points(head):
     given = tokens()
     samples = [dict(labels=np.array([0, -1, 2, 3, 3])), dict(labels=np.array([-7, 1, 1]))]
     loss = head.loss(given, head.targets(samples, torch.device("cpu")))
@@ -51,7 +51,7 @@ def test_a_batch_without_labels_trains_nothing(head):
     assert all(p.grad.abs().max() == 0 for p in head.parameters())
 
 
-def test_labels_beyond_the_head_are_told(head):
+def test_labels_beyond_the_classes_are_errors(head):
     with pytest.raises(DataError, match=r"room has the label 4, but there are 4 classes, 0 to 3"):
         head.targets([dict(labels=np.array([0, 4]), path="room")], torch.device("cpu"))
     with pytest.raises(ValueError, match="one label per token, 8, got 7 labels"):

@@ -45,7 +45,7 @@ def test_tokens_are_symbols_at_rows_and_columns():
         assert torch.equal(found.features[1, n], adapter.symbols.weight[int(some[1, n // 9, n % 9])])
 
 
-def test_objects_are_boxes_around_what_is_coloured_and_borders_are_of_none():
+def test_objects_are_boxes_around_colored_cells_without_borders():
     objects = GridCells(6)(torch.from_numpy(laid(GRID, 5))[None]).where.objects
     assert objects is not None
     assert objects.view(5, 5).tolist() == [[0, 1, 1, 0, 0], [0, 1, 1, 0, 0], *[[0] * 5] * 3]

@@ -17,7 +17,7 @@ def written(folder, content):
     return path
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_tasks_are_read_back(tmp_path):
     rng = np.random.default_rng(0)
     grid = lambda: rng.integers(0, 10, rng.integers(1, 31, 2)).astype(np.uint8)
     pairs = dict(train=[Pair(grid(), grid()) for _ in range(3)], test=[Pair(grid(), None)])
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, says",
+    "content, message",
     [
         ("", "is not JSON"),
         ("{", "is not JSON"),
@@ -60,14 +60,14 @@ def test_what_is_written_is_read(tmp_path):
         ('{"train": [{"input": [[%s]]}], "test": [{"input": [[1]]}]}' % ("9" * 5000), "is not JSON|got 9999"),
     ],
 )  # fmt: skip
-def test_whatever_else_is_one_sentence(content, says, tmp_path):
-    with pytest.raises(DataError, match=says) as told:
+def test_invalid_tasks_are_errors_of_one_sentence(content, message, tmp_path):
+    with pytest.raises(DataError, match=message) as caught:
         read_task(written(tmp_path, content))
-    assert "\n" not in str(told.value)
-    assert len(str(told.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
-def test_bytes_that_are_no_text_folders_and_what_is_not_there(tmp_path):
+def test_binary_files_folders_and_missing_files_are_errors(tmp_path):
     (tmp_path / "task.json").write_bytes(b"\xff\xfe\x00{")
     with pytest.raises(DataError, match="is not JSON"):
         read_task(tmp_path / "task.json")

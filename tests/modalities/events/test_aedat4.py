@@ -25,7 +25,7 @@ def test_a_packet_that_unpacks_to_more_than_a_file_may_take_is_left(
         read_events(path)
 
 
-def test_without_the_package_its_name_is_told(tmp_path, monkeypatch):
+def test_the_missing_package_is_named(tmp_path, monkeypatch):
     (tmp_path / "a.aedat4").write_bytes(b"#!AER-DAT4.0\r\n" + bytes(100))
     real = builtins.__import__
     without = lambda name, *rest: real("no_" + name if name == "aedat" else name, *rest)

@@ -71,7 +71,7 @@ def test_overlapping_labels_end_with_the_next(gestures, make_events):
         read_labels(home / "user01_led.aedat")
 
 
-def test_what_is_missing_or_wrong_in_dvsgesture_is_said(gestures, tmp_path):
+def test_missing_or_wrong_parts_of_dvsgesture_are_errors(gestures, tmp_path):
     with pytest.raises(DataError, match=r"trials_to_train.txt is missing: "):
         DvsGesture(tmp_path / "nowhere")
     home = gestures / "DvsGesture"
@@ -157,7 +157,7 @@ def test_gen1_evaluates_after_half_a_second_with_all_widths(gen1):
     assert len(packed["inputs"]["events"]) > 50
 
 
-def test_what_is_missing_in_gen1_is_said(gen1, tmp_path):
+def test_missing_parts_of_gen1_are_errors(gen1, tmp_path):
     (gen1 / "val" / "a_td.dat").unlink()
     with pytest.raises(DataError, match="a_td.dat is missing, but its boxes exist"):
         DATASETS.create(dict(type="GEN1", data_root=gen1, split="val"))
@@ -229,7 +229,7 @@ def test_nmnist_in_its_folders_and_in_folds(tmp_path, make_events):
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not here")
-def test_real_recordings_of_nmnist_are_what_they_should_be():
+def test_real_recordings_of_nmnist_are_plausible():
     found = DATASETS.create(dict(type="NMNIST", data_root=REAL, folds=5))
     for i in range(0, len(found), 60):
         events = found[i]["events"]
@@ -239,7 +239,7 @@ def test_real_recordings_of_nmnist_are_what_they_should_be():
         assert 0.4 < events.p.mean() < 0.6
 
 
-def test_peek_says_what_files_hold(gen1, tmp_path, capsys):
+def test_peek_describes_recordings_and_boxes(gen1, tmp_path, capsys):
     home = gen1 / "train"
     odd = Events.from_arrays([3, 4, 5], [1, 1, 1], [2_000_000, 7, 9_000_000], [1, 1, 1], 8, 8)
     write_dat(tmp_path / "b.dat", odd)

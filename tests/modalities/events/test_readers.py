@@ -32,7 +32,7 @@ HEAD = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
 
 
 @pytest.mark.parametrize("n", [0, 1, 500])
-def test_what_was_written_comes_back(tmp_path, writers, make_events, name, n):
+def test_written_events_are_read_back(tmp_path, writers, make_events, name, n):
     events = make_events(n)
     writers[name](tmp_path / name, events)
     if n == 0 and name == "f.bin":
@@ -95,7 +95,7 @@ def test_times_go_on_where_counters_begin_anew(tmp_path, writers, make_events):
 
 
 def test_nmnist_counts_how_often_its_clock_began_anew(tmp_path):
-    """A row of 240 says so, and is no event: 2^13 us for all that come after it."""
+    """A row of 240 marks it and is no event: 2^13 us for all that come after it."""
     rows = [(1, 2, 1 << 23 | 5), (0, 240, 0), (3, 4, 7), (9, 240, 3), (0, 240, 3), (33, 33, 1 << 23 | 9)]
     content = b"".join(bytes((x, y)) + word.to_bytes(3, "big") for x, y, word in rows)
     (tmp_path / "a.bin").write_bytes(content)
@@ -167,7 +167,7 @@ def test_hdf5_in_its_layouts(tmp_path, make_events):
 
 
 @pytest.mark.parametrize(
-    "name, content, says",
+    "name, content, message",
     [
         ("a.aedat", b"hello", "no events file by its beginning or its name"),
         ("a.xyz", b"", "known are .dat, .bin"),
@@ -189,11 +189,11 @@ def test_hdf5_in_its_layouts(tmp_path, make_events):
         ("a.h5", b"\x89HDF\r\n\x1a\n", "cannot be read as events"),
     ],
 )
-def test_damage_is_one_sentence(tmp_path, name, content, says):
+def test_damage_is_one_sentence(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         read_events(tmp_path / name)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(tmp_path / name) in str(caught.value)
 
@@ -225,7 +225,7 @@ def test_times_that_64_bits_do_not_hold_are_refused(tmp_path):
             read_events(tmp_path / "a.npy")
 
 
-def test_hdf5_that_says_to_hold_more_than_a_file_can_is_not_unpacked(tmp_path):
+def test_hdf5_that_claims_more_than_a_file_can_hold_is_not_unpacked(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name in "xytp":
             file.create_dataset(f"events/{name}", shape=(10**9,), dtype="u1", chunks=(10**6,), fillvalue=1)

@@ -56,7 +56,7 @@ def streams(draw, most=1500):
 
 @few
 @given(streams(), RULES, st.integers(1, 20))
-def test_spikes_are_those_of_a_loop_over_events(events, rule, neurons):
+def test_spikes_equal_a_loop_over_events(events, rule, neurons):
     neuron = (events.x.astype(np.uint16) * 7 + events.y) % np.uint16(neurons)
     tokens, rest = by_hand(neuron, events.t, rule)
     for find in WAYS:
@@ -130,7 +130,7 @@ def tensors(events):
 
 @few
 @given(streams(600), RULES, PATCHES, BINS, CUTS)
-def test_tokens_made_by_torch_are_those_of_numpy_whole_and_cut(events, rule, patch, bins, cuts):
+def test_tokens_of_torch_equal_those_of_numpy_whole_and_cut(events, rule, patch, bins, cuts):
     tokenizer = SpikingTokenizer(rule, patch, bins)
     start = int(events.t[0]) - 7 if len(events) else 0
     tokens = tokenizer(events)
@@ -212,7 +212,7 @@ def test_windows_count_what_a_loop_counts(events, window, patch, bins, threshold
         assert np.array_equal(a, b)
 
 
-def test_packed_tokens_are_what_they_were(make_events):
+def test_packing_is_lossless(make_events):
     events = make_events(5000, 48, 64, until=1 << 45)
     tokens = SpikingTokenizer(Rule(20, 0))(events)
     since, place, cells = unpack(tokens.pack(tokens.t - int(events.t[0])))

@@ -53,8 +53,8 @@ def test_dsec_packed_by_blosc_and_others(tmp_path, make_events, packing):
     found = read_events(tmp_path / "events.h5")
     later = Events(events.x, events.y, events.t + 49_000_000_000, events.p, 480, 640)
     same_sized(found, later)
-    told = describe(tmp_path / "events.h5", 3)
-    assert (told["events"], told["height"], told["width"]) == (5000, 480, 640)
+    described = describe(tmp_path / "events.h5", 3)
+    assert (described["events"], described["height"], described["width"]) == (5000, 480, 640)
 
 
 @pytest.mark.parametrize("offset", [[1, 2], 0.5, 2**63])
@@ -68,7 +68,7 @@ def test_an_offset_that_is_no_whole_number_is_a_sentence(tmp_path, make_events, 
         read_events(tmp_path / "events.h5")
 
 
-def test_what_dsec_needs_is_named_where_it_is_missing(tmp_path, make_events, monkeypatch):
+def test_the_missing_package_for_dsec_is_named(tmp_path, make_events, monkeypatch):
     hdf5plugin = pytest.importorskip("hdf5plugin")
     with h5py.File(tmp_path / "events.h5", "w") as file:
         for name in "xytp":
@@ -192,7 +192,7 @@ def test_text_in_the_forms_that_are_about(tmp_path, events, name, head, order, m
 
 
 @pytest.mark.parametrize(
-    "content, says",
+    "content, message",
     [
         ("", "it has no rows of numbers"),
         ("0.1,0.2,0.3\n", "its rows have 3 numbers and not the four of t x y p"),
@@ -205,9 +205,9 @@ def test_text_in_the_forms_that_are_about(tmp_path, events, name, head, order, m
         ("1e999 3 4 1\n", "times that are no numbers"),
     ],
 )
-def test_text_that_is_no_list_of_events_is_a_sentence(tmp_path, content, says):
+def test_text_that_is_no_list_of_events_is_a_sentence(tmp_path, content, message):
     (tmp_path / "a.txt").write_text(content)
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_events(tmp_path / "a.txt")
     assert "\n" not in str(caught.value)
     assert describe_fails(tmp_path / "a.txt") or "four" in content
@@ -220,7 +220,7 @@ def describe_fails(path):
         return True
 
 
-def test_times_that_a_float32_cannot_tell_apart_are_refused(tmp_path):
+def test_times_that_a_float32_cannot_distinguish_are_refused(tmp_path):
     kinds = [("x", "u2"), ("y", "u2"), ("t", "f4"), ("p", "u1")]
     np.save(tmp_path / "a.npy", np.array([(1, 1, 80_000.5, 1), (1, 1, 80_001.5, 1)], kinds))
     with pytest.raises(DataError, match="holds float32, which cannot tell such times apart: write float64"):

@@ -100,7 +100,7 @@ def test_labels_that_are_names_and_a_set_in_one_piece(tonic, home):
         DATASETS.create(dict(type="Tonic", name="Named", data_root=home, split="test"))
 
 
-def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
+def test_wrong_sets_are_errors(tonic, home, tmp_path):
     with pytest.raises(DataError, match="tonic has no dataset 'Dot', did you mean 'Dots'"):
         DATASETS.create(dict(type="Tonic", name="Dot", data_root=home))
     with pytest.raises(DataError, match="nowhere does not have tonic's Dots.*download=True"):
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
         frames[0]
 
 
-def test_without_tonic_it_says_what_to_install(monkeypatch, home):
+def test_without_tonic_the_error_names_the_package(monkeypatch, home):
     monkeypatch.setitem(sys.modules, "tonic", None)
     with pytest.raises(DataError, match=r"needs the package tonic.*pip install 'ndformer\[tonic\]'.*GPL"):
         DATASETS.create(KIND | dict(data_root=home))

@@ -21,7 +21,7 @@ def opened(kind, root, split="train"):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_all_formats_say_the_same(tmp_path, kind):
+def test_all_formats_give_the_same_samples(tmp_path, kind):
     WRITERS[kind](tmp_path)
     found = opened(kind, tmp_path)
     assert found.classes == CLASSES
@@ -144,7 +144,7 @@ def test_a_missing_or_broken_image_is_one_sentence(tmp_path, kind):
         opened(kind, tmp_path)[0]
 
 
-def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
+def test_a_picture_of_another_size_than_its_annotation_is_an_error(tmp_path):
     """detectron2 refuses it too; programs that do not look train on boxes that are elsewhere."""
     coco(tmp_path, claims=SIZES | dict(b=(40, 100), c=(0, 0)))  # the latter of a program that does not know
     found = opened("Coco", tmp_path)
@@ -154,12 +154,12 @@ def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
         found[1]
     found.skip_bad = True
     assert found[1]["bad"][0][0].endswith("b.png")
-    told = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
-    assert "1 of 2 pictures are not as large as it says" in told[-1]
-    assert told[-1].endswith("b.png has 20 x 50 pixels, but the list claims 40 x 100")
+    described = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
+    assert "1 of 2 pictures are not as large as it says" in described[-1]
+    assert described[-1].endswith("b.png has 20 x 50 pixels, but the list claims 40 x 100")
 
 
-def test_the_size_of_voc_is_held_to_the_picture_too(tmp_path):
+def test_the_size_in_voc_must_match_the_picture(tmp_path):
     voc(tmp_path, claims=SIZES | dict(b=(20, 49)))
     found = opened("PascalVOC", tmp_path)
     assert found[0]["size"] == (30, 40)
@@ -167,7 +167,7 @@ def test_the_size_of_voc_is_held_to_the_picture_too(tmp_path):
         found[1]
 
 
-def test_what_is_difficult_in_voc_is_neither_learnt_nor_counted(tmp_path):
+def test_difficult_objects_of_voc_are_neither_trained_on_nor_counted(tmp_path):
     voc(tmp_path)
     file = tmp_path / "Annotations" / "a.xml"
     file.write_text(file.read_text().replace("</object>", "<difficult>1</difficult></object>", 1))
@@ -195,7 +195,7 @@ SHAPES = """0 0.5 0.5 0.2 0.4
 """  # a box; a triangle; a square on its corner, as OBB has it
 
 
-def test_shapes_of_yolo_are_their_bounding_boxes_and_that_is_said(tmp_path):
+def test_shapes_of_yolo_become_bounding_boxes_with_a_warning(tmp_path):
     yolo(tmp_path)
     file = tmp_path / "labels" / "train" / "c.txt"
     file.write_text(SHAPES)
@@ -206,10 +206,10 @@ def test_shapes_of_yolo_are_their_bounding_boxes_and_that_is_said(tmp_path):
     expected = [(0.4, 0.3, 0.6, 0.7), (0.1, 0.1, 0.4, 0.6), (0.1, 0.1, 0.9, 0.9)]
     np.testing.assert_allclose(found["boxes"], np.array(expected) * 16)
     assert found["labels"].tolist() == [0, 1, 1]
-    told = describe(file, 5)
-    assert told["boxes"] == 3
-    assert told["first"][1] == dict(label=1, x=0.25, y=0.35, width=0.3, height=0.5)
-    assert "their bounding boxes are taken" in told["odd"][-1]
+    described = describe(file, 5)
+    assert described["boxes"] == 3
+    assert described["first"][1] == dict(label=1, x=0.25, y=0.35, width=0.3, height=0.5)
+    assert "their bounding boxes are taken" in described["odd"][-1]
     file.write_text(SHAPES.splitlines()[2])
     assert describe(file, 5)["format"] == "YOLO boxes"
 
@@ -289,7 +289,7 @@ LAYOUTS = (folders_in_folders, ultralytics, roboflow, roboflow_for_darknet, dark
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)
 @pytest.mark.filterwarnings("error")
-def test_the_layouts_of_yolo_say_the_same(tmp_path, layout):
+def test_the_layouts_of_yolo_give_the_same_samples(tmp_path, layout):
     layout(tmp_path)
     found = opened("YoloFolder", tmp_path)
     assert found.classes == CLASSES

@@ -82,7 +82,7 @@ def test_grey_is_a_choice(folder):
     assert build("ImageFolder", folder, mode="L")[0]["image"].mode == "L"
 
 
-def test_what_is_no_image_is_passed_over(folder):
+def test_files_that_are_no_images_are_skipped_with_a_warning(folder):
     for name in ("train/ant/notes.txt", "train/ant/.hidden.png", "train/.cache/x.png", "train/readme.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"x")
@@ -100,7 +100,7 @@ def test_clutter_of_systems_and_hidden_folders_are_passed_over_in_silence(folder
     assert len(check(build("ImageFolder", folder))) == 30
 
 
-def test_a_class_folder_of_other_files_says_which_it_has(folder):
+def test_the_error_for_a_class_folder_lists_its_other_files(folder):
     for i in range(3):
         (folder / "train" / "dog").mkdir(exist_ok=True)
         (folder / "train" / "dog" / f"{i}.cr2").write_bytes(b"x")
@@ -313,7 +313,7 @@ def test_missing_parts_of_flowers_say_how_to_get_them(name, tmp_path):
         build("Flowers102", tmp_path)
 
 
-def test_a_mat_file_without_the_array_says_what_it_holds(tmp_path):
+def test_the_error_for_a_mat_file_lists_its_arrays(tmp_path):
     savemat(write_flowers(tmp_path) / "setid.mat", dict(ids=np.ones((1, 2))))
     with pytest.raises(DataError, match="must have an array 'trnid', got ids"):
         build("Flowers102", tmp_path)

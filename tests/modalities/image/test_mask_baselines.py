@@ -8,7 +8,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins.ade20k import baselines
 
 
-def test_it_says_the_most_common_class_everywhere_or_that_of_a_place(tmp_path):
+def test_it_predicts_the_most_common_class_everywhere_or_at_each_place(tmp_path):
     (tmp_path / "classes.txt").write_text("sky\nground\n")
     for split, line in (("train", 8), ("test", 16)):  # sky is above, of 32 rows
         mask = np.zeros((32, 32), np.uint8)

@@ -65,7 +65,7 @@ def test_posterize_keeps_the_highest_bits(photo):
 
 
 @pytest.mark.parametrize("threshold", [178.5, 178.0, 255.0, 0.0])
-def test_solarize_inverts_what_is_bright(threshold, photo):
+def test_solarize_inverts_bright_pixels(threshold, photo):
     x = np.asarray(photo())
     np.testing.assert_array_equal(apply("Solarize", photo(), threshold), np.where(x < threshold, x, 255 - x))
 
@@ -138,7 +138,7 @@ def test_operations_are_drawn_independently(used):
     assert 90 < same < 200  # a fourteenth is 143
 
 
-def test_number_and_magnitude_are_as_asked(used):
+def test_number_and_magnitude_are_the_given_ones(used):
     RandAugment(operations=50, magnitude=5, bins=11)(dict(image=Image.new("L", (331, 331))), np.random.default_rng(0))
     assert len(used) == 50
     assert {abs(value) for name, value in used if name == "Rotate"} == {15.0}

@@ -135,9 +135,9 @@ def test_one_picture_for_all(tmp_path, prepared, way, kind):
     if "mask" in sample:
         bright = pixels[..., 0] > 170
         assert (bright == (np.asarray(sample["mask"]) == 1)).mean() > 0.98
-    told = describe(path, 1)
-    assert (told["height"], told["width"]) == (HEIGHT, WIDTH)
-    assert told["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
+    described = describe(path, 1)
+    assert (described["height"], described["width"]) == (HEIGHT, WIDTH)
+    assert described["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
     own = prepared(CONFIGS[kind])
     (steps,) = own.steps.values()
     given = own.sample((path,))["inputs"]["image"]
@@ -146,7 +146,7 @@ def test_one_picture_for_all(tmp_path, prepared, way, kind):
 
 @pytest.mark.parametrize("kind", ["Coco", "PascalVOC"])
 @pytest.mark.parametrize("orientation", range(5, 9))
-def test_what_was_annotated_as_it_is_stored_is_read_as_it_is_stored(tmp_path, kind, orientation):
+def test_images_annotated_as_stored_are_read_as_stored(tmp_path, kind, orientation):
     """Here the annotation's picture is the stored one: of its width and height."""
     path = LAYOUTS[kind](tmp_path, "a.jpg", (WIDTH, HEIGHT))
     path.parent.mkdir(parents=True)
@@ -176,9 +176,9 @@ def test_rarer_formats_are_the_same_in_folders_peek_and_show_tokens(tmp_path, pr
         shape = HEIGHT, WIDTH
     pixels = np.asarray(read("ImageFolder", tmp_path)["image"])
     assert pixels.shape == (*shape, 3)
-    told = describe(path, 1)
-    assert (told["height"], told["width"]) == shape
-    assert told["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
+    described = describe(path, 1)
+    assert (described["height"], described["width"]) == shape
+    assert described["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
     own = prepared("imagefolder_pape")
     assert own.samples_in([tmp_path]) == [(path,)]
     (steps,) = own.steps.values()

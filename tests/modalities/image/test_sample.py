@@ -119,7 +119,7 @@ class Images(Dataset):
 
 
 @pytest.mark.parametrize("kind", ["colour statistics", "coarse layout", "raw pixels"])
-def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
+def test_each_baseline_solves_the_set_made_for_it(kind, monkeypatch):
     """Sets that one of them should solve: by brightness, by the place of a blob, by one faint fixed pattern."""
     rng = np.random.default_rng(0)
 
@@ -142,7 +142,7 @@ def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
 
 
 @pytest.mark.slow
-def test_pixel_statistics_do_not_tell_the_figures_of_cifar10_apart(sample_root, monkeypatch):
+def test_pixel_statistics_do_not_distinguish_the_figures_of_cifar10(sample_root, monkeypatch):
     monkeypatch.setattr(simple, "PENALTIES", (0.1,))
     root = sample_root("cifar10")
     train, test = (DATASETS.create(dict(type="CIFAR10", data_root=root, split=split)) for split in ("train", "test"))

@@ -159,7 +159,7 @@ def test_random_crop_takes_every_window_of_the_padded_image_alike_often():
     assert chi_square < 60  # 24 degrees of freedom: 1 in 10,000
 
 
-def test_random_crop_larger_than_the_image_says_so(photo):
+def test_a_random_crop_larger_than_the_image_is_an_error(photo):
     with pytest.raises(DataError, match=r"needs at least 64 x 64 .* a\.jpg has 40 x 56 and 4 of padding.*Resize"):
         run(dict(type="RandomCrop", size=64, padding=4), photo(), path="a.jpg")
 

@@ -28,7 +28,7 @@ def _needs(request):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NAMES)
-def test_frames_are_those_that_were_asked_for(clips, name, backend):
+def test_frames_are_the_requested_ones(clips, name, backend):
     for wanted in WANTED:
         frames, found = VideoFile(clips[name], backend).frames(wanted)
         assert found == wanted
@@ -37,7 +37,7 @@ def test_frames_are_those_that_were_asked_for(clips, name, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_lies_after_the_end_is_left_out(clips, backend):
+def test_frames_after_the_end_are_left_out(clips, backend):
     frames, found = VideoFile(clips["xvid_b.avi"], backend).frames([57, LENGTH - 1, LENGTH, 500])
     assert found == [57, LENGTH - 1] == numbers(frames)
     with pytest.raises(DataError, match=r"ends before frame 500: replace it"):
@@ -87,7 +87,7 @@ def test_facts(clips, backend):
     assert (facts["height"], facts["width"], facts["frames_per_second"]) == (48, 64, 25.0)
 
 
-def test_pictures_of_a_camera_that_was_held_sideways_are_upright(clips, tmp_path):
+def test_rotated_videos_are_upright(clips, tmp_path):
     """A quarter turn in the header of the track: the matrix (0 1, -1 0) in 16.16 numbers."""
     content = bytearray(clips["h264.mp4"].read_bytes())
     at = content.index(b"tkhd") + 4 + 40
@@ -107,11 +107,11 @@ def test_pictures_of_a_camera_that_was_held_sideways_are_upright(clips, tmp_path
 
 def test_a_backend_that_fails_is_followed_by_the_other(clips, monkeypatch):
     pytest.importorskip("decord")
-    asked = []
+    requests = []
 
     class Failing(process.Decoder):
         def ask(self, timeout, **request):
-            asked.append(request["backend"])
+            requests.append(request["backend"])
             if request["backend"] == "decord":
                 raise process.DecodingError("frame 7 is damaged")
             return super().ask(timeout, **request)
@@ -120,7 +120,7 @@ def test_a_backend_that_fails_is_followed_by_the_other(clips, monkeypatch):
     monkeypatch.setattr(files, "decoder", lambda: child)
     frames, found = VideoFile(clips["xvid.avi"]).frames([3])
     assert found == [3]
-    assert asked == ["decord", "pyav"]
+    assert requests == ["decord", "pyav"]
     with pytest.raises(DataError, match=r"cannot be read as video \(decord: frame 7 is damaged\)"):
         VideoFile(clips["xvid.avi"], "decord").frames([3])
     child.end()
@@ -129,7 +129,7 @@ def test_a_backend_that_fails_is_followed_by_the_other(clips, monkeypatch):
 def test_damaged_files_are_a_sentence(clips, tmp_path):
     whole = clips["h264.mp4"].read_bytes()
     rng = np.random.default_rng(0)
-    said = []
+    errors = []
     for n in range(12):
         path = tmp_path / f"{n}.mp4"
         damaged = bytearray(whole)
@@ -146,9 +146,9 @@ def test_damaged_files_are_a_sentence(clips, tmp_path):
                 frames, found = VideoFile(path, backend, timeout=3).frames([0, 30])
                 assert len(frames) == len(found) > 0
             except DataError as error:
-                said.append(str(error))
-    assert len(said) > 3
-    assert all(".mp4 " in one and "\n" not in one for one in said)
+                errors.append(str(error))
+    assert len(errors) > 3
+    assert all(".mp4 " in one and "\n" not in one for one in errors)
     missing = tmp_path / "none.avi"
     with pytest.raises(DataError, match=r"none.avi is missing"):
         VideoFile(missing).frames([0])

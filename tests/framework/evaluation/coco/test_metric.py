@@ -38,7 +38,7 @@ def measured(samples):
     return metric, metric.compute_metrics(metric.results)
 
 
-def test_what_was_found_counts_per_class_and_size():
+def test_detections_count_by_class_and_size():
     _, values = measured(SAMPLES)
     names = "mAP mAP50 mAP75 mAPs mAPm mAPl AR1 AR10 AR100 ARs ARm ARl F1 F1_threshold"
     assert list(values) == names.split()
@@ -52,7 +52,7 @@ def test_numbers_do_not_depend_on_the_order_of_images():
     assert measured(SAMPLES)[1] == measured(SAMPLES[::-1])[1]
 
 
-def test_a_crowd_and_a_mask_area_are_told_by_the_sample():
+def test_crowds_and_mask_areas_come_from_the_sample():
     crowd = [sample(1, [(0, 0, 40, 40)], [0], crowd=torch.tensor([True]))]
     assert measured(crowd)[1]["mAP"] == -1
     small = measured([sample(1, [(0, 0, 40, 40)], [0], area=torch.tensor([900.0]))])[1]
@@ -80,7 +80,7 @@ def test_an_image_evaluated_twice_is_refused():
         ([sample(7, [], []), sample("b", [], [])], "image_id is of one type in a set, got int and str"),
     ],
 )
-def test_what_cannot_be_counted_is_refused_in_a_sentence(samples, message):
+def test_nan_scores_negative_labels_and_mixed_ids_are_errors(samples, message):
     """Issue 44.21: a NaN score counted as a find (mAP 1.0); label -1 and mixed ids gave numpy's errors."""
     with pytest.raises(DataError, match=message):
         measured(samples)
