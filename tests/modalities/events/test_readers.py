@@ -1,6 +1,7 @@
 """Files of events: what was written comes back, what is cut off is counted, and damage is one sentence."""
 
 import struct
+import sys
 
 import h5py
 import numpy as np
@@ -237,3 +238,26 @@ def test_damaged_files_give_an_error_or_the_events_before_the_damage(tmp_path, n
     """Ten thousand of each: tests/soak/fuzz_events.py."""
     assert fuzz(name, range(25), 0, tmp_path).total() == 25
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "packed", [b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 2**40), b"\x04\x22\x4d\x18\x40\x40\xc0"]
+)
+def test_a_packet_of_aedat4_that_unpacks_to_more_than_a_file_may_take_is_an_error(
+    tmp_path, writers, make_events, monkeypatch, packed
+):
+    pytest.importorskip("aedat")
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "100K")
+    path = tmp_path / "a.aedat4"
+    writers["l.aedat4"](path, make_events(1))
+    body = packed.ljust(1000, b"\0")
+    path.write_bytes(path.read_bytes() + struct.pack("<iI", 0, len(body)) + body)
+    with pytest.raises(DataError, match="MiB of memory, and one file may take 0"):
+        read_events(path)
+
+
+def test_the_missing_package_for_aedat4_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.aedat4").write_bytes(b"#!AER-DAT4.0\r\n" + bytes(100))
+    monkeypatch.setitem(sys.modules, "aedat", None)
+    with pytest.raises(DataError, match=r"needs the package aedat: pip install 'ndformer\[aedat\]'"):
+        read_events(tmp_path / "a.aedat4")

@@ -1,6 +1,6 @@
 """Events in HDF5 and text as others lay them out, the sizes of their sensors, and DSEC's compression."""
 
-import builtins
+import sys
 
 import h5py
 import numpy as np
@@ -75,9 +75,7 @@ def test_the_missing_package_for_dsec_is_named(tmp_path, make_events, monkeypatc
             file.create_dataset(
                 f"events/{name}", data=getattr(make_events(50), name), chunks=(50,), **hdf5plugin.Blosc()
             )
-    real = builtins.__import__
-    without = lambda name, *rest: real("no_" + name if name == "hdf5plugin" else name, *rest)
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
     with pytest.raises(DataError, match=r"is packed by blosc: pip install 'ndformer\[hdf5\]', or save it with gzip"):
         read_events(tmp_path / "events.h5")
 
