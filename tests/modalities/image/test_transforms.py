@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from scipy.stats import kstest
 
-from ndformer.framework.data.batches import collate
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.transforms.images import RandomResizedCrop
@@ -83,22 +82,6 @@ def test_only_the_image_changes(recipe, photo):
 def test_colour_stays_colour_and_grey_stays_grey(recipe, mode, photo):
     for seed in range(20):
         assert run(recipe, photo(mode=mode), seed)["image"].mode == mode
-
-
-def test_the_chains_of_the_recipes_make_batches(photo):
-    train = [
-        dict(type="RandomResizedCrop", size=32),
-        *(dict(type=name) for name in ("Flip", "RandAugment", "PackImage")),
-    ]
-    samples = []
-    for i in range(4):
-        sample = dict(image=photo(40 + i, 60 - i), label=i)
-        for step in (*train, dict(type="PackImage")):
-            sample = TRANSFORMS.create(step)(sample, np.random.default_rng(i))
-        samples.append(sample)
-    batch = collate(samples)
-    assert batch["inputs"]["image"].shape == (4, 3, 32, 32)
-    assert [s["label"] for s in batch["data_samples"]] == [0, 1, 2, 3]
 
 
 # --- sizes ---

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -127,32 +126,9 @@ def test_a_backend_that_fails_is_followed_by_the_other(clips, monkeypatch):
     child.end()
 
 
-def test_damaged_files_are_a_sentence(clips, tmp_path):
-    whole = clips["h264.mp4"].read_bytes()
-    rng = np.random.default_rng(0)
-    errors = []
-    for n in range(12):
-        path = tmp_path / f"{n}.mp4"
-        damaged = bytearray(whole)
-        if n < 4:
-            del damaged[rng.integers(1, len(whole)) :]
-        else:
-            for at in rng.integers(0, len(whole), 40):
-                damaged[at] ^= 1 << int(rng.integers(8))
-        path.write_bytes(damaged)
-        for backend in BACKENDS:
-            if backend == "decord" and not find_spec("decord"):
-                continue
-            try:
-                frames, found = VideoFile(path, backend, timeout=3).frames([0, 30])
-                assert len(frames) == len(found) > 0
-            except DataError as error:
-                errors.append(str(error))
-    assert len(errors) > 3
-    assert all(".mp4 " in one and "\n" not in one for one in errors)
-    missing = tmp_path / "none.avi"
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(DataError, match=r"none.avi is missing"):
-        VideoFile(missing).frames([0])
+        VideoFile(tmp_path / "none.avi").frames([0])
 
 
 @pytest.fixture
@@ -192,20 +168,13 @@ def test_a_hang_ends_in_time_and_a_new_process_goes_on(stuck):
 def test_a_file_that_hung_is_not_waited_for_twice(clips, stuck, monkeypatch):
     monkeypatch.setattr(files, "decoder", lambda: stuck)
     monkeypatch.setattr(files, "_slow", set())
-    with pytest.raises(DataError, match=r"gave no answer for 0.1 s"):
+    assert 2 * VideoFile(clips["xvid.avi"]).timeout < 20  # seconds for both backends
+    with pytest.raises(DataError, match=r"gave no answer for 0.1 s.* remove it, or raise the dataset's timeout"):
         VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
     begin = time.monotonic()
     with pytest.raises(DataError, match=r"gave no answer before"):
         VideoFile(clips["xvid.avi"], "pyav", timeout=30).frames([0])
     assert time.monotonic() - begin < 1
-
-
-def test_both_backends_are_done_with_a_file_that_hangs_within_20_seconds(clips, stuck, monkeypatch):
-    assert 2 * VideoFile(clips["xvid.avi"]).timeout < 20
-    monkeypatch.setattr(files, "decoder", lambda: stuck)
-    monkeypatch.setattr(files, "_slow", set())
-    with pytest.raises(DataError, match=r"gave no answer .* remove it, or raise the dataset's timeout"):
-        VideoFile(clips["xvid.avi"], "pyav", timeout=0.1).frames([0])
 
 
 def test_a_forked_worker_has_a_process_of_its_own(clips):
