@@ -1,5 +1,7 @@
 """Components and boxes of grids: against those of scipy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,8 @@ from ndformer.modalities.arc.objects import box_numbers, boxes, components
 
 def labelled(mask, corners):
     """Numbers of components in the order of reading."""
-    return label(mask, np.ones((3, 3)) if corners else None)[0]
+    found: Any = label(mask, np.ones((3, 3)) if corners else None)
+    return found[0]
 
 
 def masks(count, shape, seed=0):

@@ -150,8 +150,8 @@ def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
             seen[:4] = labels[:4]
             scores = rng.choice(np.linspace(0.1, 0.9, 6), 8).tolist()  # with ties
             crowd = torch.tensor(rng.random(5) < 0.2)
-            rows = (array.tolist() for array in (boxes, labels, near, seen))
-            samples.append(sample(i, *rows, scores, crowd=crowd))
+            boxes, labels, near, seen = (array.tolist() for array in (boxes, labels, near, seen))
+            samples.append(sample(i, boxes, labels, near, seen, scores, crowd=crowd))
         _, values = measured(samples)
         tried = {}
         for least in sorted({score for one in samples for score in one.scores.tolist()}):
