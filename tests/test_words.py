@@ -22,7 +22,7 @@ REFUSED = set(
 # refused words that stay, and why
 EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(["class_at", "reach", "most", "least_score", "least_side", "least_diagonal"], "a config key"),
-    **dict.fromkeys(["one_to_one", "keep_own", "whole", "known", "trained"], "a config key"),
+    **dict.fromkeys(["keep_own", "whole", "known", "trained"], "a config key"),
     **dict.fromkeys(["keep_encoding", "keep_table"], "public: an option, an argument of with_encoding"),
     **dict.fromkeys(["of_token", "of_position", "drawn", "own", "one", "told"], "in the state_dict, or a config key"),
     **dict.fromkeys(["held_out", "held_out_by"], "a held-out set is the term"),

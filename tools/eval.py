@@ -21,9 +21,7 @@ from typing import Any
 
 from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.evaluation.coco import views as coco_views
-from ndformer.framework.evaluation.coco.average import evaluate
-from ndformer.framework.evaluation.coco.backends import BACKENDS, twelve
-from ndformer.framework.evaluation.coco.f1 import best_f1
+from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import read_detections, read_truth
 from ndformer.framework.system import atomic
 from ndformer.modalities.driving.datasets.nuscenes import average
@@ -41,9 +39,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     coco.add_argument("detections", metavar="DETECTIONS.json", type=Path)
     coco.add_argument("--classwise", action="store_true", help="also the metrics of each class, under 'classes'")
     coco.add_argument("--pictures", metavar="DIR", type=Path, help="folder for pr_curves.png and confusion_matrix.png")
-    coco.add_argument(
-        "--backend", choices=BACKENDS, default=BACKENDS[0], help="implementation of the metrics (builtin)"
-    )
     nuscenes = protocols.add_parser("nuscenes", help="boxes in space")
     nuscenes.add_argument("data_root", metavar="DATA_ROOT", type=Path, help="folder with v1.0-trainval or v1.0-mini")
     nuscenes.add_argument("submission", metavar="SUBMISSION.json", type=Path)
@@ -59,15 +54,13 @@ def coco_metrics(args: argparse.Namespace) -> dict[str, Any]:
     truth = read_truth(args.truth)
     detections = read_detections(args.detections, truth)
     size = len(truth.images), len(truth.classes)
-    numbers: dict[str, Any] = dict(twelve(truth.boxes, detections, *size, args.backend))
-    numbers |= best_f1(truth.boxes, detections, size[0])
-    if args.classwise or args.pictures is not None:
-        averages = evaluate(truth.boxes, detections, *size)
-        if args.classwise:
-            numbers["classes"] = coco_views.class_numbers(averages, truth.classes)
-        if args.pictures is not None:
-            counts = coco_views.confusion(truth.boxes, detections, size[1])
-            coco_views.draw(args.pictures, averages, counts, truth.classes)
+    averages = evaluate(truth.boxes, detections, *size)
+    numbers: dict[str, Any] = averages.numbers() | best_f1(truth.boxes, detections, size[0])
+    if args.classwise:
+        numbers["classes"] = coco_views.class_numbers(averages, truth.classes)
+    if args.pictures is not None:
+        counts = coco_views.confusion(truth.boxes, detections, size[1])
+        coco_views.draw(args.pictures, averages, counts, truth.classes)
     return numbers
 
 

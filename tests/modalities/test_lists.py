@@ -10,7 +10,7 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from tools import peek, prepare_scannet
+from tools import prepare_scannet
 
 NAMES = ["../{0}/x", "{1}/{0}/x", "a/../../{0}/x", "../data_/x"]
 opened: list[str] = []
@@ -141,7 +141,7 @@ def test_a_list_that_leads_outside_is_a_sentence_and_nothing_there_is_touched(tm
     assert not [path for path in opened if path.startswith((str(other), str(tmp_path / "data_")))]
 
 
-def test_what_lies_in_the_set_is_read_by_any_name(tmp_path):
+def test_files_inside_the_set_are_read_by_any_name(tmp_path):
     for name in ("a", "./a", "b/../a"):
         root = tmp_path / name.replace("/", "_")
         root.mkdir()
@@ -156,13 +156,6 @@ def test_a_relative_root_is_no_way_out(tmp_path, monkeypatch):
     scenes(tmp_path / "data", "../other")
     with pytest.raises(DataError, match="leads outside"):
         DATASETS.create(dict(type="Scenes", data_root=".", holdout=0))
-
-
-def test_peek_looks_for_no_recording_elsewhere(tmp_path, capsys):
-    write(tmp_path / "trials_to_train.txt", "../x.aedat\n")
-    with pytest.raises(SystemExit):
-        peek.main([str(tmp_path / "trials_to_train.txt")])
-    assert "leads outside" in capsys.readouterr().out
 
 
 def test_prepared_scenes_are_written_below_their_folder(tmp_path):

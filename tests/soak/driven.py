@@ -21,7 +21,7 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.video.formats.writing import write_avi
 from tests.modalities.events.conftest import random_events, write_evt3
-from tests.modalities.image import test_detection_files as boxes
+from tests.modalities.image import layouts as boxes
 from tests.soak import fuzz
 from tests.soak.hostile import LARGE
 from tools import (

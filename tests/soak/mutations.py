@@ -84,7 +84,7 @@ FAULTS = [Fault(*row) for row in (
      "encodings/test_sape2.py"),
     ("norm-order", "framework/transformer.py",
      "self.mlp(self.norm2(x))", "self.norm2(self.mlp(x))", "framework/test_transformer.py framework/importers"),
-    ("class-token", "framework/heads/pooled.py", "tokens.features[:, 0]", "tokens.features[:, -1]",
+    ("class-token", "framework/heads/classifier.py", "tokens.features[:, 0]", "tokens.features[:, -1]",
      "framework/importers modalities/test_class_tokens.py"),
     ("warmup-step", "framework/engine/training/schedules.py",
      "(update + 1) / (ramp + 1)", "update / (ramp + 1)", "framework/engine/training/test_schedules.py"),

@@ -1,9 +1,6 @@
-"""tools/peek.py on files of many images, clouds, labels and boxes."""
+"""tools/peek.py on files of images, events, clouds, labels and boxes."""
 
-import gzip
 import json
-import pickle
-import struct
 
 import numpy as np
 import pytest
@@ -12,13 +9,8 @@ from PIL import Image
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.image.formats.matlab import write_mat
 from tests.modalities.events.conftest import WRITERS, random_events
 from tools import peek
-
-
-def idx(array):
-    return bytes((0, 0, 8, array.ndim)) + struct.pack(f">{array.ndim}i", *array.shape) + array.tobytes()
 
 
 @pytest.fixture
@@ -35,42 +27,6 @@ def told(capsys):
         return found
 
     return tell
-
-
-def test_idx_files_of_images_and_labels_gzipped_or_not(tmp_path, told):
-    images = np.random.default_rng(0).integers(0, 256, (7, 4, 5), dtype=np.uint8)
-    images[2], images[5] = 9, images[1]
-    (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-    (tmp_path / "t10k-labels.idx1-ubyte").write_bytes(idx(np.array([3, 3, 1, 0, 3, 1, 1], np.uint8)))
-    pixels, labels = told(tmp_path / "t10k-images-idx3-ubyte.gz", tmp_path / "t10k-labels.idx1-ubyte")
-    assert (pixels["images"], pixels["height"], pixels["width"]) == (7, 4, 5)
-    assert pixels["mean"] == round(float(images.mean()), 1)
-    assert pixels["odd"] == ["1 images are of one colour", "1 images are the same as another one"]
-    assert (labels["labels"], labels["classes"]) == (7, {"0": 1, "1": 3, "3": 3})
-    assert [row["label"] for row in labels["first"]] == [3, 3, 1, 0, 3]
-
-
-def test_pickles_of_cifar(tmp_path, told):
-    data = np.random.default_rng(0).integers(0, 256, (4, 3072), dtype=np.uint8)
-    for name, content in (
-        ("data_batch_1", dict(data=data, labels=[1, 1, 0, 9])),
-        ("train", dict(data=data, fine_labels=[5, 5, 5, 5])),
-        ("test", dict(data=data, labels=[1])),
-        ("batches.meta", dict(label_names=["cat", "dog"])),
-    ):
-        (tmp_path / name).write_bytes(pickle.dumps(content, protocol=2))
-    batch, train, wrong = told(*(tmp_path / name for name in ("data_batch_1", "train", "test")))
-    assert (batch["images"], batch["height"], batch["width"]) == (4, 32, 32)
-    assert (batch["classes"], batch["odd"]) == ({"0": 1, "1": 2, "9": 1}, [])
-    assert train["odd"] == ["all labels are 5"]
-    assert wrong["odd"] == ["it has not one whole number as label for each image"]
-
-
-def test_arrays_of_matlab(tmp_path, told):
-    write_mat(tmp_path / "setid.mat", dict(trnid=np.arange(1, 21)[None], valid=np.array([[7]])))
-    (found,) = told(tmp_path / "setid.mat")
-    assert (found["arrays"], found["trnid"]) == (2, "1 x 20 uint16")
-    assert found["first"][0] == dict(array="trnid", smallest=1, largest=20)
 
 
 def test_boxes_of_coco_voc_and_yolo(tmp_path, told):
@@ -133,36 +89,6 @@ def test_arrays_and_annotations_of_scannet(tmp_path, told):
     assert places["points"] == 40
     assert (segments["vertices"], segments["segments"]) == (4, 3)
     assert (objects["objects"], objects["classes"]) == (2, dict(chair=1, desk=1))
-
-
-def test_labels_and_lists_of_dvsgesture(tmp_path, told):
-    (tmp_path / "user01_led_labels.csv").write_text("class,start,end\n9,100,250\n1,200,300\n9,400,500\n")
-    (tmp_path / "trials_to_train.txt").write_text("user01_led.aedat\nuser01_led.aedat\nuser02_led.aedat\n")
-    (tmp_path / "user02_led.aedat").touch()
-    labels, trials = told(tmp_path / "user01_led_labels.csv", tmp_path / "trials_to_train.txt")
-    assert (labels["gestures"], labels["start_us"], labels["end_us"]) == (3, 100, 500)
-    assert labels["classes"] == {"air drums": 2, "hand clap": 1}
-    assert labels["odd"] == ["class 9 ends 50 us into the next one; cut"]
-    assert labels["first"][0] == dict(label="air drums", start_us=100, end_us=199)
-    assert (trials["recordings"], trials["users"]) == (3, 2)
-    assert trials["odd"] == [
-        "2 of 3 recordings are missing, the first is user01_led.aedat", "1 recordings are listed more than once",
-    ]  # fmt: skip
-
-
-def test_lists_of_ucf101(tmp_path, told):
-    lists, videos = tmp_path / "ucfTrainTestlist", tmp_path / "UCF-101" / "Rise"
-    for folder in (lists, videos):
-        folder.mkdir(parents=True)
-    (videos / "v_Rise_g01_c01.avi").touch()
-    (lists / "classInd.txt").write_text("1 Fall\n3 Rise\n")
-    (lists / "trainlist01.txt").write_text("Rise/v_Rise_g01_c01.avi 2\nRise/v_Rise_g01_c02.avi 2\n")
-    (lists / "testlist01.txt").write_text("")
-    classes, train, test = told(*(lists / name for name in ("classInd.txt", "trainlist01.txt", "testlist01.txt")))
-    assert (classes["classes"], classes["odd"]) == (2, ["its numbers are not 1, 2, 3 and so on"])
-    assert (train["videos"], train["groups"], train["classes"]) == (2, 1, dict(Rise=2))
-    assert train["odd"] == ["1 of 2 videos are missing, the first is Rise/v_Rise_g01_c02.avi"]
-    assert test["odd"] == ["it lists no videos"]
 
 
 def test_boxes_of_gen1_that_are_odd(tmp_path, told):
@@ -246,19 +172,13 @@ def test_a_file_of_no_known_kind_is_told_all_that_are(tmp_path):
     "name, content",
     [
         ("a_bbox.npy", b"no"),
-        ("a_labels.csv", b"class,start,end\n1,2\n"),
-        ("trainlist01.txt", b"a b c\n"),
-        ("a-idx3-ubyte", bytes((0, 0, 8, 3)) + bytes(9)),
-        ("b-idx1-ubyte.gz", gzip.compress(bytes((0, 0, 8, 1)) + bytes(9), mtime=0)[:-4]),
-        ("data_batch_2", b"\x80\x02cos\nsystem\n(S'ls'\ntR."),
-        ("c.mat", b"MATLAB 5.0"),
         ("d.json", b"{"),
         ("e.xml", b"<annotation><object></annotation>"),
         ("f.txt", b"0 0.5 0.5 0.1 0.1\n1 2\n"),
         ("g.h5", b"\x89HDF"),
         ("h.npy", b"\x93NUMPY\x01\x00"),
         ("i.segs.json", b"[]"),
-        ("gone.mat", None),
+        ("gone.xml", None),
     ],
 )
 def test_damaged_files_are_a_sentence(tmp_path, capsys, name, content):

@@ -90,8 +90,6 @@ def test_lists_of_hostile_names(said, tmp_path):
         assert "COCO annotations" in said(peek.main, path)
         (tmp_path / "found.json").write_text(json.dumps([dict(image_id="x", category_id=name, bbox=[name])]))
         assert "is of image 'x'" in said(eval.main, "coco", path, tmp_path / "found.json")
-        (tmp_path / "trials_to_train.txt").write_text(name)
-        said(peek.main, tmp_path / "trials_to_train.txt")
         said(print_config.main, CONFIG, "--cfg-options", f"data_root={name!r}")
 
 

@@ -44,12 +44,9 @@ class Boxes(Objects):
 
     digits = 2  # boxes (D, 4) are x1 y1 x2 y2
 
-    times: Any = None  # (D,) microseconds, if the sample is a recording with boxes at several times
-
     @property
     def predictions(self) -> dict[str, np.ndarray]:
-        parts = dict(boxes=self.boxes, labels=self.labels, scores=self.scores, times=self.times)
-        return {name: np.asarray(part) for name, part in parts.items() if part is not None}
+        return {name: np.asarray(getattr(self, name)) for name in ("boxes", "labels", "scores")}
 
     @property
     def truth(self) -> dict[str, Any] | None:

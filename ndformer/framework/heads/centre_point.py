@@ -125,6 +125,11 @@ def encode_boxes(boxes: Tensor, grid: BEVGrid) -> Tensor:
 def decode_boxes(code: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
     """Return the boxes (..., 9) of box codes (..., 10) at cells (...,)."""
     corner = torch.stack([place % grid.shape[1], place.div(grid.shape[1], rounding_mode="floor")], -1)
-    centre = (corner + code[..., :2]) * grid.step + tensor_like(grid.low, code)
+    return decode_queries(torch.cat([corner + code[..., :2], code[..., 2:]], -1), grid)
+
+
+def decode_queries(code: Tensor, grid: BEVGrid) -> Tensor:
+    """Return the boxes (..., 9) of codes (..., 10) whose x and y are in cells of the grid."""
+    centre = code[..., :2] * grid.step + tensor_like(grid.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
     return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

@@ -16,7 +16,7 @@ from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.registry import HEADS, NECKS
-from ndformer.framework.registry.ranges import Classes, Count, Few, NonNegative, Positive, Share, SomeShare, Width
+from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Positive, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet
 
@@ -33,8 +33,7 @@ class Detector(Head):
     pixels of the original image: original = input * scale + offset.
 
     `patch` is the size of a token in pixels. predict() returns at most `most` boxes with a score of at least
-    `least_score`. `nms` is the IoU threshold of an additional NMS; None means no NMS. `one_to_one` is the number of
-    candidate anchors per object in the one-to-one branch, of which one is assigned (newer implementations use 7).
+    `least_score`. `nms` is the IoU threshold of an additional NMS; None means no NMS.
     """
 
     output_axes = dict(boxes=("batch", "places", "x1 y1 x2 y2"), logits=("batch", "places", "classes"))
@@ -48,7 +47,6 @@ class Detector(Head):
         most: Count = 100,
         least_score: Share = 0.001,
         nms: Share | None = None,
-        one_to_one: Few = 1,
         least_side: NonNegative = 0.0,
         norm_eps: Positive = 1e-3,
         norm_momentum: SomeShare = 0.03,
@@ -60,7 +58,7 @@ class Detector(Head):
         self.many = Branch(self.neck.width, classes, strides, norm_eps, norm_momentum)
         self.one = copy.deepcopy(self.many)
         self.train_assigner = TaskAligned(min_side=least_side)
-        self.predict_assigner = TaskAligned(one_to_one, None if one_to_one == 1 else 1, min_side=least_side)
+        self.predict_assigner = TaskAligned(1, min_side=least_side)
         self.parts = DetectionLoss()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:

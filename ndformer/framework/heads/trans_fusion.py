@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.bev_grid import BEVGrid
+from ndformer.framework.heads.centre_point import PRIOR, decode_queries
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import rotated_nms
 from ndformer.framework.losses.matching import Matching, Weights
@@ -18,11 +19,9 @@ from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, Few, Natural, Rate, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
-from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 
 PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
-PRIOR = 0.1  # initial score of every cell
 
 
 class Queries(NamedTuple):
@@ -137,13 +136,6 @@ class TransFusion(Head):
             index = index[score[index].argsort(descending=True, stable=True)]
             answers.append(Boxes3D(sample=sample, boxes=box[index], labels=label[index], scores=score[index]))
         return answers
-
-
-def decode_queries(code: Tensor, grid: BEVGrid) -> Tensor:
-    """Return the boxes (..., 9) of query codes (..., 10)."""
-    centre = code[..., :2] * grid.step + tensor_like(grid.low, code)
-    yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
-    return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)
 
 
 class Channels(nn.BatchNorm1d):

@@ -23,20 +23,19 @@ class Assignment:
 
     object: Tensor  # (B, A) index of the assigned object; 0 where none
     weight: Tensor  # (B, A) target score, 0 to 1
-    chosen: Tensor  # (B, A) bool: an object is assigned
+    chosen: Tensor  # (B, A) bool: an object is assigned, with a weight above 0
 
 
 @dataclass(frozen=True)
 class TaskAligned:
     """Assign to each object the `topk` anchors inside it with the largest score^alpha * IoU^beta.
 
-    An anchor claimed by several objects goes to the one with the largest IoU; then at most `final_topk` anchors per
-    object remain (None: all). When anchors inside an object are selected, it is at least `min_side` pixels wide and
-    high: with 0, as in the paper, an object between anchor centers is assigned to none.
+    An anchor claimed by several objects goes to the one with the largest IoU. When anchors inside an object are
+    selected, it is at least `min_side` pixels wide and high: with 0, as in the paper, an object between anchor centers
+    is assigned to none.
     """
 
     topk: int = 10
-    final_topk: int | None = None
     alpha: float = 0.5
     beta: float = 6.0
     min_side: float = 0.0
@@ -60,12 +59,9 @@ class TaskAligned:
         only = torch.zeros_like(assigned).scatter_(1, best[:, None], True)
         assigned = torch.where((assigned.sum(1) > 1)[:, None], only, assigned)
         value, overlap = value * assigned, overlap * assigned
-        if self.final_topk is not None:
-            assigned = assigned & _largest(torch.where(assigned, value, -1.0), self.final_topk)
-            value, overlap = value * assigned, overlap * assigned
-
         scaled = value * (overlap.amax(2, keepdim=True) / (value.amax(2, keepdim=True) + 1e-9))
-        return Assignment(assigned.to(torch.uint8).argmax(1), scaled.amax(1), assigned.any(1))
+        weight = scaled.amax(1)
+        return Assignment(assigned.to(torch.uint8).argmax(1), weight, weight > 0)
 
     def _inside(self, centres: Tensor, objects: Objects) -> Tensor:
         """Return (B, G, A): whether an anchor's center lies within an object."""

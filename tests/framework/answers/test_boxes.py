@@ -16,7 +16,7 @@ from tests.framework.helpers import Drawn
 CLASSES = ["ant", "bee"]
 
 
-def said(truth=(), found=(), crowd=None, **more):
+def answer(truth=(), found=(), crowd=None, **more):
     """truth: (box, label); found: (box, label, score)."""
     boxes = lambda rows: torch.tensor([row[0] for row in rows], dtype=torch.float64).reshape(-1, 4)
     labels = lambda rows: torch.tensor([row[1] for row in rows], dtype=torch.int64)
@@ -29,7 +29,7 @@ A, B, C = (0, 0, 10, 10), (20, 0, 30, 10), (40, 0, 50, 10)
 
 
 def test_each_object_is_found_once_by_its_class_and_above_the_score():
-    one = said([(A, 0), (B, 1), (C, 0)], [(A, 0, 0.9), (A, 0, 0.8), (B, 0, 0.7), (C, 0, 0.2)])
+    one = answer([(A, 0), (B, 1), (C, 0)], [(A, 0, 0.9), (A, 0, 0.8), (B, 0, 0.7), (C, 0, 0.2)])
     verdict = Verdict.from_answer(one, 0.3)
     assert verdict.indices.tolist() == [0, 1, 2]
     assert verdict.right.tolist() == [True, False, False]
@@ -43,13 +43,13 @@ def test_each_object_is_found_once_by_its_class_and_above_the_score():
 
 
 def test_crowds_are_neither_missed_nor_made_wrong():
-    one = said([((0, 0, 90, 90), 0)], [(A, 0, 0.9), (B, 0, 0.8)], crowd=[True])
+    one = answer([((0, 0, 90, 90), 0)], [(A, 0, 0.9), (B, 0, 0.8)], crowd=[True])
     verdict = Verdict.from_answer(one, 0.3)
     assert (str(verdict), verdict.mistakes) == ("0 of 0 found", 0)
 
 
 def test_without_truth_there_is_no_verdict():
-    one = replace(said(found=[(A, 0, 0.9), (B, 1, 0.1)]), sample={})
+    one = replace(answer(found=[(A, 0, 0.9), (B, 1, 0.1)]), sample={})
     verdict = Verdict.from_answer(one, 0.3)
     assert (str(verdict), verdict.mistakes) == ("1 found", 0)
     assert list(outlines(one, verdict, CLASSES)) == [
@@ -72,7 +72,7 @@ class Photo:
 
 def test_boxes_of_the_image_on_disk_stand_on_the_photo_itself(tmp_path):
     frame = np.array([-2.0, 2.0, 100.0, -6.0])
-    one = replace(said(found=[((10, 10, 20, 30), 1, 0.9)]), sample=dict(frame=frame, path="x/a.jpg"))
+    one = replace(answer(found=[((10, 10, 20, 30), 1, 0.9)]), sample=dict(frame=frame, path="x/a.jpg"))
     gallery.show(tmp_path, [one], CLASSES, Photo(), 5, 0.3)
     with Image.open(tmp_path / "000_1-found_a.png") as card:
         pixels = np.asarray(card)
@@ -95,39 +95,39 @@ def test_a_box_is_drawn_on_the_pixels_it_is_of():
     assert (columns.min(), rows.min(), columns.max(), rows.max()) == (20, 40, 59, 59)
 
 
-def test_what_is_true_is_drawn_on_a_sample():
+def test_true_boxes_are_drawn_on_a_sample():
     pixels, held = np.zeros((20, 20, 3), np.uint8), dict(boxes=torch.tensor([A]), labels=np.array([1]))
     drawn = Boxes.annotated(pixels, held, CLASSES, (80, 80))
     bee = in_colours(CLASSES)[1]
     np.testing.assert_array_equal(np.asarray(drawn), np.asarray(draw(pixels, [Box(list(A), bee, "bee", bee)], 80, 80)))
 
 
-def test_a_row_for_each_object_and_words_for_those_that_are_sure():
-    one = said(found=[(A, 0, 0.9), (B, 1, 0.1)], path=Path("x/a.jpg"))
+def test_tables_have_all_objects_and_texts_the_confident_ones():
+    one = answer(found=[(A, 0, 0.9), (B, 1, 0.1)], path=Path("x/a.jpg"))
     first = dict(path="x/a.jpg", **{"class": "ant"}, score=0.9, x1=0.0, y1=0.0, x2=10.0, y2=10.0)
     assert one.rows(CLASSES)[0] == first
     assert [row["class"] for row in one.rows(CLASSES)] == ["ant", "bee"]
     assert one.words(CLASSES, 3, 0.3) == "ant 0.900 (0, 0, 10, 10)"
     assert one.words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more, the best is ant 0.900"
-    assert said().words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more"
+    assert answer().words(CLASSES, 3, 0.95) == "nothing with a score of 0.95 or more"
 
 
-def test_where_nothing_is_sure_enough_the_threshold_of_the_best_f1_is_said():
-    low, none = said(found=[(A, 0, 0.12), (B, 1, 0.1)]), said()
+def test_without_confident_objects_the_threshold_of_the_best_f1_is_reported():
+    low, none = answer(found=[(A, 0, 0.12), (B, 1, 0.1)]), answer()
     assert threshold_warning([low], 0.1, {}) == ""
-    told = "1 of 1 samples have no object with a score of 0.3 or more, the best is 0.120; "
-    assert threshold_warning([low], 0.3, {}) == told + "--show-score S draws objects with a score of S or more"
+    warning = "1 of 1 samples have no object with a score of 0.3 or more, the best is 0.120; "
+    assert threshold_warning([low], 0.3, {}) == warning + "--show-score S draws objects with a score of S or more"
     known = {"mAP": 0.1, "F1": 0.3, "F1_threshold": 0.0768}
-    assert threshold_warning([low], 0.3, known) == told + "F1 is best at 0.077: --show-score 0.076"
+    assert threshold_warning([low], 0.3, known) == warning + "F1 is best at 0.077: --show-score 0.076"
     assert (
         threshold_warning([low], 0.3, known | {"F1": 0.0})
-        == told + "--show-score S draws objects with a score of S or more"
+        == warning + "--show-score S draws objects with a score of S or more"
     )
     assert threshold_warning([low, none], 0.11, known).startswith("1 of 2 samples have no object")
 
 
-def test_those_with_most_mistakes_come_first(tmp_path):
-    good, bad = said([(A, 0)], [(A, 0, 0.9)], path="x/good.jpg"), said([(A, 0), (B, 1)], [], path="x/bad.jpg")
+def test_samples_with_most_mistakes_come_first(tmp_path):
+    good, bad = answer([(A, 0)], [(A, 0, 0.9)], path="x/good.jpg"), answer([(A, 0), (B, 1)], [], path="x/bad.jpg")
     grey = Drawn(lambda i: np.full((40, 60, 3), 90, np.uint8))
     gallery.show(tmp_path / "a", [good, bad], CLASSES, grey, 5, 0.3)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())

@@ -22,14 +22,14 @@ from tests.framework.helpers import Drawn
 CLASSES = ["cup", "jar", "a mug / \u03c0"]
 
 
-def said(label: int, prediction: int, sure: float, **more: object) -> Label:
+def answer(label: int, prediction: int, sure: float, **more: object) -> Label:
     scores = torch.full((3,), (1 - sure) / 2)
     scores[prediction] = sure
     return Label(sample=dict(label=label, **more), scores=scores)
 
 
 def test_the_surest_mistakes_come_first_then_the_least_sure_right_ones(tmp_path):
-    found = [said(0, 0, 0.9), said(1, 0, 0.5), said(2, 2, 0.6), said(1, 2, 0.8, path="x/b.png[3]")]
+    found = [answer(0, 0, 0.9), answer(1, 0, 0.5), answer(2, 2, 0.6), answer(1, 2, 0.8, path="x/b.png[3]")]
     grey = Drawn(lambda i: np.full((8, 8, 3), 10 * i, np.uint8))
     gallery.show(tmp_path / "a", found, CLASSES, grey, 64)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
@@ -44,7 +44,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_right_ones(tmp_path)
 
 
 def test_without_truth_they_stay_in_their_order_behind_the_others(tmp_path):
-    found = [said(-1, 0, 0.5), said(-1, 0, 0.9), said(-1, 1, 0.4), said(1, 1, 0.99)]
+    found = [answer(-1, 0, 0.5), answer(-1, 0, 0.9), answer(-1, 1, 0.4), answer(1, 1, 0.99)]
     gallery.show(tmp_path, found, CLASSES, Drawn(lambda i: np.zeros((8, 8, 3), np.uint8)), 64)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["000_right_jar_3.png", "001_cup_0.png", "002_cup_1.png", "003_jar_2.png"]
@@ -74,7 +74,7 @@ def test_a_card_shows_pixels_and_as_many_classes_as_it_needs():
 
 def test_tasks_have_classes_of_their_own():
     classes = ["image: cat", "points: cup", "points: jar"]
-    one = said(0, 0, 0.9)
+    one = answer(0, 0, 0.9)
     assert replace(one, task="points").names(classes) == ["cup", "jar"]
     assert one.names(classes) == classes
     with pytest.raises(DataError, match="no classes of 'video'. It was not trained on this task"):
@@ -89,7 +89,7 @@ def test_where_a_sample_is_from_may_be_a_path(tmp_path):
     assert json.loads((tmp_path / "out.json").read_text())[0]["path"] == "some/a.bin"
 
 
-def test_pictures_of_what_nothing_draws_are_refused():
+def test_pictures_of_inputs_without_a_drawing_are_refused():
     with pytest.raises(
         DataError, match=r"nothing draws samples of smell: give the transform that packs them `input_name` and"
     ):

@@ -68,7 +68,7 @@ def test_the_table_of_classes(absent, there):
     ]  # fmt: skip
 
 
-def test_what_cannot_be_measured_is_told():
+def test_samples_that_cannot_be_measured_are_errors():
     metric = METRICS.create(dict(type="MeanIoU"))
     with pytest.raises(DataError, match="room has no labels"):
         metric.process({}, [Pixels(sample=dict(path="room"), predicted=torch.zeros(2), classes=3)])

@@ -34,7 +34,7 @@ def boxes(scores, corners=(0.0, 0, 4, 4)):
         (dict(type="PerTask", metric=dict(type="Accuracy")), label([0.9, 0.1]), [label([NAN, 0.1])]),
     ],
 )
-def test_a_metric_does_not_measure_what_is_not_finite(metric, good, bad):
+def test_a_metric_refuses_answers_that_are_not_finite(metric, good, bad):
     made: Metric = METRICS.create(metric)
     made.take({}, [good])
     for answer in bad:
@@ -63,7 +63,7 @@ def test_a_tie_is_not_won():
     assert accuracy(label([0.5, 0.5], 0), label([0.5, 0.5], 1))["accuracy"] == 0.0
 
 
-def test_what_is_no_number_is_never_right():
+def test_a_nan_score_is_never_correct():
     metric = METRICS.create(dict(type="Accuracy"))
     metric.process({}, [label([NAN] * 10, 0), label([NAN, 0.5, *[0.0] * 8], 1), label([NAN, 0.5, *[0.0] * 8], 0)])
     assert metric.compute_metrics(metric.results) == dict(accuracy=0.0, mean_accuracy=0.0, top5=pytest.approx(1 / 3))

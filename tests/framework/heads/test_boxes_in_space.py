@@ -54,10 +54,14 @@ def truth(seed: int, *counts: int) -> list[dict[str, Any]]:
     return samples
 
 
-def test_peaks_are_those_of_a_slow_loop():
+def objects_of(samples: list[dict[str, Any]], classes: int = 3) -> Objects3D:
+    return Objects3D.from_samples(samples, classes, torch.device("cpu"))
+
+
+def test_peaks_equal_a_slow_loop():
     samples = truth(0, 5, 0, 9)
     samples[0]["boxes"][0, :2] = torch.tensor([6.2, 0.0])  # beside the map
-    found = peaks(Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD, 3)
+    found = peaks(objects_of(samples), FIELD, 3)
     exact = torch.zeros_like(found)
     for b, sample in enumerate(samples):
         for box, label in zip(sample["boxes"].tolist(), sample["classes"].tolist()):
@@ -102,10 +106,10 @@ def head(cfg: dict[str, Any], seed: int = 0, **options: Any) -> Any:
 
 
 @torch.no_grad()
-def test_centre_point_loses_what_the_formula_says():
+def test_the_loss_of_centre_point_is_its_formula():
     net, samples = head(BOTH[0]), truth(2, 6, 3)
     cells = net(tokens())
-    heat = peak_focal(cells.peaks, peaks(Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD, 3))
+    heat = peak_focal(cells.peaks, peaks(objects_of(samples), FIELD, 3))
     total, count = 0.0, 0
     for b, sample in enumerate(samples):
         for box in sample["boxes"].tolist():
@@ -121,7 +125,7 @@ def test_centre_point_loses_what_the_formula_says():
 
 
 @torch.no_grad()
-def test_centre_point_says_its_best_cells_that_no_neighbour_surpasses():
+def test_centre_point_predicts_its_best_local_maxima():
     net = head(BOTH[0], most=10, least_score=0.0)
     torch.manual_seed(0)
     cells = Cells(torch.randn(1, 3, 12, 24), torch.randn(1, 10, 12, 24) * 0.3)
@@ -133,20 +137,12 @@ def test_centre_point_says_its_best_cells_that_no_neighbour_surpasses():
             found.append((float(cells.peaks[0, c, y, x].sigmoid()), c, y, x))
     for (score, c, y, x), s, label, box in zip(sorted(found, reverse=True), scores[0], labels[0], boxes[0]):
         dx, dy, z, w, length, h, sin, cos, vx, vy = cells.code[0, :, y, x].tolist()
-        exact = [
-            (x + dx) * 0.5 - 6,
-            (y + dy) * 0.5 - 3,
-            z,
-            math.exp(w),
-            math.exp(length),
-            math.exp(h),
-            math.atan2(sin, cos),
-        ]
+        exact = [(x + dx) * 0.5 - 6, (y + dy) * 0.5 - 3, z, *map(math.exp, (w, length, h)), math.atan2(sin, cos)]
         assert (float(s), int(label)) == (pytest.approx(score), c)
         assert box.tolist() == pytest.approx([*exact, vx, vy], abs=1e-5)
 
 
-def said(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def predictions(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Logits, boxes, codes and IoUs of queries of two samples."""
     torch.manual_seed(seed)
     boxes = torch.stack([one["boxes"].nan_to_num(0.3) for one in truth(seed, queries, queries)])
@@ -154,9 +150,9 @@ def said(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def test_the_assignment_is_the_cheapest_by_the_published_costs():
-    logits, boxes, _, _ = said(3)
+    logits, boxes, _, _ = predictions(3)
     samples = truth(4, 4, 0)
-    pairs = Matching()(logits, boxes, Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD)
+    pairs = Matching()(logits, boxes, objects_of(samples), FIELD)
 
     def cost(q: int, o: int) -> float:
         p = float(logits[0, q, samples[0]["classes"][o]].sigmoid())
@@ -171,14 +167,14 @@ def test_the_assignment_is_the_cheapest_by_the_published_costs():
         cheapest, abs=1e-6
     )
     assert pairs.sample.tolist() == [0] * 4
-    broken = Matching()(logits * torch.nan, boxes, Objects3D.from_samples(samples, 3, torch.device("cpu")), FIELD)
+    broken = Matching()(logits * torch.nan, boxes, objects_of(samples), FIELD)
     assert len(broken.query) == 4
 
 
-def test_queries_lose_what_the_formulas_say():
-    logits, boxes, code, iou = said(5)
+def test_the_losses_of_queries_are_their_formulas():
+    logits, boxes, code, iou = predictions(5)
     samples = truth(6, 3, 2)
-    objects = Objects3D.from_samples(samples, 3, torch.device("cpu"))
+    objects = objects_of(samples)
     pairs = Matching()(logits, boxes, objects, FIELD)
     parts = Weights()(logits, boxes, code, iou, objects, pairs, FIELD)
     chosen = {(int(b), int(q)): int(o) for b, q, o in zip(*pairs)}
@@ -193,15 +189,8 @@ def test_queries_lose_what_the_formulas_say():
             continue
         true, own = samples[b]["boxes"][o].double(), boxes[b, q].double()
         yaw = float(true[6])
-        values = [
-            (true[0] + 6) / 0.5,
-            (true[1] + 3) / 0.5,
-            true[2],
-            *true[3:6].log(),
-            math.sin(yaw),
-            math.cos(yaw),
-            *true[7:],
-        ]
+        place = [(true[0] + 6) / 0.5, (true[1] + 3) / 0.5, true[2]]
+        values = [*place, *true[3:6].log(), math.sin(yaw), math.cos(yaw), *true[7:]]
         for c, value in enumerate(map(float, values)):
             if not math.isnan(value):
                 box += (0.2 if c > 7 else 1) * abs(float(code[b, q, c]) - value)
@@ -218,7 +207,7 @@ def test_queries_lose_what_the_formulas_say():
 
 
 @torch.no_grad()
-def test_a_query_looks_at_the_cells_about_it_alone():
+def test_a_query_attends_to_cells_within_its_radius_only():
     near, far = head(BOTH[1]), head(BOTH[1], radius=100)
     q, keys = torch.randn(2, 5, 16), torch.randn(2, 288, 16)
     place = torch.tensor([[0, 23, 264, 287, 150], [3, 4, 5, 6, 7]])
@@ -282,7 +271,7 @@ def test_it_learns_the_boxes_of_a_batch(cfg):
         assert (answer.scores.diff() <= 0).all()
 
 
-def test_sizes_are_those_published():
+def test_parameter_counts_are_the_published_ones():
     net = NECKS.create(dict(type="BirdsEyeNet"), dim=128)
     assert sum(p.numel() for p in net.parameters()) == 9_137_152
     assert (net.width, net.out.shape) == (512, (180, 180))
@@ -290,7 +279,7 @@ def test_sizes_are_those_published():
     assert sum(p.numel() for p in whole.parameters()) - 9_137_152 == 1_043_871
 
 
-def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
+def test_pillars_are_at_their_cells_with_patches_on_request():
     given = tokens()
     for patches in (False, True):
         net = NECKS.create(NECK | dict(patches=patches), dim=8)
@@ -303,16 +292,14 @@ def test_pillars_stand_at_their_cells_and_patches_beside_them_where_asked():
             assert torch.equal(found[b, :, y, x], given.features[b, n] * there)
 
 
-def test_boxes_that_are_none_are_told():
+def test_invalid_boxes_are_errors():
     (bad,) = truth(0, 3)
     bad["boxes"][1, 4] = -1
     with pytest.raises(
         DataError, match=r"boxes of a.bin: expected 3, one per class label, with finite positions and sizes above 0"
     ):
-        Objects3D.from_samples([bad], 3, torch.device("cpu"))
+        objects_of([bad])
     with pytest.raises(DataError, match="label 2, but there are 2 classes"):
-        Objects3D.from_samples(
-            [dict(boxes=torch.ones(1, 9), classes=torch.tensor([2]), path="a.bin")], 2, torch.device("cpu")
-        )
+        objects_of([dict(boxes=torch.ones(1, 9), classes=torch.tensor([2]), path="a.bin")], 2)
     with pytest.raises(ValueError, match="24 x 12 cells cannot have stages of stride 8"):
         NECKS.create(NECK | dict(strides=(1, 8)), dim=8)

@@ -40,7 +40,7 @@ def test_the_loss_is_the_cross_entropy_of_known_cells_and_answers_are_grids(toke
     assert row["cells"].replace(" / ", " ").split(" ") == [NAMES[k] for k in found[1].predicted.flatten().tolist()]
 
 
-def test_labels_of_another_grid_and_of_no_class_are_told(tokens):
+def test_labels_of_another_grid_and_of_no_class_are_errors(tokens):
     head = CellReader(4, 3)
     with pytest.raises(ValueError, match="one label per token, 6, got labels of 4 cells"):
         head.loss(tokens, torch.zeros(2, 4, dtype=torch.int64))
@@ -69,7 +69,7 @@ def test_one_wrong_cell_is_a_grid_that_is_not_solved():
         metric.process(None, [answer([[0]], None)])
 
 
-def test_a_sheet_shows_the_answer_beside_what_is_given():
+def test_a_sheet_shows_the_answer_beside_the_input():
     pixels = np.zeros((28, 28, 3), np.uint8)
     shown = Cells.annotated(pixels, dict(labels=torch.tensor([[0, 1], [2, 2]])), NAMES, (28, 56))
     assert shown.size == (56, 28)

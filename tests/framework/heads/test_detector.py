@@ -62,11 +62,8 @@ def test_decoding_is_the_expected_distance_from_the_centre():
     for x, stride in zip(raw, (8, 16)):
         for j in range(x.shape[2]):
             for i in range(x.shape[3]):
-                distance = []
-                for side in range(4):
-                    p = x[1, 16 * side : 16 * side + 16, j, i].softmax(0).tolist()
-                    distance.append(sum(k * share for k, share in enumerate(p)))
-                left, top, right, bottom = distance
+                shares = x[1, :, j, i].view(4, 16).softmax(1).tolist()
+                left, top, right, bottom = (sum(k * share for k, share in enumerate(side)) for side in shares)
                 box = [(i + 0.5 - left), (j + 0.5 - top), (i + 0.5 + right), (j + 0.5 + bottom)]
                 expected = torch.tensor([v * stride for v in box], dtype=torch.float64)
                 torch.testing.assert_close(found.boxes[1, at], expected, rtol=0, atol=1e-9)
@@ -267,7 +264,7 @@ def test_a_small_head_overfits_two_images():
 
 
 @pytest.mark.slow
-def test_16_bit_loses_what_float32_does():
+def test_losses_in_16_bit_are_close_to_float32():
     """Over a few steps; python -m tests.soak.sixteen goes the whole way."""
     exact = np.mean(losses(None, 12, 2))
     assert np.mean(losses(torch.bfloat16, 12, 2)) == pytest.approx(exact, rel=0.05)

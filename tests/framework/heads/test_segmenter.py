@@ -76,7 +76,7 @@ def test_answers_stand_on_the_pixels_of_the_image_on_disk(mirrored):
     assert np.array_equal(predicted[:, sure], np.broadcast_to((column > 20)[sure], (50, sure.sum())))
 
 
-def test_pixels_of_the_input_are_where_the_frame_says():
+def test_pixels_of_the_input_follow_the_frame():
     grid = original_grid(dict(size=(2, 3), frame=(2.0, 1.0, 1.0, -1.0)), (4, 8), torch.device("cpu"))
     for y in range(2):
         for x in range(3):

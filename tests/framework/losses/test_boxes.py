@@ -13,15 +13,22 @@ def boxes(count, seed):
     return torch.cat([low, low + 0.5 + torch.rand(count, 2, generator=g, dtype=torch.float64) * 20], 1)
 
 
-def slow_ciou(a, b):
+def slow_ciou(a, b, at=None):
+    """Complete IoU of a and b; `at` is the box that sets the weight of the shapes (a)."""
     eps = 1e-7
-    wa, ha, wb, hb = a[2] - a[0], a[3] - a[1] + eps, b[2] - b[0], b[3] - b[1] + eps
-    inter = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
-    iou = inter / (wa * ha + wb * hb - inter + eps)
+
+    def iou_and_shapes(a):
+        wa, ha, wb, hb = a[2] - a[0], a[3] - a[1] + eps, b[2] - b[0], b[3] - b[1] + eps
+        inter = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+        return inter / (wa * ha + wb * hb - inter + eps), 4 / math.pi**2 * (
+            math.atan(wb / hb) - math.atan(wa / ha)
+        ) ** 2
+
+    iou, v = iou_and_shapes(a)
+    weight_iou, weight_v = iou_and_shapes(a if at is None else at)
     c2 = (max(a[2], b[2]) - min(a[0], b[0])) ** 2 + (max(a[3], b[3]) - min(a[1], b[1])) ** 2 + eps
     rho2 = ((a[0] + a[2] - b[0] - b[2]) ** 2 + (a[1] + a[3] - b[1] - b[3]) ** 2) / 4
-    v = 4 / math.pi**2 * (math.atan(wb / hb) - math.atan(wa / ha)) ** 2
-    return iou - rho2 / c2 - v * v / (v - iou + 1 + eps)
+    return iou - rho2 / c2 - v * weight_v / (weight_v - weight_iou + 1 + eps)
 
 
 def test_complete_iou_is_its_formula():
@@ -51,31 +58,9 @@ def test_gradients_of_complete_iou_leave_the_weight_of_shapes_out():
         d[i] = step
         for sign in (1, -1):
             p = a + sign * d
-            values = torch.stack([frozen_ciou(q, r, s) for q, r, s in zip(p, b, a)])
-            numeric[:, i] += sign * values / (2 * step)
+            values = [slow_ciou(*boxes) for boxes in zip(p.tolist(), b.tolist(), a.tolist())]
+            numeric[:, i] += sign * torch.tensor(values, dtype=torch.float64) / (2 * step)
     torch.testing.assert_close(got, numeric, rtol=1e-5, atol=1e-8)
-
-
-def slow_iou(a, b):
-    eps = 1e-7
-    inter = max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
-    return inter / ((a[2] - a[0]) * (a[3] - a[1] + eps) + (b[2] - b[0]) * (b[3] - b[1] + eps) - inter + eps)
-
-
-def frozen_ciou(a, b, at):
-    """Complete IoU of a and b with the weight that it has at `at`."""
-    eps = 1e-7
-    a, b, at = a.tolist(), b.tolist(), at.tolist()
-
-    def angle(x):
-        return math.atan((x[2] - x[0]) / (x[3] - x[1] + eps))
-
-    def shape(x):
-        return 4 / math.pi**2 * (angle(b) - angle(x)) ** 2
-
-    weight = shape(at) / (shape(at) - slow_iou(at, b) + 1 + eps)
-    free = shape(a) / (shape(a) - slow_iou(a, b) + 1 + eps)
-    return torch.tensor(slow_ciou(a, b) + free * shape(a) - weight * shape(a), dtype=torch.float64)
 
 
 def test_distances_are_distributions_over_the_two_nearest_whole_numbers():

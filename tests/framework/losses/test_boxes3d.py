@@ -75,7 +75,7 @@ def test_float32_is_near_enough(a, b):
 
 @few
 @given(box, st.sampled_from([0.0, math.pi, 2 * math.pi, -math.pi]))
-def test_a_box_is_itself_in_whatever_direction_it_looks(a, turn):
+def test_a_box_overlaps_itself_fully_after_half_turns(a, turn):
     one = torch.tensor(a, dtype=torch.float64)
     other = one.clone()
     other[6] += turn

@@ -22,7 +22,7 @@ def direct(probabilities, labels):
 
 
 @pytest.mark.parametrize("unknown", [0.0, 0.3, 0.95])
-def test_it_is_the_sum_of_sorted_errors_over_what_is_known(unknown: float) -> None:
+def test_it_is_the_sum_of_sorted_errors_over_known_points(unknown: float) -> None:
     g = torch.Generator().manual_seed(1)
     for points in (1, 2, 7, 40):
         logits = torch.randn(points, 4, dtype=torch.float64, generator=g).requires_grad_()

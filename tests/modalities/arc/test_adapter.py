@@ -9,7 +9,7 @@ import torch
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.modalities.arc.adapter import GridCells
-from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD, SYMBOLS, cut, laid
+from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD, SYMBOLS, laid
 from ndformer.modalities.arc.formats.tasks import Pair, write_task
 from ndformer.modalities.arc.generators import TASKS
 from ndformer.modalities.arc.transforms.grids import PackGrid
@@ -35,23 +35,6 @@ def test_a_canvas_holds_the_grid_its_border_and_padding():
         laid(GRID, 3)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (4, 2), (30, 30), (1, 30)])
-def test_a_grid_is_cut_from_its_canvas_again(shape):
-    grid = np.random.default_rng(0).integers(0, 10, shape).astype(np.uint8)
-    found = cut(laid(grid, 31))
-    assert found is not None
-    assert np.array_equal(found, grid)
-
-
-def test_what_has_no_whole_border_is_no_grid():
-    whole = laid(GRID, 5)
-    for at, symbol in (((0, 0), PAD), ((0, 3), 0), ((2, 3), PAD), ((4, 4), END), ((4, 4), 0)):
-        damaged = whole.copy()
-        damaged[at] = symbol
-        assert cut(damaged) is None
-    assert cut(np.full((5, 5), END, np.uint8)) is None
-
-
 def test_tokens_are_symbols_at_rows_and_columns():
     adapter, some = GridCells(6), canvases()
     found = adapter(some)
@@ -62,7 +45,7 @@ def test_tokens_are_symbols_at_rows_and_columns():
         assert torch.equal(found.features[1, n], adapter.symbols.weight[int(some[1, n // 9, n % 9])])
 
 
-def test_objects_are_boxes_around_what_is_coloured_and_borders_are_of_none():
+def test_objects_are_boxes_around_colored_cells_without_borders():
     objects = GridCells(6)(torch.from_numpy(laid(GRID, 5))[None]).where.objects
     assert objects is not None
     assert objects.view(5, 5).tolist() == [[0, 1, 1, 0, 0], [0, 1, 1, 0, 0], *[[0] * 5] * 3]

@@ -38,7 +38,7 @@ def test_splits_and_seeds_draw_different_pairs_and_the_same_again():
     assert len({train.identity(i) for i in range(len(train))}) == len(train)
 
 
-def test_answers_are_those_of_the_rule_and_all_tasks_come_where_none_is_named():
+def test_answers_follow_the_rule_and_the_default_is_all_tasks():
     every = drawn(count=2, tested=1, holdout=0.0)
     assert len(every) == 2 * len(TASKS)
     for i, name in enumerate(TASKS):
@@ -61,7 +61,7 @@ def test_a_set_on_disk_is_its_pairs_and_as_many_more_as_are_wanted(sample):
         assert np.array_equal(TASKS["boxes"].rule(more[i]["arc"]), more[i]["output"])
 
 
-def test_what_is_missing_is_one_sentence(sample, tmp_path):
+def test_missing_tasks_are_errors(sample, tmp_path):
     with pytest.raises(DataError, match="data/training is missing: put ARC's tasks, a file each, there"):
         files(tmp_path)
     with pytest.raises(DataError, match="has no task '60b6151', did you mean '60b61512'"):
@@ -70,9 +70,9 @@ def test_what_is_missing_is_one_sentence(sample, tmp_path):
 
 def test_the_stand_in_has_something_to_do_in_each_grid(sample):
     made = DATASETS.create(dict(type="ArcTasks", data_root=sample, split="test"))
-    said = dict(STAND_INS.get("arc").baselines(None, made))
-    assert said["grids that stay as they are"] == 0
-    assert 0.5 < said["cells that stay as they are"] < 0.9
+    scores = dict(STAND_INS.get("arc").baselines(None, made))
+    assert scores["grids that stay as they are"] == 0
+    assert 0.5 < scores["cells that stay as they are"] < 0.9
 
 
 def test_the_recipe_trains_on_its_sample(sample, tmp_path):

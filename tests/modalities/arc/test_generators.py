@@ -39,7 +39,7 @@ def test_pairs_are_grids_that_the_rule_changes_and_many_different_ones(name):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_rules_leave_what_they_are_given_as_it_is(name):
+def test_rules_do_not_change_their_input(name):
     grid = TASKS[name].pair(np.random.default_rng(0)).input
     before = grid.copy()
     TASKS[name].rule(grid)

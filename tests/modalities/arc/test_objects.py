@@ -1,27 +1,19 @@
-"""Components and boxes of grids: against a flood fill, cell by cell."""
+"""Components and boxes of grids: against those of scipy."""
+
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import find_objects, label
 
 from ndformer.modalities.arc.objects import box_numbers, boxes, components
 
 
-def flooded(mask, corners):
-    """Numbers of components in the order of reading, by a flood fill."""
-    numbers = np.zeros(mask.shape, int)
-    for start in map(tuple, np.argwhere(mask)):
-        if numbers[start]:
-            continue
-        number, edge = numbers.max() + 1, [start]
-        while edge:
-            y, x = edge.pop()
-            inside = 0 <= y < mask.shape[0] and 0 <= x < mask.shape[1]
-            if inside and mask[y, x] and not numbers[y, x]:
-                numbers[y, x] = number
-                steps = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if corners or abs(dy) + abs(dx) == 1]
-                edge += [(y + dy, x + dx) for dy, dx in steps]
-    return numbers
+def labelled(mask, corners):
+    """Numbers of components in the order of reading."""
+    found: Any = label(mask, np.ones((3, 3)) if corners else None)
+    return found[0]
 
 
 def masks(count, shape, seed=0):
@@ -31,10 +23,10 @@ def masks(count, shape, seed=0):
 
 @pytest.mark.parametrize("corners", [True, False])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (8, 5), (30, 30)])
-def test_components_are_those_of_a_flood_fill(shape, corners):
+def test_components_are_those_of_scipy(shape, corners):
     some = masks(6, shape)
     found = components(torch.from_numpy(some), corners)
-    assert np.array_equal(found.numpy(), np.stack([flooded(mask, corners) for mask in some]))
+    assert np.array_equal(found.numpy(), np.stack([labelled(mask, corners) for mask in some]))
 
 
 def test_a_spiral_is_one_component():
@@ -44,7 +36,7 @@ def test_a_spiral_is_one_component():
     spiral[1::8, -1] = spiral[2::8, -1] = spiral[3::8, -1] = True
     spiral[5::8, :1] = spiral[6::8, :1] = spiral[7::8, :1] = True
     spiral[5::8, -1] = spiral[6::8, -1] = spiral[7::8, -1] = False
-    assert np.array_equal(components(torch.from_numpy(spiral)[None], False)[0].numpy(), flooded(spiral, False))
+    assert np.array_equal(components(torch.from_numpy(spiral)[None], False)[0].numpy(), labelled(spiral, False))
     assert components(torch.from_numpy(spiral)[None], False).max() == 1
 
 
@@ -52,14 +44,13 @@ def test_a_cell_is_of_its_own_box_and_the_background_of_the_smallest():
     some = masks(8, (9, 12), seed=1)
     found = box_numbers(torch.from_numpy(some)).numpy()
     for mask, numbers in zip(some, found):
-        own = flooded(mask, True)
+        own = labelled(mask, True)
         assert np.array_equal(numbers[mask], own[mask])
         for y, x in np.argwhere(~mask):
             areas = {}
-            for number in range(1, own.max() + 1):
-                (top, left), (bottom, right) = (f(np.argwhere(own == number), axis=0) for f in (np.min, np.max))
-                if top <= y <= bottom and left <= x <= right:
-                    areas[number] = (bottom - top + 1) * (right - left + 1)
+            for number, (rows, columns) in enumerate(find_objects(own), 1):
+                if rows.start <= y < rows.stop and columns.start <= x < columns.stop:
+                    areas[number] = (rows.stop - rows.start) * (columns.stop - columns.start)
             assert areas.get(numbers[y, x], 0) == min(areas.values(), default=0)
 
 

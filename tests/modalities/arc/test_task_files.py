@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.modalities.arc.formats.tasks import Pair, read_task, write_task
 
@@ -17,7 +18,7 @@ def written(folder, content):
     return path
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_tasks_are_read_back(tmp_path):
     rng = np.random.default_rng(0)
     grid = lambda: rng.integers(0, 10, rng.integers(1, 31, 2)).astype(np.uint8)
     pairs = dict(train=[Pair(grid(), grid()) for _ in range(3)], test=[Pair(grid(), None)])
@@ -33,7 +34,7 @@ def test_what_is_written_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, says",
+    "content, message",
     [
         ("", "is not JSON"),
         ("{", "is not JSON"),
@@ -60,14 +61,14 @@ def test_what_is_written_is_read(tmp_path):
         ('{"train": [{"input": [[%s]]}], "test": [{"input": [[1]]}]}' % ("9" * 5000), "is not JSON|got 9999"),
     ],
 )  # fmt: skip
-def test_whatever_else_is_one_sentence(content, says, tmp_path):
-    with pytest.raises(DataError, match=says) as told:
+def test_invalid_tasks_are_errors_of_one_sentence(content, message, tmp_path):
+    with pytest.raises(DataError, match=message) as caught:
         read_task(written(tmp_path, content))
-    assert "\n" not in str(told.value)
-    assert len(str(told.value)) < 400
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
 
 
-def test_bytes_that_are_no_text_folders_and_what_is_not_there(tmp_path):
+def test_binary_files_folders_and_missing_files_are_errors(tmp_path):
     (tmp_path / "task.json").write_bytes(b"\xff\xfe\x00{")
     with pytest.raises(DataError, match="is not JSON"):
         read_task(tmp_path / "task.json")
@@ -81,3 +82,18 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "100")
     with pytest.raises(DataError, match="would take"):
         read_task(written(tmp_path, dict(train=[GOOD] * 9, test=[GOOD])))
+
+
+def test_a_task_is_described_in_numbers(tmp_path):
+    one, other = np.zeros((3, 4), np.uint8), np.full((2, 2), 7, np.uint8)
+    write_task(tmp_path / "a.json", dict(train=[Pair(one, one)] * 2, test=[Pair(other, None)]))
+    described = describe(tmp_path / "a.json", 2)
+    assert (described["format"], described["train"], described["test"]) == ("ARC task", 2, 1)
+    assert (described["colours"], described["largest_side"], described["same_size"]) == ([0, 7], 4, True)
+    assert described["odd"] == ["1 of 3 pairs have no output"]
+    assert described["first"] == [dict(input="3x4", output="3x4")] * 2
+
+
+def test_annotations_of_images_are_not_taken_for_arc_tasks(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(dict(images=[], annotations=[], categories=[])))
+    assert "ARC" not in describe(tmp_path / "a.json", 2)["format"]

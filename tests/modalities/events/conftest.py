@@ -20,28 +20,62 @@ def random_events(n, height=32, width=32, seed=0, until=200_000):
     )
 
 
+def rows(events):
+    """(x, y, t, p) of each event."""
+    return list(zip(*(getattr(events, name).tolist() for name in "xytp")))
+
+
+def same(found, events, size=None):
+    for name in "xytp":
+        assert np.array_equal(getattr(found, name), getattr(events, name)), name
+    assert size is None or (found.height, found.width) == size
+
+
 def write_aedat2(path, events):
     address = (127 - events.x.astype(int)) << 1 | (127 - events.y.astype(int)) << 8 | (1 - events.p.astype(int))
     body = np.stack([address, events.t], 1).astype(">u4").tobytes()
     path.write_bytes(b"#!AER-DAT2.0\r\n# AEChip: ch.unizh.ini.jaer.chip.retina.DVS128\r\n" + body)
 
 
-def write_evt2(path, events):
+def write_words(path, events, head, clock, pixel):
+    """Words of clock(upper bits of the time), where they change, and of pixel(number, x, lower bits and row, p)."""
     words, high = [], None
-    for x, y, t, p in zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()):
+    for i, (x, y, t, p) in enumerate(rows(events)):
         if t >> 6 != high:
             high = t >> 6
-            words.append(8 << 28 | high & 0xFFFFFFF)
-        words.append(p << 28 | (t & 0x3F) << 22 | x << 11 | y)
-    path.write_bytes(b"% evt 2.0\n% geometry 32x32\n% end\n" + np.array(words, "<u4").tobytes())
+            words += clock(high)
+        words += pixel(i, x, (t & 63) << 22 | y, p)
+    path.write_bytes(head + b"% end\n" + np.array(words, "<u4").tobytes())
+
+
+def write_evt2(path, events):
+    clock, pixel = lambda high: [8 << 28 | high & 0xFFFFFFF], lambda i, x, low, p: [p << 28 | low | x << 11]
+    write_words(path, events, b"% evt 2.0\n% geometry 32x32\n", clock, pixel)
+
+
+def write_evt21(path, events):
+    """A word and a mask for each event, the word first."""
+    pixel = lambda i, x, low, p: [p << 28 | low | (x & ~31) << 11, 1 << (x & 31)]
+    head = b"% format EVT21;height=32;width=32;endianness=legacy\n"
+    write_words(path, events, head, lambda high: [8 << 28 | high, 0], pixel)
+
+
+def write_evt4(path, events):
+    """Every other event behind a mask."""
+
+    def pixel(i, x, low, p):
+        masked = i % 2
+        word = (12 if masked else 10) + p << 28 | low | (x & ~31 if masked else x) << 11
+        return [word] + [1 << (x & 31)] * masked
+
+    write_words(path, events, b"% format EVT4;height=32;width=32\n", lambda high: [14 << 28 | high], pixel)
 
 
 def write_evt3(path, events):
     """Neighbours of one time, row and polarity as vectors."""
-    words, high, low, row, i = [], None, None, None, 0
-    rows = list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
-    while i < len(rows):
-        x, y, t, p = rows[i]
+    words, high, low, row, i, every = [], None, None, None, 0, rows(events)
+    while i < len(every):
+        x, y, t, p = every[i]
         if t >> 12 != high:
             high, low = t >> 12, None
             words.append(8 << 12 | high & 0xFFF)
@@ -53,11 +87,11 @@ def write_evt3(path, events):
             words.append(y)
         run = [x]
         while (
-            i + len(run) < len(rows)
-            and rows[i + len(run)][1:] == (y, t, p)
-            and run[-1] < rows[i + len(run)][0] < x + 20
+            i + len(run) < len(every)
+            and every[i + len(run)][1:] == (y, t, p)
+            and run[-1] < every[i + len(run)][0] < x + 20
         ):
-            run.append(rows[i + len(run)][0])
+            run.append(every[i + len(run)][0])
         if len(run) > 1:
             mask = sum(1 << (column - x) for column in run)
             words += [3 << 12 | p << 11 | x, 4 << 12 | mask & 0xFFF, 5 << 12 | mask >> 12]
@@ -83,31 +117,6 @@ def write_hdf5(path, events):
         for name, values in dict(x=events.x, y=events.y, t=events.t - 1000, p=events.p).items():
             file[f"events/{name}"] = values
         file["t_offset"] = 1000
-
-
-def write_evt21(path, events):
-    """A word and a mask for each event, the word first."""
-    words, high = [], None
-    for x, y, t, p in zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()):
-        if t >> 6 != high:
-            high = t >> 6
-            words += [8 << 28 | high, 0]
-        words += [p << 28 | (t & 63) << 22 | (x & ~31) << 11 | y, 1 << (x & 31)]
-    head = b"% format EVT21;height=32;width=32;endianness=legacy\n% end\n"
-    path.write_bytes(head + np.array(words, "<u4").tobytes())
-
-
-def write_evt4(path, events):
-    """Every other event behind a mask."""
-    words, high = [], None
-    rows = zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist())
-    for i, (x, y, t, p) in enumerate(rows):
-        if t >> 6 != high:
-            high = t >> 6
-            words.append(14 << 28 | high)
-        place = (x & ~31 if i % 2 else x) << 11 | y
-        words += [(12 if i % 2 else 10) + p << 28 | (t & 63) << 22 | place] + [1 << (x & 31)] * (i % 2)
-    path.write_bytes(b"% format EVT4;height=32;width=32\n% end\n" + np.array(words, "<u4").tobytes())
 
 
 INFO = """<dv version="2.0"><node name="outInfo" path="/outInfo/"><node name="0" path="/outInfo/0/">
@@ -166,17 +175,7 @@ def make_events():
     return random_events
 
 
-@pytest.fixture(scope="session")
-def tables():
-    return structured
-
-
-def packet(kind, body, overflow=0, capacity=None, number=None, size=8):
+def aedat_packet(kind, body, overflow=0, capacity=None, number=None, size=8):
     count = len(body) // size
     capacity, number = count if capacity is None else capacity, count if number is None else number
     return struct.pack("<HHIIIIII", kind, 1, size, 4, overflow, capacity, number, number) + body
-
-
-@pytest.fixture(scope="session")
-def aedat_packet():
-    return packet

@@ -77,7 +77,7 @@ def model_with(encoding) -> Any:
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda e: e["type"])
-def test_padding_never_matters_whatever_the_encoding(make_events, encoding):
+def test_padding_never_matters_for_any_encoding(make_events, encoding):
     model = model_with(encoding)
     samples = [packed(make_events, n) for n in (900, 250, 0)]
     together = model(collate(samples)["inputs"])

@@ -36,7 +36,7 @@ def recordings(count):
     return cast(Any, SimpleNamespace(records=records, read=lambda record: record, labels=labels))
 
 
-def test_places_are_told_and_motion_is_not():
+def test_baselines_distinguish_places_but_not_motion():
     found = dict(baselines(recordings(80), recordings(120)))
     assert found["most frequent class"] == 0.25
     assert 0.6 < found["picture of all"] < 0.9  # 0 and 1, and half of 2 and 3

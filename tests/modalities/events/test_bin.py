@@ -21,15 +21,10 @@ def scan(columns, n=500):
     return rows
 
 
-def caltech(make_events):
-    events = make_events(2000, 180, 240)
-    return Events.from_arrays(events.x, events.y, events.t, events.p, 180, 240)
-
-
 @pytest.fixture
 def files(tmp_path, make_events):
     write_bin(tmp_path / "nmnist.bin", make_events(500, 34, 34))
-    write_bin(tmp_path / "ncaltech.bin", caltech(make_events))
+    write_bin(tmp_path / "ncaltech.bin", make_events(2000, 180, 240))
     (tmp_path / "kitti.bin").write_bytes(scan(4).tobytes())
     (tmp_path / "nuscenes.bin").write_bytes(scan(5).tobytes())
     rng = np.random.default_rng(1)
@@ -48,9 +43,9 @@ def test_a_recording_has_the_sensor_of_its_set(files, make_events, name, size):
     found = read_events(files / f"{name}.bin")
     assert (found.height, found.width) == size
     assert len(found) == len(found.inside("")) == (500 if name == "nmnist" else 2000)
-    told = describe(files / f"{name}.bin", 3)
-    assert told["format"] == "N-MNIST or N-Caltech101"
-    assert (told["height"], told["width"]) == size
+    described = describe(files / f"{name}.bin", 3)
+    assert described["format"] == "N-MNIST or N-Caltech101"
+    assert (described["height"], described["width"]) == size
     with pytest.raises(DataError, match="no LiDAR scan"):
         read_cloud(files / f"{name}.bin")
 
@@ -65,7 +60,7 @@ def test_a_lidar_scan_is_a_cloud_and_no_recording(files, name, columns):
 
 
 @pytest.mark.parametrize("name", ["lidarseg", "semantic_mask", "s3dis", "sunrgbd", "waymo", "noise"])
-def test_what_is_neither_is_refused_by_both_and_known_to_nobody(files, name):
+def test_files_of_neither_kind_are_refused_by_both_readers(files, name):
     with pytest.raises(DataError, match="cannot be read as events"):
         read_events(files / f"{name}.bin")
     with pytest.raises(DataError, match=r"no LiDAR scan of float32 rows with 4 columns \(KITTI\) or 5 \(nuScenes\)"):

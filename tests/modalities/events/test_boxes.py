@@ -84,7 +84,7 @@ def test_a_step_and_a_prediction_of_each(path, encoding):
     assert 0 <= metric.compute_metrics(metric.results)["mAP"] <= 1
 
 
-def test_what_the_second_sample_holds_never_changes_the_first():
+def test_the_second_sample_of_a_batch_never_changes_the_first():
     """Padding tokens fill no cell: a batch gives what each gives alone."""
     cfg = load(CONFIG, encoding='AxialRoPE(preset="pape_repo", axes=[2, 1, 0])', sample=True)
     torch.manual_seed(0)

@@ -18,20 +18,20 @@ CONFIG = Path(__file__).parents[3] / "configs" / "dvsgesture_pape.py"
 def test_places_polarities_and_times_stay_and_their_order_goes(make_events):
     events = make_events(3000)
     found = ShuffleTimes()(dict(events=events, start=0, label=3), np.random.default_rng(0))
-    dealt = found["events"]
+    shuffled = found["events"]
     assert found["label"] == 3
-    assert np.array_equal(dealt.t, events.t)
+    assert np.array_equal(shuffled.t, events.t)
     whole = lambda e: list(zip(e.x.tolist(), e.y.tolist(), e.p.tolist()))
-    assert Counter(whole(dealt)) == Counter(whole(events))
-    assert whole(dealt) != whole(events)
+    assert Counter(whole(shuffled)) == Counter(whole(events))
+    assert whole(shuffled) != whole(events)
 
 
 def test_a_line_that_moves_is_everywhere_at_once():
     t = np.arange(3200)
     moving = Events.from_arrays(t // 100, 0 * t, t, 0 * t, 32, 32)
-    dealt = ShuffleTimes()(dict(events=moving), np.random.default_rng(0))["events"]
+    shuffled = ShuffleTimes()(dict(events=moving), np.random.default_rng(0))["events"]
     assert np.corrcoef(moving.x, moving.t)[0, 1] > 0.99
-    assert abs(np.corrcoef(dealt.x, dealt.t)[0, 1]) < 0.1
+    assert abs(np.corrcoef(shuffled.x, shuffled.t)[0, 1]) < 0.1
 
 
 def test_a_moment_is_one_stretch_of_the_sample_any_of_them(make_events):

@@ -12,16 +12,13 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.transforms.cutmix import cutmix
 from ndformer.modalities.events.transforms.events import FlipEvents
+from tests.modalities.events.conftest import rows
 
 
-def says(u, x, y) -> Any:
-    """A generator that says what it is told, of a sensor of 24 x 32 pixels."""
+def scripted(u, x, y) -> Any:
+    """A generator that returns these numbers, for a sensor of 24 x 32 pixels."""
     places = {32: x, 24: y}
     return mock.Mock(random=lambda: u, integers=places.__getitem__)
-
-
-def rows(events):
-    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
 
 
 @pytest.fixture
@@ -33,7 +30,7 @@ def two(make_events):
 def test_a_window_shows_the_other_one_and_both_begin_at_once(two):
     own, other = two
     before = rows(other["events"])
-    found = cutmix(own, other, says(0.75, 8, 12))  # half of the sides about (8, 12): 0 <= x < 16, 6 <= y < 18
+    found = cutmix(own, other, scripted(0.75, 8, 12))  # half of the sides about (8, 12): 0 <= x < 16, 6 <= y < 18
     inside = lambda row: 0 <= row[0] < 16 and 6 <= row[1] < 18
     kept = [row for row in rows(own["events"]) if not inside(row)]
     new = [(x, y, t + 950, p) for x, y, t, p in before if inside((x, y))]
@@ -46,17 +43,17 @@ def test_a_window_shows_the_other_one_and_both_begin_at_once(two):
 
 def test_at_the_edges_the_window_is_cut_off_and_nothing_is_never_left(two):
     own, other = two
-    found = cutmix(own, other, says(0.75, 0, 0))
+    found = cutmix(own, other, scripted(0.75, 0, 0))
     assert found["blend"][1] > 0.8  # a quarter of the window is on the sensor
-    assert cutmix(own, other, says(0.0, 16, 12))["blend"] == (5, 0.0)  # all of the sensor
+    assert cutmix(own, other, scripted(0.0, 16, 12))["blend"] == (5, 0.0)  # all of the sensor
     none = other | dict(events=other["events"].take(slice(0)))
-    assert cutmix(own, none, says(0.0, 16, 12)) is own
+    assert cutmix(own, none, scripted(0.0, 16, 12)) is own
 
 
 def test_a_window_has_one_minus_u_of_the_sensor(two):
     own, other = two
     for u in (0.1, 0.4, 0.9):
-        found = cutmix(own, other, says(u, 16, 12))
+        found = cutmix(own, other, scripted(u, 16, 12))
         kept = round(found["blend"][1] * len(found["events"]))
         assert kept / 400 == pytest.approx(u, abs=0.12)
         assert len(found["events"]) - kept == pytest.approx(900 * (1 - u), abs=90)
@@ -64,7 +61,7 @@ def test_a_window_has_one_minus_u_of_the_sensor(two):
 
 def test_labels_are_blended_and_flipped_along(two):
     own, other = two
-    blended = cutmix(own, other, says(0.75, 8, 12))
+    blended = cutmix(own, other, scripted(0.75, 8, 12))
     share = blended["blend"][1]
     mirror = [0, 2, 1, 4, 3, 6, 5]
     flipped = FlipEvents(1.0, mirror)(blended, np.random.default_rng(0))

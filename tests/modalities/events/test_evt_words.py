@@ -8,6 +8,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats import evt_dat
 from ndformer.modalities.events.formats.files import detect_format, read_events
+from tests.modalities.events.conftest import rows
 
 
 def evt2(words):
@@ -86,7 +87,7 @@ def check(path, content, expected, kind, size=(480, 640)):
     assert detect_format(path) == f"Prophesee {kind}"
     found = read_events(path)
     assert (found.height, found.width) == size
-    assert list(zip(*(getattr(found, name).tolist() for name in "xytp"))) == expected
+    assert rows(found) == expected
     assert len(expected) > 100
 
 
@@ -132,7 +133,7 @@ def test_evt3(tmp_path):
 
 
 @pytest.mark.usefixtures("piece")
-def test_evt4_whatever_its_masks_look_like(tmp_path):
+def test_evt4_with_masks_that_look_like_words(tmp_path):
     rng = np.random.default_rng(3)
     words = []
     for word in stream(rng, (6, 7, 10, 11, 12, 12, 13, 14, 15)):
@@ -144,7 +145,7 @@ def test_evt4_whatever_its_masks_look_like(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lines, reach, size, said",
+    "lines, reach, size, warns",
     [
         (b"", (500, 400), (480, 640), True),
         (b"", (300, 200), (240, 304), True),
@@ -155,12 +156,12 @@ def test_evt4_whatever_its_masks_look_like(tmp_path):
         (b"% geometry 64x48\n% generation 4.2\n", (20, 20), (48, 64), False),
     ],
 )
-def test_a_sensor_has_a_standard_size_and_not_that_of_its_events(tmp_path, lines, reach, size, said, recwarn):
+def test_a_sensor_has_a_standard_size_and_not_that_of_its_events(tmp_path, lines, reach, size, warns, recwarn):
     words = [8 << 28 | 1, reach[0] << 11 | reach[1]]
     (tmp_path / "a.raw").write_bytes(b"% evt 2.0\n" + lines + b"% end\n" + struct.pack("<2I", *words))
     found = read_events(tmp_path / "a.raw")
     assert (found.height, found.width) == size
-    assert [f"{size[0]} x {size[1]} pixels are assumed" in str(one.message) for one in recwarn] == [True] * said
+    assert [f"{size[0]} x {size[1]} pixels are assumed" in str(one.message) for one in recwarn] == [True] * warns
 
 
 def test_events_beyond_all_known_sensors_are_a_sentence(tmp_path):

@@ -46,7 +46,7 @@ def test_a_recording_without_events_is_a_bad_sample(recordings, make_events):
         dataset[number]
 
 
-def test_a_folder_without_recordings_is_named_with_what_they_end_in(recordings):
+def test_a_folder_without_recordings_is_named_with_the_known_endings(recordings):
     (recordings / "train" / "wait").mkdir()
     (recordings / "train" / "wait" / "a.avi").touch()
     with pytest.raises(DataError, match=r"train/wait holds no recording \(\.dat, .*\.raw\)"):

@@ -7,6 +7,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import detect_format, read_events
+from tests.modalities.events.conftest import rows
 
 MAGIC = b"#!AER-DAT2.0\r\n# This is a raw AE data file - do not edit\r\n"
 OTHERS = b'#<node name="DAVIS346">\r\n#<entry key="Davis640.x" value="DVS128"/>\r\n'  # preferences that jAER writes too
@@ -43,14 +44,10 @@ def body(records):
     return b"".join(struct.pack(">II", *record) for record in records)
 
 
-def rows(events):
-    return list(zip(*(getattr(events, name).tolist() for name in "xytp")))
-
-
 @pytest.mark.parametrize("camera", SIZES)
 @pytest.mark.parametrize("line", ["# AEChip: eu.seebetter.ini.chips.davis.", "# HardwareInterface: USB "])
 @pytest.mark.parametrize("ends", [True, False])
-def test_the_line_of_the_camera_says_what_addresses_mean(tmp_path, camera, line, ends):
+def test_the_line_of_the_camera_decides_the_layout_of_addresses(tmp_path, camera, line, ends):
     size = SIZES[camera]
     records = list(records_of(*size))
     head = MAGIC + f"{line}{camera}\r\n".encode() + OTHERS + b"#End Of ASCII Header\r\n" * ends
@@ -63,7 +60,7 @@ def test_the_line_of_the_camera_says_what_addresses_mean(tmp_path, camera, line,
 
 
 @pytest.mark.parametrize("camera", SIZES)
-def test_no_such_line_is_said_and_addresses_tell(tmp_path, camera):
+def test_without_a_camera_line_the_addresses_decide_with_a_warning(tmp_path, camera):
     """v2e's files have none, and are of a DAVIS."""
     size = SIZES[camera]
     records = list(records_of(*size))
@@ -97,7 +94,7 @@ def test_lines_of_preferences_may_be_long(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.aedat", "a.dat"])
 @pytest.mark.parametrize("magic", [b"#!AER-DAT1.0\r\n", b"# This is a raw AE data file - do not edit\r\n"])
-def test_version_1_has_addresses_of_16_bits_whatever_the_file_ends_in(tmp_path, name, magic):
+def test_version_1_has_addresses_of_16_bits_for_any_ending(tmp_path, name, magic):
     records = list(records_of(128, 128))
     content = b"".join(struct.pack(">HI", *record) for record in records)
     (tmp_path / name).write_bytes(magic + b"# AEChip: ch.unizh.ini.jaer.chip.retina.Tmpdiff128\r\n" + content)

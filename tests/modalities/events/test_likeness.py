@@ -24,12 +24,12 @@ def mixed(tmp_path, make_events):
     return tmp_path
 
 
-def test_a_data_set_knows_the_sensors_of_its_recordings_whatever_cannot_be_read(mixed):
+def test_a_dataset_reports_the_sensors_of_its_readable_recordings(mixed):
     dataset = DATASETS.create(dict(type="EventFolder", data_root=mixed, val_is_test=True))
     assert dataset.likeness() == [LARGE, SMALL]
-    told = fingerprint(dataset)
-    assert told["like"] == [LARGE, SMALL]
-    assert not list(changed(told, told | dict(like=[]), "train"))  # as checkpoints of before have none
+    described = fingerprint(dataset)
+    assert described["like"] == [LARGE, SMALL]
+    assert not list(changed(described, described | dict(like=[]), "train"))  # as checkpoints of before have none
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_data_set_knows_the_sensors_of_its_recordings_whatever_cannot_be_read(
         (dict(like=[SMALL]), None, False),
     ],
 )
-def test_a_file_unlike_those_of_training_is_said(before, own, said, tmp_path):
+def test_a_file_from_another_sensor_than_training_gives_a_warning(before, own, said, tmp_path):
     prepared = SimpleNamespace(train_fingerprint=before)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

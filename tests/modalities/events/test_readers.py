@@ -1,6 +1,7 @@
 """Files of events: what was written comes back, what is cut off is counted, and damage is one sentence."""
 
 import struct
+import sys
 
 import h5py
 import numpy as np
@@ -11,35 +12,40 @@ from ndformer.modalities.events.formats.aedat import Packets, write_aedat3
 from ndformer.modalities.events.formats.evt_dat import Dat, write_dat
 from ndformer.modalities.events.formats.files import detect_format, read_events
 from ndformer.modalities.events.formats.stream import Events
+from tests.modalities.events.conftest import aedat_packet, same, structured
 from tests.soak.fuzz_events import fuzz
 
-NAMES = ["a.aedat", "b.aedat", "c_td.dat", "d.raw", "e.raw", "f.bin", "g.npy", "h.h5"]
-NAMES += ["i.raw", "j.raw", "k.txt"]
-FORMATS = ["AEDAT 3.1", "AEDAT 2.0", "Prophesee DAT", "Prophesee EVT2", "Prophesee EVT3", "N-MNIST or N-Caltech101"]
-FORMATS += ["NumPy", "HDF5", "Prophesee EVT2.1", "Prophesee EVT4", "text"]
+KINDS = {
+    "a.aedat": "AEDAT 3.1", "b.aedat": "AEDAT 2.0", "c_td.dat": "Prophesee DAT", "d.raw": "Prophesee EVT2",
+    "e.raw": "Prophesee EVT3", "f.bin": "N-MNIST or N-Caltech101", "g.npy": "NumPy", "h.h5": "HDF5",
+    "i.raw": "Prophesee EVT2.1", "j.raw": "Prophesee EVT4", "k.txt": "text", "l.aedat4": "AEDAT 4.0",
+}  # fmt: skip
+
+
+@pytest.fixture(params=KINDS)
+def name(request):
+    if request.param == "l.aedat4":
+        pytest.importorskip("aedat")
+    return request.param
+
+
 HEAD = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
 
 
-def same(a: Events, b: Events):
-    for name in "xytp":
-        assert np.array_equal(getattr(a, name), getattr(b, name)), name
-
-
-@pytest.mark.parametrize("name, kind", list(zip(NAMES, FORMATS)))
 @pytest.mark.parametrize("n", [0, 1, 500])
-def test_what_was_written_comes_back(tmp_path, writers, make_events, name, kind, n):
+def test_written_events_are_read_back(tmp_path, writers, make_events, name, n):
     events = make_events(n)
     writers[name](tmp_path / name, events)
     if n == 0 and name == "f.bin":
         assert (tmp_path / name).stat().st_size == 0
-    assert detect_format(tmp_path / name) == kind
+    assert detect_format(tmp_path / name) == KINDS[name]
     found = read_events(tmp_path / name)
     same(found, events)
     assert found.t.dtype == np.int64
     assert (found.x.dtype, found.y.dtype, found.p.dtype) == (np.uint16, np.uint16, np.uint8)
 
 
-@pytest.mark.parametrize("name", NAMES[:6])
+@pytest.mark.parametrize("name", list(KINDS)[:6])
 def test_a_cut_off_tail_is_a_warning_with_the_count(tmp_path, writers, make_events, name):
     events, path = make_events(100), tmp_path / name
     writers[name](path, events)
@@ -53,7 +59,7 @@ def test_a_cut_off_tail_is_a_warning_with_the_count(tmp_path, writers, make_even
     same(found, events.take(slice(0, 100 - missing)))
 
 
-def test_aedat3_honours_kind_validity_and_overflow(tmp_path, aedat_packet):
+def test_aedat3_honours_kind_validity_and_overflow(tmp_path):
     word = lambda x, y, p, valid: x << 17 | y << 2 | p << 1 | valid
     rows = [(word(5, 6, 1, 1), 10), (word(7, 8, 0, 0), 11), (word(127, 0, 0, 1), 0x7FFFFFFF)]
     body = b"".join(struct.pack("<II", *row) for row in rows)
@@ -90,7 +96,7 @@ def test_times_go_on_where_counters_begin_anew(tmp_path, writers, make_events):
 
 
 def test_nmnist_counts_how_often_its_clock_began_anew(tmp_path):
-    """A row of 240 says so, and is no event: 2^13 us for all that come after it."""
+    """A row of 240 marks it and is no event: 2^13 us for all that come after it."""
     rows = [(1, 2, 1 << 23 | 5), (0, 240, 0), (3, 4, 7), (9, 240, 3), (0, 240, 3), (33, 33, 1 << 23 | 9)]
     content = b"".join(bytes((x, y)) + word.to_bytes(3, "big") for x, y, word in rows)
     (tmp_path / "a.bin").write_bytes(content)
@@ -149,7 +155,7 @@ def test_dat_without_header_has_no_type_and_size(tmp_path):
     assert (found.x[0], found.y[0], found.t[0], found.p[0]) == (3, 4, 9, 1)
 
 
-def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
+def test_hdf5_in_its_layouts(tmp_path, make_events):
     events = make_events(50)
     for layout in ("flat", "CD/events", "events"):
         with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -157,12 +163,12 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
                 for name in "xytp":
                     file[name] = getattr(events, name)
             else:
-                file[layout] = tables(events)
+                file[layout] = structured(events)
         same(read_events(tmp_path / "a.h5"), events)
 
 
 @pytest.mark.parametrize(
-    "name, content, says",
+    "name, content, message",
     [
         ("a.aedat", b"hello", "no events file by its beginning or its name"),
         ("a.xyz", b"", "known are .dat, .bin"),
@@ -184,18 +190,18 @@ def test_hdf5_in_its_layouts(tmp_path, make_events, tables):
         ("a.h5", b"\x89HDF\r\n\x1a\n", "cannot be read as events"),
     ],
 )
-def test_damage_is_one_sentence(tmp_path, name, content, says):
+def test_damage_is_one_sentence(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         read_events(tmp_path / name)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(tmp_path / name) in str(caught.value)
 
 
-def test_an_archive_of_one_table_is_that_table(tmp_path, make_events, tables):
+def test_an_archive_of_one_table_is_that_table(tmp_path, make_events):
     events = make_events(50)
-    np.savez(tmp_path / "a.npz", events=tables(events))
+    np.savez(tmp_path / "a.npz", events=structured(events))
     same(read_events(tmp_path / "a.npz"), events)
 
 
@@ -220,7 +226,7 @@ def test_times_that_64_bits_do_not_hold_are_refused(tmp_path):
             read_events(tmp_path / "a.npy")
 
 
-def test_hdf5_that_says_to_hold_more_than_a_file_can_is_not_unpacked(tmp_path):
+def test_hdf5_that_claims_more_than_a_file_can_hold_is_not_unpacked(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         for name in "xytp":
             file.create_dataset(f"events/{name}", shape=(10**9,), dtype="u1", chunks=(10**6,), fillvalue=1)
@@ -228,7 +234,30 @@ def test_hdf5_that_says_to_hold_more_than_a_file_can_is_not_unpacked(tmp_path):
         read_events(tmp_path / "a.h5")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_damaged_files_give_an_error_or_what_comes_before_the_damage(tmp_path, name):
+def test_damaged_files_give_an_error_or_the_events_before_the_damage(tmp_path, name, capfd):
     """Ten thousand of each: tests/soak/fuzz_events.py."""
     assert fuzz(name, range(25), 0, tmp_path).total() == 25
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "packed", [b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 2**40), b"\x04\x22\x4d\x18\x40\x40\xc0"]
+)
+def test_a_packet_of_aedat4_that_unpacks_to_more_than_a_file_may_take_is_an_error(
+    tmp_path, writers, make_events, monkeypatch, packed
+):
+    pytest.importorskip("aedat")
+    monkeypatch.setenv("NDFORMER_FILE_LIMIT", "100K")
+    path = tmp_path / "a.aedat4"
+    writers["l.aedat4"](path, make_events(1))
+    body = packed.ljust(1000, b"\0")
+    path.write_bytes(path.read_bytes() + struct.pack("<iI", 0, len(body)) + body)
+    with pytest.raises(DataError, match="MiB of memory, and one file may take 0"):
+        read_events(path)
+
+
+def test_the_missing_package_for_aedat4_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.aedat4").write_bytes(b"#!AER-DAT4.0\r\n" + bytes(100))
+    monkeypatch.setitem(sys.modules, "aedat", None)
+    with pytest.raises(DataError, match=r"needs the package aedat: pip install 'ndformer\[aedat\]'"):
+        read_events(tmp_path / "a.aedat4")

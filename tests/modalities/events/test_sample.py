@@ -44,7 +44,7 @@ def test_noise_comes_at_its_rate():
     assert events.in_order
 
 
-def test_gestures_mirror_as_the_label_map_says():
+def test_mirrored_gestures_follow_the_label_map():
     phase = np.linspace(0, 6, 50)
     for label in (1, 3, 4, 0):
         ours = MOTIONS[label](phase, np.random.default_rng(0))
@@ -136,7 +136,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, encoding, homes
     assert (found.label, len(found.scores)) == (1, cfg.model.head.classes)
 
 
-def test_the_full_config_says_what_the_paper_does():
+def test_the_full_config_is_the_papers_recipe():
     cfg = load(config_path("dvsgesture_pape"))
     assert (cfg.train_cfg.max_epochs, cfg.train_dataloader.batch_size, cfg.train_cfg.amp) == (300, 32, "fp16")
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, tuple(cfg.optimizer.betas)) == (5e-5, 0.05, (0.9, 0.999))

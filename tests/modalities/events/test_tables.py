@@ -1,6 +1,6 @@
 """Events in HDF5 and text as others lay them out, the sizes of their sensors, and DSEC's compression."""
 
-import builtins
+import sys
 
 import h5py
 import numpy as np
@@ -10,12 +10,11 @@ from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
+from tests.modalities.events.conftest import same, structured
 
 
-def same(found, events, size=None):
-    for name in "xytp":
-        assert np.array_equal(getattr(found, name), getattr(events, name)), name
-    assert (found.height, found.width) == (size or (events.height, events.width))
+def same_sized(found, events, size=None):
+    same(found, events, size or (events.height, events.width))
 
 
 @pytest.fixture
@@ -53,9 +52,9 @@ def test_dsec_packed_by_blosc_and_others(tmp_path, make_events, packing):
         file["ms_to_idx"] = np.arange(10, dtype=np.uint64)
     found = read_events(tmp_path / "events.h5")
     later = Events(events.x, events.y, events.t + 49_000_000_000, events.p, 480, 640)
-    same(found, later)
-    told = describe(tmp_path / "events.h5", 3)
-    assert (told["events"], told["height"], told["width"]) == (5000, 480, 640)
+    same_sized(found, later)
+    described = describe(tmp_path / "events.h5", 3)
+    assert (described["events"], described["height"], described["width"]) == (5000, 480, 640)
 
 
 @pytest.mark.parametrize("offset", [[1, 2], 0.5, 2**63])
@@ -69,16 +68,14 @@ def test_an_offset_that_is_no_whole_number_is_a_sentence(tmp_path, make_events, 
         read_events(tmp_path / "events.h5")
 
 
-def test_what_dsec_needs_is_named_where_it_is_missing(tmp_path, make_events, monkeypatch):
+def test_the_missing_package_for_dsec_is_named(tmp_path, make_events, monkeypatch):
     hdf5plugin = pytest.importorskip("hdf5plugin")
     with h5py.File(tmp_path / "events.h5", "w") as file:
         for name in "xytp":
             file.create_dataset(
                 f"events/{name}", data=getattr(make_events(50), name), chunks=(50,), **hdf5plugin.Blosc()
             )
-    real = builtins.__import__
-    without = lambda name, *rest: real("no_" + name if name == "hdf5plugin" else name, *rest)
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
     with pytest.raises(DataError, match=r"is packed by blosc: pip install 'ndformer\[hdf5\]', or save it with gzip"):
         read_events(tmp_path / "events.h5")
 
@@ -120,7 +117,7 @@ def test_mvsec_has_rows_of_x_y_t_p_in_seconds(tmp_path, make_events):
         file["davis/right/events"] = np.zeros((5, 4))
         file["davis/left/image_raw"] = np.zeros((2, 4, 4), np.uint8)
     found = read_events(tmp_path / "indoor_flying1_data.hdf5")
-    same(found, Events(events.x, events.y, events.t + 1_504_645_177_420_000, events.p, 260, 346))
+    same_sized(found, Events(events.x, events.y, events.t + 1_504_645_177_420_000, events.p, 260, 346))
 
 
 @pytest.mark.parametrize("resolution", [(180, 240), (240, 180)])
@@ -131,21 +128,21 @@ def test_e2vid_has_xs_ys_ts_ps_and_its_sensor_as_a_note_either_way_round(tmp_pat
             file[f"events/{name}"] = values
         file.attrs["sensor_resolution"] = resolution
         file.attrs["source"] = "unknown"
-    same(read_events(tmp_path / "a.h5"), events)
+    same_sized(read_events(tmp_path / "a.h5"), events)
 
 
 def test_v2e_has_rows_of_t_x_y_p(tmp_path, events):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["events"] = np.column_stack([events.t, events.x, events.y, events.p]).astype(np.uint32)
     found = read_events(tmp_path / "a.h5")
-    same(found, events, (found.height, found.width))
+    same_sized(found, events, (found.height, found.width))
 
 
-def test_prophesee_notes_its_geometry(tmp_path, events, tables):
+def test_prophesee_notes_its_geometry(tmp_path, events):
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
-        file["CD/events"] = tables(events)
+        file["CD/events"] = structured(events)
         file.attrs["geometry"] = "1280x720"
-    same(read_events(tmp_path / "a.hdf5"), events, (720, 1280))
+    same_sized(read_events(tmp_path / "a.hdf5"), events, (720, 1280))
 
 
 def test_sizes_beside_the_events_are_used(tmp_path, events):
@@ -155,16 +152,16 @@ def test_sizes_beside_the_events_are_used(tmp_path, events):
         for name, values in columns.items():
             file[f"events/{name}"] = values
         file["events/height"], file["events/width"] = 360, 640
-    same(read_events(tmp_path / "a.h5"), small, (360, 640))
+    same_sized(read_events(tmp_path / "a.h5"), small, (360, 640))
     np.savez(tmp_path / "a.npz", **columns, height=360, width=640)
-    same(read_events(tmp_path / "a.npz"), small, (360, 640))
+    same_sized(read_events(tmp_path / "a.npz"), small, (360, 640))
 
 
 @pytest.mark.parametrize(
     "sensor, found", [((260, 346), (260, 346)), ((64, 48), (64, 48)), ((255, 340), (260, 346)), ((32, 32), (32, 32))]
 )
-def test_a_table_without_a_size_is_of_the_sensor_that_it_nearly_fills(tmp_path, make_events, tables, sensor, found):
-    np.save(tmp_path / "a.npy", tables(corners(make_events(100, *sensor))))
+def test_a_table_without_a_size_is_of_the_sensor_that_it_nearly_fills(tmp_path, make_events, sensor, found):
+    np.save(tmp_path / "a.npy", structured(corners(make_events(100, *sensor))))
     events = read_events(tmp_path / "a.npy")
     assert (events.height, events.width) == found
 
@@ -188,12 +185,12 @@ def test_text_in_the_forms_that_are_about(tmp_path, events, name, head, order, m
     columns["t"] = [f"{t / 1e6:.6f}" for t in columns["t"]] if seconds else columns["t"]
     rows = [mark.join(map(str, row)) for row in zip(*(columns[axis] for axis in order))]
     (tmp_path / name).write_text(head + "\n".join(rows) + "\n")
-    same(read_events(tmp_path / name), events)
+    same_sized(read_events(tmp_path / name), events)
     assert describe(tmp_path / name, 2)["format"] == "text"
 
 
 @pytest.mark.parametrize(
-    "content, says",
+    "content, message",
     [
         ("", "it has no rows of numbers"),
         ("0.1,0.2,0.3\n", "its rows have 3 numbers and not the four of t x y p"),
@@ -206,9 +203,9 @@ def test_text_in_the_forms_that_are_about(tmp_path, events, name, head, order, m
         ("1e999 3 4 1\n", "times that are no numbers"),
     ],
 )
-def test_text_that_is_no_list_of_events_is_a_sentence(tmp_path, content, says):
+def test_text_that_is_no_list_of_events_is_a_sentence(tmp_path, content, message):
     (tmp_path / "a.txt").write_text(content)
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_events(tmp_path / "a.txt")
     assert "\n" not in str(caught.value)
     assert describe_fails(tmp_path / "a.txt") or "four" in content
@@ -221,7 +218,7 @@ def describe_fails(path):
         return True
 
 
-def test_times_that_a_float32_cannot_tell_apart_are_refused(tmp_path):
+def test_times_that_a_float32_cannot_distinguish_are_refused(tmp_path):
     kinds = [("x", "u2"), ("y", "u2"), ("t", "f4"), ("p", "u1")]
     np.save(tmp_path / "a.npy", np.array([(1, 1, 80_000.5, 1), (1, 1, 80_001.5, 1)], kinds))
     with pytest.raises(DataError, match="holds float32, which cannot tell such times apart: write float64"):

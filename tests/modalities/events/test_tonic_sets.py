@@ -11,6 +11,7 @@ import pytest
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from tests.modalities.events.conftest import same
 
 KIND = dict(type="Tonic", name="Dots")
 
@@ -99,7 +100,7 @@ def test_labels_that_are_names_and_a_set_in_one_piece(tonic, home):
         DATASETS.create(dict(type="Tonic", name="Named", data_root=home, split="test"))
 
 
-def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
+def test_wrong_sets_are_errors(tonic, home, tmp_path):
     with pytest.raises(DataError, match="tonic has no dataset 'Dot', did you mean 'Dots'"):
         DATASETS.create(dict(type="Tonic", name="Dot", data_root=home))
     with pytest.raises(DataError, match="nowhere does not have tonic's Dots.*download=True"):
@@ -113,7 +114,7 @@ def test_what_is_wrong_is_a_sentence(tonic, home, tmp_path):
         frames[0]
 
 
-def test_without_tonic_it_says_what_to_install(monkeypatch, home):
+def test_without_tonic_the_error_names_the_package(monkeypatch, home):
     monkeypatch.setitem(sys.modules, "tonic", None)
     with pytest.raises(DataError, match=r"needs the package tonic.*pip install 'ndformer\[tonic\]'.*GPL"):
         DATASETS.create(KIND | dict(data_root=home))
@@ -132,5 +133,4 @@ def test_a_real_one(home, make_events):
         theirs = DATASETS.create(dict(type="Tonic", name="NMNIST", data_root=home, split=split))
         ours = DATASETS.create(dict(type="NMNIST", data_root=home / "NMNIST", split=split))
         assert sorted(theirs.labels) == sorted(ours.labels)
-        for name in "xytp":
-            assert np.array_equal(getattr(theirs[0]["events"], name), getattr(ours[0]["events"], name))
+        same(theirs[0]["events"], ours[0]["events"])

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.ndimage import map_coordinates
 
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.evt_dat import write_dat
@@ -26,9 +27,9 @@ TIMES = np.arange(0, 1_000_001, 25_000)
 
 
 @pytest.mark.parametrize("label", [CAR, PEDESTRIAN])
-def test_a_box_is_that_of_what_is_painted_and_moves_with_it(label):
+def test_boxes_enclose_the_painted_sprite_as_it_moves(label):
     """All that a thing covers is inside its box, and reaches to within a pixel of its sides."""
-    looked = 0
+    checked = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
         thing = StreetObject.random(label, TIMES / 1e6, np.zeros((len(TIMES), 2)), rng)
@@ -42,27 +43,21 @@ def test_a_box_is_that_of_what_is_painted_and_moves_with_it(label):
             painted = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
             np.testing.assert_allclose(painted, (x, y, x + width, y + height), atol=1.5)
             assert len(rows) == pytest.approx(pixels, rel=0.15)
-            looked += 1
-    assert looked > 6
+            checked += 1
+    assert checked > 6
 
 
-def test_places_between_pixels_are_looked_up_linearly():
+def test_places_between_pixels_are_interpolated_linearly():
     rng = np.random.default_rng(0)
     planes = rng.random((2, 5, 7)).astype(np.float32)
     rows, columns = np.array([-1.0, 0.25, 3.5, 9.0]), np.array([0.0, 2.75, 6.5])
     found = sample_image(planes, rows, columns)
-    for c, (i, y), (j, x) in ((c, r, k) for c in range(2) for r in enumerate(rows) for k in enumerate(columns)):
-        y, x = min(max(y, 0), 4), min(max(x, 0), 6)
-        low_y, low_x = min(math.floor(y), 3), min(math.floor(x), 5)
-        expected = sum(
-            (1 - abs(y - (low_y + a))) * (1 - abs(x - (low_x + b))) * float(planes[c, low_y + a, low_x + b])
-            for a in (0, 1)
-            for b in (0, 1)
-        )
-        assert found[c, i, j] == pytest.approx(expected, abs=1e-5)
+    grid = np.meshgrid(rows, columns, indexing="ij")
+    expected = [map_coordinates(plane, grid, order=1, mode="nearest") for plane in planes]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_what_is_hidden_or_outside_is_not_seen():
+def test_hidden_and_outside_objects_are_not_visible():
     shares = [film(TIMES[:3], np.random.default_rng(seed))[1:] for seed in range(12)]
     seen = np.concatenate([seen.ravel() for _, seen in shares])
     assert (seen >= 0).all()
@@ -100,10 +95,10 @@ def test_files_are_as_gen1s(root):
 
 def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
     """Cars and people move, so there are more events where they are than elsewhere."""
-    inside, area, looked = 0.0, 0.0, 0
+    inside, area, checked = 0.0, 0.0, 0
     for split in ("train", "test"):
         data = DATASETS.create(dict(type="GEN1", data_root=root, split=split, most=20_000))
-        looked += len(data)
+        checked += len(data)
         for sample in (data[i] for i in range(len(data))):
             events = sample["events"]
             recent = events.time_window(sample["end"] - 50_000, sample["end"] + 1)
@@ -116,7 +111,7 @@ def test_the_reader_of_gen1_reads_it_and_boxes_are_full_of_events(root):
                 there[int(y) : int(y + height) + 1, int(x) : int(x + width) + 1] = True
             inside += there[recent.y, recent.x].mean()
             area += there.mean()
-    assert looked >= 3
+    assert checked >= 3
     assert inside > 1.5 * area
 
 

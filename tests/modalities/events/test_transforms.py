@@ -24,13 +24,14 @@ from ndformer.modalities.events.transforms.events import (
     RotateEvents,
     ShearEvents,
 )
+from tests.modalities.events.conftest import rows
 
 ALL = [DropArea(), DropEvents(), DropTime(), FlipEvents(1.0), RollEvents(), RotateEvents(), ShearEvents()]
 NAMES = [type(t).__name__ for t in ALL]
 
 
-def told(*numbers) -> Any:
-    """A generator that says what it is told."""
+def scripted(*numbers) -> Any:
+    """A generator that returns these numbers in turn."""
     numbers = list(numbers)
     say = numbers.pop
     return mock.Mock(random=lambda *_: say(0), uniform=lambda *_: say(0), integers=lambda *_: say(0))
@@ -38,10 +39,6 @@ def told(*numbers) -> Any:
 
 def sample(make_events, n=400, **more) -> dict[str, Any]:
     return dict(events=make_events(n, 24, 32), start=0, end=200_000, label=1, **more)
-
-
-def rows(events):
-    return list(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), events.p.tolist()))
 
 
 @pytest.mark.parametrize("transform", ALL, ids=NAMES)
@@ -67,7 +64,7 @@ def test_few_events_are_no_error_and_never_become_none(make_events, transform, n
 
 
 @pytest.mark.parametrize(
-    "transform, asked, bounds",
+    "transform, method, bounds",
     [
         (DropEvents(), "uniform", (0.1, 0.75)),
         (DropTime(), "uniform", (0.1, 0.75)),
@@ -78,14 +75,14 @@ def test_few_events_are_no_error_and_never_become_none(make_events, transform, n
         (RollEvents(), "integers", (-5, 6, 2)),  # the upper one is not drawn
     ],
 )
-def test_chance_has_the_published_bounds(make_events, transform, asked, bounds):
+def test_chance_has_the_published_bounds(make_events, transform, method, bounds):
     rng = mock.Mock(wraps=np.random.default_rng(0))
     transform(sample(make_events), rng)
-    assert getattr(rng, asked).call_args_list == [mock.call(*bounds)]
+    assert getattr(rng, method).call_args_list == [mock.call(*bounds)]
 
 
 @pytest.mark.parametrize(
-    "make, says",
+    "make, message",
     [
         (lambda: DropEvents((0.9, 0.1)), "share must be from and to, each 0 to 1, got 0.9 and 0.1"),
         (lambda: DropTime((-1, 0)), "got -1 and 0"),
@@ -94,12 +91,12 @@ def test_chance_has_the_published_bounds(make_events, transform, asked, bounds):
         (lambda: SpikingPatches(8, time_unit=0), "time_unit must be a number of microseconds above 0, got 0"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(make, says):
-    with pytest.raises(ValueError, match=says):
+def test_options_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_a_flip_that_does_not_know_a_label_says_so(make_events):
+def test_a_flip_refuses_a_label_outside_its_label_map(make_events):
     with pytest.raises(DataError, match="FlipEvents has 1 labels, but a sample has label 1"):
         FlipEvents(1.0, [0])(sample(make_events), np.random.default_rng(0))
     unknown = sample(make_events) | dict(label=-1)
@@ -115,7 +112,7 @@ def test_flips_are_as_likely_as_not(make_events):
 
 def test_a_share_of_the_events_goes(make_events):
     given, dice = sample(make_events), np.random.default_rng(5).random(400)
-    found = DropEvents()(given, told(0.4, dice))["events"]
+    found = DropEvents()(given, scripted(0.4, dice))["events"]
     assert rows(found) == [row for row, die in zip(rows(given["events"]), dice) if die > 0.4]
     rng = np.random.default_rng(0)
     left = [len(DropEvents()(given, rng)["events"]) / 400 for _ in range(300)]
@@ -126,9 +123,9 @@ def test_the_rule_of_packing_is_the_one_that_was_given():
     published = PackSpikes().tokenizer
     assert isinstance(published, SpikingTokenizer)
     assert (published.rule, published.patch, published.bins) == (Rule(256, 100_000), 16, 10)
-    other = PackSpikes(7, 3000, 8, 4, "end", relative=500, relative_scale=0.3, decay=20.0)
+    other = PackSpikes(7, 3000, 8, 4, "end")
     assert isinstance(other.tokenizer, SpikingTokenizer)
-    assert (other.tokenizer.rule, other.tokenizer.patch, other.ages) == (Rule(7, 3000, 500, 0.3, 20.0), 8, True)
+    assert (other.tokenizer.rule, other.tokenizer.patch, other.ages) == (Rule(7, 3000), 8, True)
 
 
 def test_flip_mirrors_events_boxes_and_labels(make_events):
@@ -144,7 +141,7 @@ def test_flip_mirrors_events_boxes_and_labels(make_events):
 def test_events_in_a_stretch_of_time_go(make_events):
     given = sample(make_events)
     t = given["events"].t
-    found = DropTime()(given, told(0.25, 0.5))["events"]
+    found = DropTime()(given, scripted(0.25, 0.5))["events"]
     begin, whole = t[0] + 0.25 * (t[-1] - t[0]), t[-1] - t[0]
     assert found.t.tolist() == [v for v in t.tolist() if v < begin or v > begin + 0.5 * whole]
 
@@ -152,7 +149,7 @@ def test_events_in_a_stretch_of_time_go(make_events):
 def test_events_and_boxes_in_an_area_go(make_events):
     boxes = np.array([[0, 0, 4, 4], [20, 10, 5, 5], [14, 0, 1, 24]], np.float32)
     given = sample(make_events, boxes=boxes, labels=np.array([0, 1, 0]))
-    found = DropArea()(given, told(0.25, 20, 12))  # 8 x 6 pixels about (20, 12): 16..24, 9..15
+    found = DropArea()(given, scripted(0.25, 20, 12))  # 8 x 6 pixels about (20, 12): 16..24, 9..15
     wanted = [row for row in rows(given["events"]) if not (16 <= row[0] <= 24 and 9 <= row[1] <= 15)]
     assert rows(found["events"]) == wanted
     assert found["boxes"].tolist() == boxes[[0, 2]].tolist()
@@ -161,10 +158,10 @@ def test_events_and_boxes_in_an_area_go(make_events):
 
 def test_shear_and_roll_as_by_hand(make_events):
     given = sample(make_events)
-    found = ShearEvents()(given, told(-0.3))["events"]
+    found = ShearEvents()(given, scripted(-0.3))["events"]
     sheared = [(int(np.floor(x - 0.3 * y)), y, t, p) for x, y, t, p in rows(given["events"])]
     assert rows(found) == [row for row in sheared if 0 <= row[0] < 32]
-    found = RollEvents()(given, told(np.array([-5, 3])))["events"]
+    found = RollEvents()(given, scripted(np.array([-5, 3])))["events"]
     assert rows(found) == [((x - 5) % 32, (y + 3) % 24, t, p) for x, y, t, p in rows(given["events"])]
 
 
@@ -178,20 +175,20 @@ def test_rotation_as_by_hand(make_events):
         x, y = x - 16, y - 16
         turned.append((math.floor(cos * x - sin * y + 16), math.floor(sin * x + cos * y + 16), t, p))
     wanted = [row for row in turned if 0 <= row[0] < 32 and 0 <= row[1] < 32]
-    assert rows(RotateEvents()(given, told(20.0))["events"]) == wanted
-    found = RotateEvents()(given, told(90.0))
+    assert rows(RotateEvents()(given, scripted(20.0))["events"]) == wanted
+    found = RotateEvents()(given, scripted(90.0))
     np.testing.assert_allclose(found["boxes"], [[32 - 10, 4, 2, 6], [29, 0, 3, 3]], atol=1e-5)
     assert found["labels"].tolist() == [0, 1]
 
 
 def test_boxes_that_turn_out_of_the_frame_go(make_events):
     given = sample(make_events, boxes=np.array([[0, 0, 3, 3], [14, 10, 4, 4]], np.float32), labels=np.array([0, 1]))
-    found = RotateEvents()(given, told(20.0))
+    found = RotateEvents()(given, scripted(20.0))
     assert found["labels"].tolist() == [1]
 
 
 @pytest.mark.parametrize("transform", [ShearEvents(), RollEvents()])
-def test_those_that_know_no_boxes_say_so(make_events, transform):
+def test_transforms_without_support_for_boxes_refuse_them(make_events, transform):
     with pytest.raises(ValueError, match="cannot transform boxes"):
         transform(sample(make_events, boxes=np.zeros((1, 4)), labels=np.zeros(1)), np.random.default_rng(0))
 

@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.heads.frame import original
-from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import METRICS, TRANSFORMS
+from ndformer.framework.registry import TRANSFORMS
 
 BOX = (20, 10, 60, 42)
 
@@ -82,29 +80,3 @@ def test_an_object_that_is_cut_away_is_gone():
     jitter = dict(type="LargeScaleJitter", size=32, scale=(2.0, 2.0))
     counts = {len(changed(sample(box=(0, 0, 8, 8)), jitter, seed=seed)["labels"]) for seed in range(20)}
     assert counts == {0, 1}
-
-
-def test_a_batch_goes_from_images_to_numbers_and_its_model_learns():
-    """The whole way: transforms, collate, tokens, losses, predictions, metric."""
-    torch.manual_seed(0)
-    model = TokenModel(
-        modalities=dict(image=dict(type="ImagePatches", patch=16, class_token=False)),
-        backbone=dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=dict(type="PaPE", m=4)),
-        head=dict(type="Detector", classes=2, neck=dict(type="SimpleFeaturePyramid", width=8)),
-    )
-    last = [dict(type="Letterbox", size=(48, 64)), dict(type="PackBoxes")]
-    empty = sample() | dict(boxes=np.empty((0, 4)), labels=np.empty(0, dtype=int), image_id=6)
-    batch = collate([changed(one, *last) for one in (sample(), empty)])
-    losses = model(**batch, mode="loss")
-    assert losses["loss"].isfinite()
-    losses["loss"].backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.backbone.parameters())
-    model.eval()
-    predictions = model(**batch, mode="predict")
-    metric = METRICS.create(dict(type="CocoMetric"))
-    metric.process(batch, predictions)
-    values = metric.compute_metrics(metric.results)
-    assert 0 <= values["mAP"] <= 1
-    assert metric.images == [5, 6]
-    wide = collate([changed(sample(), dict(type="Letterbox", size=(96, 128)), dict(type="PackBoxes"))])
-    assert model(**wide, mode="predict")[0].boxes.shape[1] == 4  # another size, no changes

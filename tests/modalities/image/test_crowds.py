@@ -48,7 +48,7 @@ def test_there_are_all_classes_crowds_and_empty_scenes(some):
     assert any(len(one.labels) == 0 for one in some)
 
 
-def test_a_box_is_that_of_what_was_painted(monkeypatch):
+def test_a_box_encloses_the_painted_figure(monkeypatch):
     """Without lines and noise, on black: what is not black is the figure's."""
     monkeypatch.setattr(
         crowds.strokes, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32)

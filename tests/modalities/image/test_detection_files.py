@@ -5,75 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from ndformer.framework.answers.boxes import Boxes, Verdict
 from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views
 from ndformer.framework.registry import DATASETS, METRICS
-
-SIZES = dict(a=(40, 30), b=(20, 50), c=(16, 16))  # width, height
-BOXES = dict(a=[("cow", (4, 6, 24, 16)), ("ant", (0, 0, 10, 30))], b=[("cow", (5, 10, 15, 20))], c=[])
-CLASSES = ["ant", "cow"]
-
-
-def image(path, name):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", SIZES[name], (9, 9, 9)).save(path)
-
-
-def coco_content(**changes):
-    annotations = [
-        dict(image_id=i, category_id=dict(ant=7, cow=90)[label], bbox=[x1, y1, x2 - x1, y2 - y1], area=50, iscrowd=0)
-        for i, name in enumerate("abc", 1)
-        for label, (x1, y1, x2, y2) in BOXES[name]
-    ]
-    return (
-        dict(
-            images=[dict(id=i, file_name=f"{name}.png") for i, name in enumerate("abc", 1)],
-            categories=[dict(id=90, name="cow"), dict(id=7, name="ant")],
-            annotations=[dict(a, id=i) for i, a in enumerate(annotations, 1)],
-        )
-        | changes
-    )
-
-
-def coco(root, split="train", **changes):
-    for name in SIZES:
-        image(root / f"{split}2017" / f"{name}.png", name)
-    file = root / "annotations" / f"instances_{split}2017.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(coco_content(**changes)))
-
-
-def voc(root, split="train"):
-    for name in SIZES:
-        image(root / "JPEGImages" / f"{name}.png", name)
-        objects = "".join(
-            f"<object><name>{label}</name><bndbox><xmin>{x1 + 1}</xmin><ymin>{y1 + 1}</ymin><xmax>{x2}</xmax>"
-            f"<ymax>{y2}</ymax></bndbox></object>"
-            for label, (x1, y1, x2, y2) in BOXES[name]
-        )
-        (root / "Annotations").mkdir(exist_ok=True)
-        (root / "Annotations" / f"{name}.xml").write_text(f"<annotation>{objects}</annotation>")
-    (root / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
-    (root / "ImageSets" / "Main" / f"{split}.txt").write_text("a\nb\nc\n")
-
-
-def yolo(root, split="train"):
-    for name, (w, h) in SIZES.items():
-        image(root / "images" / split / f"{name}.png", name)
-        rows = [
-            f"{CLASSES.index(label)} {(x1 + x2) / 2 / w} {(y1 + y2) / 2 / h} {(x2 - x1) / w} {(y2 - y1) / h}"
-            for label, (x1, y1, x2, y2) in BOXES[name]
-        ]
-        file = root / "labels" / split / f"{name}.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if rows:
-            file.write_text("\n".join(rows) + "\n")
-    (root / "data.yaml").write_text("names: [ant, cow]\n")
-
+from tests.modalities.image.layouts import BOXES, CLASSES, SIZES, coco, coco_content, image, voc, yolo
 
 WRITERS = dict(Coco=coco, PascalVOC=voc, YoloFolder=yolo)
 
@@ -83,12 +21,12 @@ def opened(kind, root, split="train"):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_all_formats_say_the_same(tmp_path, kind):
+def test_all_formats_give_the_same_samples(tmp_path, kind):
     WRITERS[kind](tmp_path)
     found = opened(kind, tmp_path)
     assert found.classes == CLASSES
     assert len(found) == 3
-    for sample, name in zip((found[i] for i in range(len(found))), "abc"):
+    for sample, name in zip(map(found.__getitem__, range(3)), "abc"):
         assert sample["image"].size == SIZES[name]
         assert sample["size"] == SIZES[name][::-1]
         np.testing.assert_allclose(sample["boxes"], np.reshape([box for _, box in BOXES[name]], (-1, 4)), atol=1e-9)
@@ -129,10 +67,9 @@ def test_boxes_beyond_the_image_are_cut_off_and_empty_ones_left_out(tmp_path):
 
 
 def test_exports_with_a_file_in_each_folder(tmp_path):
-    for name in SIZES:
-        image(tmp_path / "train" / f"{name}.png", name)
-        image(tmp_path / "valid" / f"{name}.png", name)
     for split in ("train", "valid"):
+        for name, size in SIZES.items():
+            image(tmp_path / split / f"{name}.png", size)
         (tmp_path / split / "_annotations.coco.json").write_text(json.dumps(coco_content()))
     assert opened("Coco", tmp_path, "test")[1]["size"] == (50, 20)
 
@@ -144,13 +81,9 @@ def test_splits_that_number_classes_differently_are_refused(tmp_path):
         opened("Coco", tmp_path, "test")
 
 
-def test_the_other_habits_of_yolo_folders(tmp_path):
-    yolo(tmp_path / "one")
-    (tmp_path / "one" / "images" / "train").rename(tmp_path / "images")
-    (tmp_path / "one" / "labels" / "train").rename(tmp_path / "labels")
-    (tmp_path / "train").mkdir()
-    (tmp_path / "images").rename(tmp_path / "train" / "images")
-    (tmp_path / "labels").rename(tmp_path / "train" / "labels")
+def test_names_of_yolo_come_from_data_yaml_or_from_a_list(tmp_path):
+    roboflow(tmp_path)
+    (tmp_path / "data.yaml").unlink()
     with pytest.raises(DataError, match=r"data\.yaml is missing: put names"):
         opened("YoloFolder", tmp_path)
     (tmp_path / "classes.txt").write_text("ant\ncow\n")
@@ -159,53 +92,36 @@ def test_the_other_habits_of_yolo_folders(tmp_path):
     assert opened("YoloFolder", tmp_path).classes == ["bee", "cat"]
 
 
-WRONG = {
-    "a class too many": (
-        "YoloFolder",
-        "labels/train/a.txt",
-        "2 0.5 0.5 1 1",
-        "has the label 2, but there are 2 classes, 0 to 1: name it or correct it",
-    ),
-    "half a class": (
-        "YoloFolder",
-        "labels/train/a.txt",
-        "0.5 0.5 0.5 1 1",
-        "has the label 0.5, but there are 2 classes",
-    ),
-    "four numbers": (
-        "YoloFolder",
-        "labels/train/a.txt",
-        "\n0 0.5 0.5 1",
-        "row 2 of .* must have five numbers, .* got '0 0.5 0.5 1'",
-    ),
-    "a name": ("YoloFolder", "labels/train/a.txt", "cow 0.5 0.5 1 1", "row 1 of .* must have five numbers"),
-    "no xml": ("PascalVOC", "Annotations/a.xml", "<annotation>", "is not xml"),
-    "no number": (
-        "PascalVOC",
-        "Annotations/b.xml",
-        "<annotation><object><name>cow</name><bndbox><xmin>3</xmin></bndbox></object></annotation>",
-        "object 0 of .* has the box .* must be numbers",
-    ),
-    "no image name": (
-        "Coco",
-        "annotations/instances_train2017.json",
-        json.dumps(coco_content(images=[dict(id=i) for i in (1, 2, 3)])),
-        "image 1 of .* has no 'file_name'",
-    ),
-    "unknown category": (
-        "Coco",
-        "annotations/instances_train2017.json",
-        json.dumps(coco_content(categories=[dict(id=90, name="cow")])),
-        "of category 7, which the ground truth does not list",
-    ),
-}
+ROWS, LIST = "labels/train/a.txt", "annotations/instances_train2017.json"
+HALF_A_BOX = "<annotation><object><name>cow</name><bndbox><xmin>3</xmin></bndbox></object></annotation>"
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_annotations_are_one_sentence(tmp_path, case):
-    kind, name, content, sentence = WRONG[case]
+@pytest.mark.parametrize(
+    "kind, name, content, sentence",
+    [
+        (
+            "YoloFolder",
+            ROWS,
+            "2 0.5 0.5 1 1",
+            "has the label 2, but there are 2 classes, 0 to 1: name it or correct it",
+        ),
+        ("YoloFolder", ROWS, "0.5 0.5 0.5 1 1", "has the label 0.5, but there are 2 classes"),
+        ("YoloFolder", ROWS, "\n0 0.5 0.5 1", "row 2 of .* must have five numbers, .* got '0 0.5 0.5 1'"),
+        ("YoloFolder", ROWS, "cow 0.5 0.5 1 1", "row 1 of .* must have five numbers"),
+        ("PascalVOC", "Annotations/a.xml", "<annotation>", "is not xml"),
+        ("PascalVOC", "Annotations/b.xml", HALF_A_BOX, "object 0 of .* has the box .* must be numbers"),
+        ("Coco", LIST, coco_content(images=[dict(id=i) for i in (1, 2, 3)]), "image 1 of .* has no 'file_name'"),
+        (
+            "Coco",
+            LIST,
+            coco_content(categories=[dict(id=90, name="cow")]),
+            "of category 7, which the ground truth does",
+        ),
+    ],
+)
+def test_wrong_annotations_are_one_sentence(tmp_path, kind, name, content, sentence):
     WRITERS[kind](tmp_path)
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
     with pytest.raises(DataError, match=sentence) as error:
         opened(kind, tmp_path)
     assert "\n" not in str(error.value)
@@ -228,13 +144,9 @@ def test_a_missing_or_broken_image_is_one_sentence(tmp_path, kind):
         opened(kind, tmp_path)[0]
 
 
-def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
+def test_a_picture_of_another_size_than_its_annotation_is_an_error(tmp_path):
     """detectron2 refuses it too; programs that do not look train on boxes that are elsewhere."""
-    sizes: dict[str, dict[str, int]] = {name: {"width": w, "height": h} for name, (w, h) in SIZES.items()}
-    sizes["b"] = dict(width=40, height=100)
-    sizes["c"] = dict(width=0, height=0)  # of a program that does not know
-    images = [dict(id=i, file_name=f"{name}.png", **sizes[name]) for i, name in enumerate("abc", 1)]
-    coco(tmp_path, images=images)
+    coco(tmp_path, claims=SIZES | dict(b=(40, 100), c=(0, 0)))  # the latter of a program that does not know
     found = opened("Coco", tmp_path)
     assert found[0]["size"] == (30, 40)
     assert found[2]["size"] == (16, 16)
@@ -242,24 +154,20 @@ def test_a_picture_of_another_size_than_its_annotation_says_is_told(tmp_path):
         found[1]
     found.skip_bad = True
     assert found[1]["bad"][0][0].endswith("b.png")
-    told = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
-    assert "1 of 2 pictures are not as large as it says" in told[-1]
-    assert told[-1].endswith("b.png has 20 x 50 pixels, but the list claims 40 x 100")
+    described = describe(tmp_path / "annotations" / "instances_train2017.json", 5)["odd"]
+    assert "1 of 2 pictures are not as large as it says" in described[-1]
+    assert described[-1].endswith("b.png has 20 x 50 pixels, but the list claims 40 x 100")
 
 
-def test_the_size_of_voc_is_held_to_the_picture_too(tmp_path):
-    voc(tmp_path)
-    for name, size in (("a", (40, 30)), ("b", (20, 49))):
-        file = tmp_path / "Annotations" / f"{name}.xml"
-        told = "<size><width>{}</width><height>{}</height></size>".format(*size)
-        file.write_text(file.read_text().replace("<annotation>", f"<annotation>{told}"))
+def test_the_size_in_voc_must_match_the_picture(tmp_path):
+    voc(tmp_path, claims=SIZES | dict(b=(20, 49)))
     found = opened("PascalVOC", tmp_path)
     assert found[0]["size"] == (30, 40)
     with pytest.raises(DataError, match=r"b\.png has 20 x 50 pixels"):
         found[1]
 
 
-def test_what_is_difficult_in_voc_is_neither_learnt_nor_counted(tmp_path):
+def test_difficult_objects_of_voc_are_neither_trained_on_nor_counted(tmp_path):
     voc(tmp_path)
     file = tmp_path / "Annotations" / "a.xml"
     file.write_text(file.read_text().replace("</object>", "<difficult>1</difficult></object>", 1))
@@ -287,21 +195,21 @@ SHAPES = """0 0.5 0.5 0.2 0.4
 """  # a box; a triangle; a square on its corner, as OBB has it
 
 
-def test_shapes_of_yolo_are_their_bounding_boxes_and_that_is_said(tmp_path):
+def test_shapes_of_yolo_become_bounding_boxes_with_a_warning(tmp_path):
     yolo(tmp_path)
     file = tmp_path / "labels" / "train" / "c.txt"
     file.write_text(SHAPES)
     with pytest.warns(
-        UserWarning, match="of 6 objects there are 1 polygons, 1 oriented boxes or shapes of four corners: "
+        UserWarning, match="of 6 objects there are 1 polygons, 1 oriented boxes or shapes of four corners"
     ):
         found = opened("YoloFolder", tmp_path)[2]
     expected = [(0.4, 0.3, 0.6, 0.7), (0.1, 0.1, 0.4, 0.6), (0.1, 0.1, 0.9, 0.9)]
     np.testing.assert_allclose(found["boxes"], np.array(expected) * 16)
     assert found["labels"].tolist() == [0, 1, 1]
-    told = describe(file, 5)
-    assert told["boxes"] == 3
-    assert told["first"][1] == dict(label=1, x=0.25, y=0.35, width=0.3, height=0.5)
-    assert "their bounding boxes are taken" in told["odd"][-1]
+    described = describe(file, 5)
+    assert described["boxes"] == 3
+    assert described["first"][1] == dict(label=1, x=0.25, y=0.35, width=0.3, height=0.5)
+    assert "their bounding boxes are taken" in described["odd"][-1]
     file.write_text(SHAPES.splitlines()[2])
     assert describe(file, 5)["format"] == "YOLO boxes"
 
@@ -337,19 +245,20 @@ def roboflow(root):
     (root / "data.yaml").write_text("train: ../train/images\nval: ../valid/images\nnc: 2\nnames: ['ant', 'cow']\n")
 
 
-def roboflow_for_darknet(root):
+def in_one_folder(root, home):
     yolo(root / "one")
-    (root / "train").mkdir()
-    for file in [*root.glob("one/images/train/*"), *root.glob("one/labels/train/*")]:
-        file.rename(root / "train" / file.name)
+    (root / home).mkdir(parents=True)
+    for file in root.glob("one/*/train/*"):
+        file.rename(root / home / file.name)
+
+
+def roboflow_for_darknet(root):
+    in_one_folder(root, "train")
     (root / "train" / "_darknet.labels").write_text("ant\ncow\n")
 
 
 def darknet(root, home="data/obj", named="data/obj"):
-    yolo(root / "one")
-    (root / home).mkdir(parents=True)
-    for file in [*root.glob("one/images/train/*"), *root.glob("one/labels/train/*")]:
-        file.rename(root / home / file.name)
+    in_one_folder(root, home)
     where = (root / home).parent
     (where / "obj.names").write_text("ant\ncow\n")
     (where / "train.txt").write_text("".join(f"{named}/{name}.png\n" for name in "abc"))
@@ -380,7 +289,7 @@ LAYOUTS = (folders_in_folders, ultralytics, roboflow, roboflow_for_darknet, dark
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.__name__)
 @pytest.mark.filterwarnings("error")
-def test_the_layouts_of_yolo_say_the_same(tmp_path, layout):
+def test_the_layouts_of_yolo_give_the_same_samples(tmp_path, layout):
     layout(tmp_path)
     found = opened("YoloFolder", tmp_path)
     assert found.classes == CLASSES
@@ -391,8 +300,7 @@ def test_the_layouts_of_yolo_say_the_same(tmp_path, layout):
 
 
 def test_lists_of_yolo_do_not_lead_out_of_the_folder(tmp_path):
-    outside = tmp_path / "secret.png"
-    image(outside, "a")
+    outside = image(tmp_path / "secret.png", SIZES["a"])
     root = tmp_path / "set"
     yolo(root)
     (root / "train.txt").write_text(f"../secret.png\n{outside}\n")

@@ -67,7 +67,7 @@ def test_folders_of_v2_that_are_no_labels_are_one_sentence(name, tmp_path):
         opened("ImageNetV2", tmp_path, known=list("abcde"))
 
 
-def test_several_versions_in_a_folder_are_asked_about(tmp_path):
+def test_several_versions_in_a_folder_are_an_error(tmp_path):
     v2(tmp_path / V2)
     v2(tmp_path / "imagenetv2-top-images-format-val")
     with pytest.raises(DataError, match="has imagenetv2-matched-.*, imagenetv2-top-.*: give one of them as data_root"):
@@ -113,7 +113,7 @@ def test_neither_is_trained_on(kind, write, split, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["ImageNetV2", "ImageNetR"])
-def test_an_empty_folder_is_told_with_where_to_get_it(kind, tmp_path):
+def test_the_error_for_an_empty_folder_names_the_source(kind, tmp_path):
     with pytest.raises(DataError, match="is missing: put a folder of images per class there .github"):
         opened(kind, tmp_path)
 

@@ -11,7 +11,7 @@ from PIL import Image
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.image.stand_ins import ade20k as sample_masks
-from ndformer.modalities.image.stand_ins.ade20k import CLASSES
+from ndformer.modalities.image.stand_ins.ade20k import CLASSES, baselines
 from ndformer.modalities.image.stand_ins.classification import save
 from tools import browse_dataset, predict, train
 from tools import test as test_tool
@@ -167,3 +167,22 @@ def test_browsing_lays_masks_over_images(use, home):
     use(browse_dataset.main, "run/config.py", "--count", "4", "--out", "sheet.png")
     with Image.open(home / "sheet.png") as sheet:
         assert sheet.width > 4 * 90
+
+
+def test_the_baselines_predict_the_most_common_class_everywhere_or_at_each_place(tmp_path):
+    (tmp_path / "classes.txt").write_text("sky\nground\n")
+    for split, line in (("train", 8), ("test", 16)):  # sky is above, of 32 rows
+        mask = np.zeros((32, 32), np.uint8)
+        mask[line:] = 1
+        mask[0, :4] = 255
+        for kind, image in (("images", np.zeros((32, 32, 3), np.uint8)), ("masks", mask)):
+            (tmp_path / kind / split).mkdir(parents=True)
+            for i in range(3):
+                Image.fromarray(image).save(tmp_path / kind / split / f"{i}.png")
+    train = DATASETS.create(dict(type="MaskFolder", data_root=tmp_path, split="train", holdout=0.0))
+    test = DATASETS.create(dict(type="MaskFolder", data_root=tmp_path, split="test"))
+    found = dict(baselines(train, test))
+    known = 32 * 32 - 4
+    assert found["most common class, mIoU"] == pytest.approx((0 + 512 / known) / 2)
+    sky, ground = (256 - 4) / (512 - 4), 512 / 768  # said above row 8, there above row 16
+    assert found["most common class of a place, mIoU"] == pytest.approx((sky + ground) / 2)

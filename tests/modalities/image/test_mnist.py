@@ -48,7 +48,7 @@ def test_the_folder_others_unpack_to_is_found(tmp_path):
     assert len(mnist(tmp_path, split="test")) == 30
 
 
-def test_validation_is_held_out_of_train(tmp_path):
+def test_validation_images_come_from_train(tmp_path):
     write(tmp_path)
     train, val = mnist(tmp_path, holdout=0.34), mnist(tmp_path, split="val", holdout=0.34)
     assert sorted(r[0] for r in train.records + val.records) == list(range(30))
@@ -69,7 +69,7 @@ def test_validation_is_held_out_of_train(tmp_path):
     ],
 )
 @pytest.mark.parametrize("packed", [True, False])
-def test_a_wrong_file_is_named_with_what_is_wrong(packed, changes, message, tmp_path):
+def test_a_wrong_file_is_named_with_the_reason(packed, changes, message, tmp_path):
     write(tmp_path, packed=packed, **changes)
     with pytest.raises(DataError, match=message):
         mnist(tmp_path)

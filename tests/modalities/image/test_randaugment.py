@@ -1,11 +1,11 @@
-"""Each operation against its definition in plain numpy, and how often and how strongly RandAugment uses them."""
+"""Each operation against its definition in numpy or Pillow, and how often and how strongly RandAugment uses them."""
 
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 
 from ndformer.modalities.image.transforms.randaugment import OPERATIONS, RandAugment
 
@@ -14,17 +14,6 @@ SIGNED = {"ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate", "Brightness"
 
 def apply(name, image, value):
     return np.asarray(OPERATIONS[name].apply(image, value))
-
-
-def grey(x):
-    """(H, W) luminance as image files define it (ITU-R 601), in whole numbers."""
-    r, g, b = np.moveaxis(x.astype(int), -1, 0)
-    return (19595 * r + 38470 * g + 7471 * b + 2**15) >> 16
-
-
-def blend(plain, x, factor):
-    """Away from `plain` where factor > 1, towards it where < 1; whole numbers, cut off."""
-    return np.trunc(plain + np.float32(factor) * (x.astype(np.float32) - plain)).clip(0, 255).astype(np.uint8)
 
 
 def moved(x, source):
@@ -66,23 +55,9 @@ def test_rotations_are_anticlockwise_about_the_middle(angle, photo):
 
 
 @pytest.mark.parametrize("v", [0.27, -0.9, 0.9])
-def test_enhancements_move_away_from_a_plainer_image(v, photo):
-    x = np.asarray(photo())
-    np.testing.assert_array_equal(apply("Brightness", photo(), v), blend(np.zeros(x.shape, np.float32), x, 1 + v))
-    saturation = blend(grey(x)[..., None].astype(np.float32), x, 1 + v)
-    np.testing.assert_array_equal(apply("Color", photo(), v), saturation)
-    flat = np.full(x.shape, int(grey(x).mean() + 0.5), np.float32)
-    np.testing.assert_array_equal(apply("Contrast", photo(), v), blend(flat, x, 1 + v))
-
-
-def test_sharpness_moves_away_from_a_smoothed_image(photo):
-    x = np.asarray(photo()).astype(np.float32)
-    smooth = x.copy()
-    around = sum(x[1 + a : 39 + a, 1 + b : 55 + b] for a in (-1, 0, 1) for b in (-1, 0, 1))
-    smooth[1:-1, 1:-1] = np.floor((around + 4 * x[1:-1, 1:-1]) / 13 + 0.5)
-    off = np.abs(apply("Sharpness", photo(), 0.27).astype(int) - blend(smooth, x, 1.27).astype(int))
-    assert off.max() <= 1
-    assert (off > 0).mean() < 0.01  # a thirteenth rounds here and there
+@pytest.mark.parametrize("name", ["Brightness", "Color", "Contrast", "Sharpness"])
+def test_enhancements_move_away_from_a_plainer_image(name, v, photo):
+    np.testing.assert_array_equal(apply(name, photo(), v), getattr(ImageEnhance, name)(photo()).enhance(1 + v))
 
 
 def test_posterize_keeps_the_highest_bits(photo):
@@ -90,28 +65,14 @@ def test_posterize_keeps_the_highest_bits(photo):
 
 
 @pytest.mark.parametrize("threshold", [178.5, 178.0, 255.0, 0.0])
-def test_solarize_inverts_what_is_bright(threshold, photo):
+def test_solarize_inverts_bright_pixels(threshold, photo):
     x = np.asarray(photo())
     np.testing.assert_array_equal(apply("Solarize", photo(), threshold), np.where(x < threshold, x, 255 - x))
 
 
-def test_autocontrast_stretches_each_channel(photo):
-    x = np.asarray(photo()).astype(float)
-    low, high = x.min((0, 1)), x.max((0, 1))
-    assert (high - low < 255).all()
-    scale = 255 / (high - low)
-    by_hand = np.trunc(x * scale - low * scale).clip(0, 255)
-    assert np.abs(apply("AutoContrast", photo(), 0) - by_hand).max() <= 1  # where a product is whole
-    assert (apply("AutoContrast", photo(), 0) != by_hand).mean() < 0.02
-
-
-def test_equalize_spreads_each_channels_histogram(photo):
-    x, out = np.asarray(photo()), apply("Equalize", photo(), 0)
-    for c in range(3):
-        counts = np.bincount(x[..., c].ravel(), minlength=256)
-        step = (counts.sum() - counts[counts > 0][-1]) // 255
-        below = np.cumsum(counts) - counts
-        np.testing.assert_array_equal(out[..., c], ((below + step // 2) // step).clip(0, 255)[x[..., c]])
+@pytest.mark.parametrize("name", ["AutoContrast", "Equalize"])
+def test_operations_on_histograms(name, photo):
+    np.testing.assert_array_equal(apply(name, photo(), 0), getattr(ImageOps, name.lower())(photo()))
 
 
 def test_there_are_the_fourteen_and_nine_go_both_ways():
@@ -121,24 +82,10 @@ def test_there_are_the_fourteen_and_nine_go_both_ways():
 
 def test_magnitudes_at_bin_9_of_31_are_the_recipes():
     at = {name: operation.value(9 / 30, (331, 224)) for name, operation in OPERATIONS.items()}  # width, height
-    assert at == pytest.approx(
-        dict(
-            Identity=0,
-            ShearX=0.09,
-            ShearY=0.09,
-            TranslateX=45,
-            TranslateY=45 * 224 / 331,
-            Rotate=9,
-            Brightness=0.27,
-            Color=0.27,
-            Contrast=0.27,
-            Sharpness=0.27,
-            Posterize=7,
-            Solarize=178.5,
-            AutoContrast=0,
-            Equalize=0,
-        )
-    )
+    expected = dict.fromkeys(("Identity", "AutoContrast", "Equalize"), 0) | dict.fromkeys(("ShearX", "ShearY"), 0.09)
+    expected |= dict.fromkeys(("Brightness", "Color", "Contrast", "Sharpness"), 0.27)
+    expected |= dict(TranslateX=45, TranslateY=45 * 224 / 331, Rotate=9, Posterize=7, Solarize=178.5)
+    assert at == pytest.approx(expected)
 
 
 def test_posterize_drops_a_bit_every_seven_and_a_half_bins():
@@ -191,7 +138,7 @@ def test_operations_are_drawn_independently(used):
     assert 90 < same < 200  # a fourteenth is 143
 
 
-def test_number_and_magnitude_are_as_asked(used):
+def test_number_and_magnitude_are_the_given_ones(used):
     RandAugment(operations=50, magnitude=5, bins=11)(dict(image=Image.new("L", (331, 331))), np.random.default_rng(0))
     assert len(used) == 50
     assert {abs(value) for name, value in used if name == "Rotate"} == {15.0}

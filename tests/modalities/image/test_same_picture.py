@@ -1,7 +1,6 @@
 """16-bit and turned pictures with boxes and masks: what an independent decoder sees, the same in every layout of data
 sets and in every program: dataset, predict, peek and show_tokens."""
 
-import json
 import struct
 import zlib
 
@@ -15,6 +14,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.registry import DATASETS
 from tests.framework.helpers import HEIC
+from tests.modalities.image import layouts
 
 HEIGHT, WIDTH = 48, 64  # upright
 X1, Y1, X2, Y2 = 8, 4, 40, 20  # of the one object, bright on dark
@@ -63,31 +63,21 @@ WRITERS = {
 }
 
 
+OBJECTS = dict(a=[("thing", (X1, Y1, X2, Y2))])
+
+
 def coco(root, name, size):
-    (root / "annotations").mkdir()
-    box = dict(id=1, image_id=1, category_id=1, bbox=[X1, Y1, X2 - X1, Y2 - Y1])
-    image = dict(id=1, file_name=name) | (dict(width=size[0], height=size[1]) if size else {})
-    content = dict(images=[image], annotations=[box], categories=[dict(id=1, name="thing")])
-    (root / "annotations" / "train.json").write_text(json.dumps(content))
-    return root / "train" / name
+    layouts.coco(root, sizes={}, objects=OBJECTS, ending=name[2:], claims=dict(a=size))
+    return root / "train2017" / name
 
 
 def voc(root, name, size):
-    (root / "Annotations").mkdir()
-    (root / "ImageSets" / "Main").mkdir(parents=True)
-    (root / "ImageSets" / "Main" / "train.txt").write_text("a\n")
-    told = f"<size><width>{size[0]}</width><height>{size[1]}</height></size>" if size else ""
-    box = f"<xmin>{X1 + 1}</xmin><ymin>{Y1 + 1}</ymin><xmax>{X2}</xmax><ymax>{Y2}</ymax>"
-    xml = f"<annotation>{told}<object><name>thing</name><bndbox>{box}</bndbox></object></annotation>"
-    (root / "Annotations" / "a.xml").write_text(xml)
+    layouts.voc(root, sizes={}, objects=OBJECTS, claims=dict(a=size))
     return root / "JPEGImages" / name
 
 
 def yolo(root, name, size):
-    (root / "labels" / "train").mkdir(parents=True)
-    (root / "data.yaml").write_text("names: [thing]")
-    centre = (X1 + X2) / 2 / WIDTH, (Y1 + Y2) / 2 / HEIGHT, (X2 - X1) / WIDTH, (Y2 - Y1) / HEIGHT
-    (root / "labels" / "train" / "a.txt").write_text(" ".join(map(str, (0, *centre))))
+    layouts.yolo(root, sizes={}, objects=OBJECTS, claims=dict(a=size), classes=["thing"])
     return root / "images" / "train" / name
 
 
@@ -145,9 +135,9 @@ def test_one_picture_for_all(tmp_path, prepared, way, kind):
     if "mask" in sample:
         bright = pixels[..., 0] > 170
         assert (bright == (np.asarray(sample["mask"]) == 1)).mean() > 0.98
-    told = describe(path, 1)
-    assert (told["height"], told["width"]) == (HEIGHT, WIDTH)
-    assert told["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
+    described = describe(path, 1)
+    assert (described["height"], described["width"]) == (HEIGHT, WIDTH)
+    assert described["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
     own = prepared(CONFIGS[kind])
     (steps,) = own.steps.values()
     given = own.sample((path,))["inputs"]["image"]
@@ -156,7 +146,7 @@ def test_one_picture_for_all(tmp_path, prepared, way, kind):
 
 @pytest.mark.parametrize("kind", ["Coco", "PascalVOC"])
 @pytest.mark.parametrize("orientation", range(5, 9))
-def test_what_was_annotated_as_it_is_stored_is_read_as_it_is_stored(tmp_path, kind, orientation):
+def test_images_annotated_as_stored_are_read_as_stored(tmp_path, kind, orientation):
     """Here the annotation's picture is the stored one: of its width and height."""
     path = LAYOUTS[kind](tmp_path, "a.jpg", (WIDTH, HEIGHT))
     path.parent.mkdir(parents=True)
@@ -186,9 +176,9 @@ def test_rarer_formats_are_the_same_in_folders_peek_and_show_tokens(tmp_path, pr
         shape = HEIGHT, WIDTH
     pixels = np.asarray(read("ImageFolder", tmp_path)["image"])
     assert pixels.shape == (*shape, 3)
-    told = describe(path, 1)
-    assert (told["height"], told["width"]) == shape
-    assert told["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
+    described = describe(path, 1)
+    assert (described["height"], described["width"]) == shape
+    assert described["mean"] == pytest.approx(pixels.mean((0, 1)), abs=0.06)
     own = prepared("imagefolder_pape")
     assert own.samples_in([tmp_path]) == [(path,)]
     (steps,) = own.steps.values()

@@ -18,8 +18,6 @@ STANDINS = {
     "cifar10": ("CIFAR10", (5400, 600, 1000), 10, "RGB"),
     "cifar100": ("CIFAR100", (2700, 300, 500), 100, "RGB"),
     "mnist": ("MNIST", (1800, 200, 500), 10, "L"),
-    "flowers102": ("Flowers102", (240, 120, 120), 12, "RGB"),
-    "tiny_imagenet": ("TinyImageNet", (540, 60, 100), 10, "RGB"),
     "imagenet1k": ("ImageNet", (390, 10, 100), 10, "RGB"),
     "imagefolder": ("ImageFolder", (600, 100, 100), 10, "RGB"),
 }
@@ -121,7 +119,7 @@ class Images(Dataset):
 
 
 @pytest.mark.parametrize("kind", ["colour statistics", "coarse layout", "raw pixels"])
-def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
+def test_each_baseline_solves_the_set_made_for_it(kind, monkeypatch):
     """Sets that one of them should solve: by brightness, by the place of a blob, by one faint fixed pattern."""
     rng = np.random.default_rng(0)
 
@@ -144,7 +142,7 @@ def test_baselines_find_what_they_are_there_to_find(kind, monkeypatch):
 
 
 @pytest.mark.slow
-def test_pixel_statistics_do_not_tell_the_figures_of_cifar10_apart(sample_root, monkeypatch):
+def test_pixel_statistics_do_not_distinguish_the_figures_of_cifar10(sample_root, monkeypatch):
     monkeypatch.setattr(simple, "PENALTIES", (0.1,))
     root = sample_root("cifar10")
     train, test = (DATASETS.create(dict(type="CIFAR10", data_root=root, split=split)) for split in ("train", "test"))

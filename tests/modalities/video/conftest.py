@@ -26,12 +26,12 @@ def picture(number):
     return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=2)
 
 
-def number_in(frame):
-    blocks = frame.reshape(2, HEIGHT // 2, 4, WIDTH // 4, 3)[:, 6:-6, :, 4:-4].mean((1, 3, 4))
-    return int((1 << np.arange(8))[(blocks > 127).ravel()].sum())
+def numbers(frames):
+    blocks = (frame.reshape(2, HEIGHT // 2, 4, WIDTH // 4, 3)[:, 6:-6, :, 4:-4].mean((1, 3, 4)) for frame in frames)
+    return [int((1 << np.arange(8))[(grey > 127).ravel()].sum()) for grey in blocks]
 
 
-def write(path, codec, length=LENGTH, tag=None, b_frames=None, pixels="yuv420p", options=None):
+def write_clip(path, codec, length=LENGTH, tag=None, b_frames=None, pixels="yuv420p", options=None):
     import av
 
     with av.open(str(path), "w") as container:
@@ -55,20 +55,5 @@ def clips(tmp_path_factory):
     logging.getLogger("libav").setLevel(logging.CRITICAL)
     home = tmp_path_factory.mktemp("clips")
     for name, options in CLIPS.items():
-        write(home / name, **options)
+        write_clip(home / name, **options)
     return {name: home / name for name in CLIPS}
-
-
-@pytest.fixture(scope="session")
-def numbers():
-    return lambda frames: [number_in(frame) for frame in frames]
-
-
-@pytest.fixture(scope="session")
-def write_clip():
-    return write
-
-
-@pytest.fixture(scope="session")
-def length():
-    return LENGTH

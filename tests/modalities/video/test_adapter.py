@@ -90,7 +90,7 @@ def test_a_sample_is_the_same_alone_and_padded(backbone, encoding, class_at):
     assert not torch.allclose(together[0], together[1], atol=1e-3)
 
 
-def test_what_does_not_divide_is_a_sentence():
+def test_sizes_that_do_not_divide_are_errors():
     for wrong in ((0, 4, 4), (2, -4, 4), (2, 4)):
         with pytest.raises(ValueError, match="tubelet must be frames, rows and columns, each 1 or more"):
             Tubelets(4, wrong)  # pyright: ignore[reportArgumentType]

@@ -44,7 +44,7 @@ def test_small_frames_and_short_videos():
     assert np.array_equal(found[:, 4:], np.repeat(found[:, 3:4], 6, axis=1))  # frames 0, 1, 10, 11 and no more
 
 
-def test_looks_are_told_and_order_is_not():
+def test_baselines_distinguish_appearance_but_not_order():
     found = dict(baselines(films(40), films(60)))
     assert found["most frequent class"] == 0.25
     assert found["first frame"] > 0.95  # where the bar begins

@@ -12,6 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.files import ENDINGS, VideoFile
 from ndformer.modalities.video.formats.frames import FrameFolder
+from tests.modalities.video.conftest import numbers, write_clip
 
 CONTAINERS = {
     "a.3gp": dict(codec="libx264", b_frames=2),
@@ -26,7 +27,7 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_frames_of_other_containers_are_those_asked_for(tmp_path, write_clip, numbers, name):
+def test_frames_of_other_containers_are_the_requested_ones(tmp_path, name):
     pytest.importorskip("av")
     assert any(name.endswith(ending) for ending in ENDINGS)
     write_clip(tmp_path / name, **CONTAINERS[name])
@@ -35,7 +36,7 @@ def test_frames_of_other_containers_are_those_asked_for(tmp_path, write_clip, nu
     assert VideoFile(tmp_path / name).facts()["frames"] == 60
 
 
-def test_decord_is_not_asked_for_what_it_misnumbers(tmp_path, write_clip):
+def test_decord_is_refused_for_containers_that_it_misnumbers(tmp_path):
     pytest.importorskip("decord")
     write_clip(tmp_path / "a.ts", **CONTAINERS["a.ts"])
     with pytest.raises(DataError, match=r"decord: it loses frames of mpegts, which PyAV does not"):
@@ -107,17 +108,22 @@ def test_folders_of_frames_are_one_sample_for_every_program(home):
     packed = prepared.sample(one)["inputs"]["video"]
     read = build(home, "test", transforms=cfg.test_dataloader.dataset.transforms)[0]["inputs"]["video"]
     np.testing.assert_array_equal(packed, read)
-    told = describe(home / "test" / "open" / "take0", 2)
-    assert (told["format"], told["frames"], told["height"], told["width"]) == ("folder of frames", 6, 48, 64)
-    assert told["first"] == [dict(frame=0, name="img_1.png"), dict(frame=1, name="img_2.png")]
-    assert told["odd"] == []
+    facts = describe(home / "test" / "open" / "take0", 2)
+    assert (facts["format"], facts["frames"], facts["height"], facts["width"]) == (
+        "folder of frames",
+        6,
+        48,
+        64,
+    )
+    assert facts["first"] == [dict(frame=0, name="img_1.png"), dict(frame=1, name="img_2.png")]
+    assert facts["odd"] == []
     (home / "test" / "open" / "take0" / "img_3.png").unlink()
     assert describe(home / "test" / "open" / "take0", 2)["odd"] == ["numbers are left out between its frames"]
     with pytest.raises(DataError, match="is a folder, and a file was expected"):
         describe(home / "test", 2)
 
 
-def test_loose_pictures_are_no_videos_and_said_to_be_left_out(home):
+def test_loose_pictures_are_no_videos_and_give_a_warning(home):
     put_frames(home / "train" / "open", 3)
     with pytest.warns(UserWarning, match=r"no video .* skipped: 3 \.png"):
         assert len(build(home, holdout=0.25)) == 6

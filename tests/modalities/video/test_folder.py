@@ -5,6 +5,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from tests.modalities.video.conftest import numbers
 
 
 def build(root, split="train", **options):
@@ -34,7 +35,7 @@ def test_folders_are_classes_and_clips_of_one_video_stay_together(films):
             assert path.parent.name == dataset.classes[label] == dataset.classes[given]
 
 
-def test_a_sample_is_the_frames_of_its_clip(films, clips, numbers):
+def test_a_sample_is_the_frames_of_its_clip(films, clips):
     path = films / "test" / "open door" / "take 0 (2026).MP4"
     path.write_bytes(clips["h264.mp4"].read_bytes())
     frames = dict(type="SampleFrames", together=2, every=10, count=2)

@@ -17,8 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
 from ndformer.modalities.video.formats.writing import write_avi
-from ndformer.modalities.video.stand_ins.moving import MIRRORED, WIDTH, appearance, film, path
-from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, ucf101
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, MIRRORED, WIDTH, appearance, film, path, ucf101
 from ndformer.modalities.video.transforms.videos import SampleFrames
 from tests.encodings_of_papers import with_encodings
 
@@ -158,7 +157,7 @@ def test_every_config_learns_from_files_at_its_sample_size(path, encoding, root)
     assert (found.label, len(found.scores)) == (1, WAYS)
 
 
-def test_the_full_config_says_what_the_paper_does():
+def test_the_full_config_is_the_papers_recipe():
     cfg = load(config_path("ucf101_pape"))
     assert (cfg.train_cfg.max_epochs, cfg.train_dataloader.batch_size, cfg.train_cfg.amp) == (200, 32, "fp16")
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.schedule.warmup) == (3e-5, 0.05, 0.1)

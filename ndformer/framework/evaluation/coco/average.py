@@ -1,4 +1,4 @@
-"""Average precision (mAP) and recall of boxes as COCO defines them: twelve numbers and their tables."""
+"""Average precision (mAP) and recall of boxes as COCO defines them, and the best F1 over score thresholds."""
 
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of the IoU
 RECALLS = np.linspace(0.0, 1.0, 101)
 AREAS = {"": (0, 1e10), "s": (0, 32**2), "m": (32**2, 96**2), "l": (96**2, 1e10)}
 MAX_DETECTIONS = (1, 10, 100)  # per class and image
+F1_IOU = 0.5
 NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
 
@@ -105,3 +106,26 @@ def _hits_for(recall: np.ndarray, truths: np.ndarray) -> np.ndarray:
     number -= (number - 1) / truths >= recall
     number += number / truths < recall
     return number.astype(np.int64)
+
+
+def best_f1(truth: Truth, detections: Detections, images: int) -> dict[str, float]:
+    """Return the best F1 over all classes at IoU 0.5 and its score threshold; -1 without objects or detections."""
+    objects = int((~truth.out).sum())
+    if not objects or not len(detections.score):
+        return dict(F1=-1.0, F1_threshold=-1.0)
+    group = detections.label * images + detections.image
+    chosen, _ = best_first(group, detections.score, len(group))
+    detections, group = detections[chosen], group[chosen]
+    pairs = overlapping(group, detections.box, truth.label * images + truth.image, truth, F1_IOU)
+    matches = assign(pairs, truth.out, truth.crowd, np.array([F1_IOU]), len(group))[
+        0
+    ]  # independent of lower-scored ones
+    counts = ~np.append(truth.out, False)[matches]
+    order = np.argsort(-detections.score[counts], kind="stable")
+    scores, hits = detections.score[counts][order], np.cumsum((matches[counts] >= 0)[order])
+    if not len(scores):
+        return dict(F1=-1.0, F1_threshold=-1.0)
+    last = np.append(scores[1:] < scores[:-1], True)  # a threshold includes all equal scores
+    f1 = np.where(last, 2 * hits / (np.arange(1, len(hits) + 1) + objects), -1)
+    best = int(f1.argmax())
+    return dict(F1=float(f1[best]), F1_threshold=float(scores[best]))

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.errors import DataError, nearest
+from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views as coco_views
-from ndformer.framework.evaluation.coco.average import evaluate
-from ndformer.framework.evaluation.coco.backends import BACKENDS, Backend, twelve
-from ndformer.framework.evaluation.coco.f1 import best_f1
+from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
 from ndformer.framework.evaluation.metric import Metric
@@ -38,14 +36,6 @@ class CocoMetric(Metric):
         F1_threshold="score that gives the best F1",
     )
 
-    def __init__(self, backend: Backend = "builtin") -> None:
-        super().__init__()
-        if backend not in BACKENDS:
-            raise ValueError(
-                f"no backend is called '{backend}'{nearest(backend, BACKENDS)} Known: {', '.join(BACKENDS)}"
-            )
-        self.backend: Backend = backend
-
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
             truth = {k: np.asarray(v) for k, v in answer.truth.items()}
@@ -55,7 +45,7 @@ class CocoMetric(Metric):
         self.images, self.truth, self.detections = gather(results)
         labels = np.concatenate([self.truth.label, self.detections.label])
         self._classes = int(labels.max(initial=-1)) + 1  # later classes have neither truth nor detections
-        values = twelve(self.truth, self.detections, len(self.images), self._classes, self.backend)
+        values = evaluate(self.truth, self.detections, len(self.images), self._classes).numbers()
         named = {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
         return named | best_f1(self.truth, self.detections, len(self.images))
 

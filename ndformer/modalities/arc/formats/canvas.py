@@ -25,14 +25,3 @@ def laid(grid: np.ndarray, side: int) -> np.ndarray:
     canvas[:height, :width] = grid
     canvas[:height, width], canvas[height, :width], canvas[height, width] = END_ROW, END_COLUMN, END
     return canvas
-
-
-def cut(canvas: np.ndarray) -> np.ndarray | None:
-    """Return the grid (h, w) on a canvas, or None where its border is damaged."""
-    corners = np.argwhere(canvas == END)
-    if len(corners) != 1 or min(corners[0]) == 0:
-        return None
-    height, width = corners[0]
-    grid = canvas[:height, :width]
-    valid = grid.max() < PAD and np.array_equal(laid(grid, len(canvas)), canvas)
-    return grid.copy() if valid else None

@@ -55,6 +55,20 @@ def block(rng: np.random.Generator, min_side: int, max_side: int, colour: int) -
     return np.full(rng.integers(min_side, max_side + 1, 2), colour, np.uint8)
 
 
+def outline(rng: np.random.Generator, min_side: int, max_side: int, colour: int) -> np.ndarray:
+    """Return the edge of a rectangle."""
+    stamp = block(rng, min_side, max_side, colour)
+    stamp[1:-1, 1:-1] = 0
+    return stamp
+
+
+def opened(rng: np.random.Generator, stamp: np.ndarray) -> np.ndarray:
+    """Clear a random cell of an outline."""
+    edge = np.argwhere(stamp)
+    stamp[tuple(edge[rng.integers(len(edge))])] = 0
+    return stamp
+
+
 def blob(rng: np.random.Generator, cells: Integer, colour: Integer) -> np.ndarray:
     """Return a random connected shape of cells, in its bounding box."""
     shape = {(0, 0)}
@@ -90,6 +104,13 @@ def neighbours(mask: np.ndarray) -> np.ndarray:
     """Count the side neighbors of each cell (H, W) that are in the mask."""
     around = np.pad(mask.astype(int), 1)
     return around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]
+
+
+def around(mask: np.ndarray) -> np.ndarray:
+    """Return the cells (H, W) of a mask and those next to them, by a side or a corner."""
+    h, w = mask.shape
+    padded = np.pad(mask, 1)
+    return np.any([padded[dy : dy + h, dx : dx + w] for dy in range(3) for dx in range(3)], axis=0)
 
 
 def enclosed(wall: np.ndarray) -> np.ndarray:

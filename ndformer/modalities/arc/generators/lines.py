@@ -3,7 +3,7 @@
 import numpy as np
 
 from ndformer.modalities.arc.formats.tasks import Grid
-from ndformer.modalities.arc.generators.drawing import black, enclosed, neighbours, noise, put
+from ndformer.modalities.arc.generators.drawing import around, black, enclosed, neighbours, noise, opened, outline, put
 from ndformer.modalities.arc.generators.task import Task
 
 
@@ -41,12 +41,7 @@ def lone_points(rng: np.random.Generator) -> Grid:
 
 
 def surrounded(grid: Grid) -> Grid:
-    h, w = grid.shape
-    twos, adjacent = np.pad(grid == 2, 1), np.zeros(grid.shape, bool)
-    for dy in range(3):
-        for dx in range(3):
-            adjacent |= twos[dy : dy + h, dx : dx + w]
-    return np.where(adjacent & (grid == 0), 1, grid)
+    return np.where(around(grid == 2) & (grid == 0), 1, grid)
 
 
 def walls(rng: np.random.Generator) -> Grid:
@@ -54,12 +49,8 @@ def walls(rng: np.random.Generator) -> Grid:
     grid = black(rng, 7)
     stamps = []
     for _ in range(rng.integers(1, 4)):
-        stamp = np.full(rng.integers(3, 7, 2), 2, np.uint8)
-        stamp[1:-1, 1:-1] = 0
-        if rng.random() < 0.4:
-            edge = np.argwhere(stamp)
-            stamp[tuple(edge[rng.integers(len(edge))])] = 0
-        stamps.append(stamp)
+        stamp = outline(rng, 3, 6, 2)
+        stamps.append(opened(rng, stamp) if rng.random() < 0.4 else stamp)
     return noise(rng, put(rng, grid, stamps), 2, 0.05)
 
 

@@ -11,6 +11,7 @@ from ndformer.modalities.arc.generators.drawing import (
     colours,
     labelled,
     neighbours,
+    outline,
     put,
 )
 from ndformer.modalities.arc.generators.task import Task
@@ -92,8 +93,7 @@ def with_corners(grid: Grid) -> Grid:
 def framed(rng: np.random.Generator) -> Grid:
     """Draw a frame with four colors in its inner corners, and free cells around it."""
     frame, *inside = colours(rng, 5)
-    stamp = np.full(rng.integers(4, 6, 2), frame, np.uint8)
-    stamp[1:-1, 1:-1] = 0
+    stamp = outline(rng, 4, 5, frame)
     stamp[[1, 1, -2, -2], [1, -2, 1, -2]] = inside
     return put(rng, black(rng, 7), [stamp], margin=1)
 

@@ -3,7 +3,19 @@
 import numpy as np
 
 from ndformer.modalities.arc.formats.tasks import Grid
-from ndformer.modalities.arc.generators.drawing import black, blob, colours, enclosed, labelled, noise, put, sizes
+from ndformer.modalities.arc.generators.drawing import (
+    around,
+    black,
+    blob,
+    colours,
+    enclosed,
+    labelled,
+    noise,
+    opened,
+    outline,
+    put,
+    sizes,
+)
 from ndformer.modalities.arc.generators.task import Task
 
 
@@ -50,12 +62,8 @@ def rings(rng: np.random.Generator) -> Grid:
     while True:
         stamps = []
         for gap in rng.permutation([False, True, rng.random() < 0.5]):
-            stamp = np.ones(rng.integers(3, 6, 2), np.uint8)
-            stamp[1:-1, 1:-1] = 0
-            if gap:
-                edge = np.argwhere(stamp)
-                stamp[tuple(edge[rng.integers(len(edge))])] = 0
-            stamps.append(stamp)
+            stamp = outline(rng, 3, 5, 1)
+            stamps.append(opened(rng, stamp) if gap else stamp)
         grid = put(rng, black(rng, 7), stamps)
         if {1, 3} <= set(closed_outlines(grid).flat):
             return grid
@@ -64,14 +72,8 @@ def rings(rng: np.random.Generator) -> Grid:
 def closed_outlines(grid: Grid) -> Grid:
     """Recolor components of 1 around a hole to 3."""
     numbers = labelled(grid == 1, corners=False)
-    hole = np.pad(enclosed(grid == 1), 1)
-    h, w = grid.shape
-    adjacent = np.zeros_like(grid, bool)
-    for dy in range(3):
-        for dx in range(3):
-            adjacent |= hole[dy : dy + h, dx : dx + w]
-    around = np.unique(numbers[adjacent & (numbers > 0)])
-    return np.where(np.isin(numbers, around) & (numbers > 0), 3, grid)
+    closed = np.unique(numbers[around(enclosed(grid == 1)) & (numbers > 0)])
+    return np.where(np.isin(numbers, closed) & (numbers > 0), 3, grid)
 
 
 def shape_and_corner(rng: np.random.Generator) -> Grid:

@@ -1,4 +1,4 @@
-"""The published rule of spiking.py in torch, for events on a GPU: the same spikes and tokens, without leaving it."""
+"""The rule of spiking.py in torch, for events on a GPU: the same spikes and tokens, without leaving it."""
 
 from typing import NamedTuple
 
@@ -23,8 +23,6 @@ def find_spikes_torch(
     neuron: Tensor, t: Tensor, neurons: int, rule: Rule, last: Tensor | None = None
 ) -> SpikesOnDevice:
     """Find the spikes for events (N,) in time order, with their neurons; for streams see find_spikes()."""
-    if not rule.published:
-        raise ValueError("decay and a relative refractory period need numpy or numba: use find_spikes()")
     if bool((t[1:] < t[:-1]).any()):
         raise ValueError(UNSORTED)
     small = torch.int16 if neurons < 1 << 15 else torch.int64  # short keys sort faster

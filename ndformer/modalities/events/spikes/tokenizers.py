@@ -39,8 +39,6 @@ class SpikingTokenizer:
         ago = np.minimum(t[:, None] - events.t[spikes.members], self.max_age)
         cells = pixel_cells(events, self.patch, self.bins)[spikes.members]
         cells += self.table[ago // BIN] * np.uint16(self.patch**2)
-        if not self.rule.published:
-            cells[spikes.members < 0] = NONE
         row, column = np.divmod(neuron[spikes.trigger].astype(np.int64), columns)
         return Tokens(t, row, column, cells, self.volume)
 

@@ -283,10 +283,7 @@ class PackTokens(Pack):
 
 @TRANSFORMS.register_module()
 class PackSpikes(PackTokens):
-    """Pack spiking patches: a patch emits a token after `threshold` events, and none for `refractory` microseconds.
-
-    `relative`, `relative_scale` and `decay` are those of spiking.py, and off in all published models.
-    """
+    """Pack spiking patches: a patch emits a token after `threshold` events, and none for `refractory` microseconds."""
 
     def __init__(
         self,
@@ -295,12 +292,8 @@ class PackSpikes(PackTokens):
         patch: Few = 16,
         bins: Few = 10,
         reference: Reference = "start",
-        relative: Natural = 0,
-        relative_scale: Share = 0.4,
-        decay: NonNegative = 0.0,
     ) -> None:
-        rule = Rule(threshold, refractory, relative, relative_scale, decay)
-        super().__init__(SpikingTokenizer(rule, patch, bins), reference)
+        super().__init__(SpikingTokenizer(Rule(threshold, refractory), patch, bins), reference)
 
 
 @TRANSFORMS.register_module()

@@ -1,4 +1,4 @@
-"""Reader and writer of numeric arrays in MATLAB's .mat files of level 5 (all that "save" writes without -v7.3).
+"""Reader of numeric arrays in MATLAB's .mat files of level 5 (all that "save" writes without -v7.3).
 
 A file is a header of 128 bytes, then elements: type and size (two uint32), content, zeros up to a multiple of 8. Small
 content (up to 4 bytes) shares the first 8 bytes with a type and a size of 16 bits each. An array is an element of four
@@ -58,18 +58,3 @@ def _elements(data: bytes, padded: bool = True) -> list[tuple[int, bytes]]:
         elements.append((kind, data[start + 8 : start + 8 + size]))
         start += 8 + size + (-size % 8 if padded else 0)
     return elements
-
-
-def write_mat(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write uint16 arrays, deflated."""
-
-    def element(kind: int, content: bytes) -> bytes:
-        return struct.pack("<II", kind, len(content)) + content + bytes(-len(content) % 8)
-
-    out = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
-    for name, array in arrays.items():
-        parts = [(6, struct.pack("<II", 11, 0)), (5, np.array(array.shape, "<i4").tobytes()), (1, name.encode())]
-        parts.append((4, array.astype("<u2").tobytes(order="F")))
-        deflated = zlib.compress(element(ARRAY, b"".join(element(*part) for part in parts)))
-        out += struct.pack("<II", DEFLATED, len(deflated)) + deflated
-    path.write_bytes(out)

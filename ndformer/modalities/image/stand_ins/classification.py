@@ -1,7 +1,6 @@
-"""Stand-ins of CIFAR, MNIST, Flowers102, Tiny ImageNet, ImageNet and ImageFolder: one figure (strokes.py) per image."""
+"""Stand-ins of CIFAR, MNIST, ImageNet and ImageFolder: one figure (strokes.py) per image."""
 
 import gzip
-import json
 import pickle
 import struct
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.stand_ins import stand_in
-from ndformer.modalities.image.formats.matlab import write_mat
 from ndformer.modalities.image.stand_ins.baselines import baselines
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, Line, figures, handwriting
 
@@ -91,48 +89,9 @@ def mnist(folder: Path, seed: int = 0) -> None:
             (folder / f"{name}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
 
 
-@stand_in(dict(type="Flowers102"), baselines)
-def flowers102(folder: Path, seed: int = 0) -> None:
-    """Write 240 + 120 + 120 images of the first twelve classes."""
-    rng = np.random.default_rng(seed)
-    labels = balanced(480, 12, rng)
-    for i, image in enumerate(draw(labels, 96, rng), start=1):
-        save(image, folder / "jpg" / f"image_{i:05d}.jpg", size=(96, 96 + int(rng.integers(33))))
-    write_mat(folder / "imagelabels.mat", dict(labels=labels[None] + 1))
-    numbers = np.arange(1, 481)[None]
-    write_mat(folder / "setid.mat", dict(trnid=numbers[:, :240], valid=numbers[:, 240:360], tstid=numbers[:, 360:]))
-
-
-@stand_in(dict(type="TinyImageNet"), baselines)
-def tiny_imagenet(folder: Path, seed: int = 0) -> None:
-    """Write 600 + 100 images of ten classes, and 10 test images without labels."""
-    rng = np.random.default_rng(seed)
-    home, synsets = folder / "tiny-imagenet-200", [f"n{i:08d}" for i in range(1, 11)]
-    home.mkdir(parents=True)
-    (home / "wnids.txt").write_text("".join(f"{synset}\n" for synset in synsets))
-    (home / "words.txt").write_text("".join(f"{synset}\t{name}, drawn\n" for synset, name in zip(synsets, NAMES)))
-    box = "0\t0\t63\t63"
-    labels = np.arange(600) // 60
-    boxes: dict[str, str] = {}
-    for i, image in enumerate(draw(labels, 64, rng)):
-        name = f"{synsets[labels[i]]}_{i % 60}.JPEG"
-        save(image, home / "train" / synsets[labels[i]] / "images" / name)
-        boxes[synsets[labels[i]]] = boxes.get(synsets[labels[i]], "") + f"{name}\t{box}\n"
-    for synset, lines in boxes.items():
-        (home / "train" / synset / f"{synset}_boxes.txt").write_text(lines)
-    labels = balanced(110, 10, rng)
-    images = draw(labels, 64, rng)
-    for i, image in enumerate(images[:100]):
-        save(image, home / "val" / "images" / f"val_{i}.JPEG")
-    for i, image in enumerate(images[100:]):
-        save(image, home / "test" / "images" / f"test_{i}.JPEG")
-    lines = (f"val_{i}.JPEG\t{synsets[label]}\t{box}\n" for i, label in enumerate(labels[:100]))
-    (home / "val" / "val_annotations.txt").write_text("".join(lines))
-
-
 @stand_in(dict(type="ImageNet"), baselines)
 def imagenet1k(folder: Path, seed: int = 0) -> None:
-    """Write 400 + 100 larger images of ten synsets, with the lists of both Kaggle and the official code."""
+    """Write 400 + 100 larger images of ten synsets, with Kaggle's lists."""
     rng = np.random.default_rng(seed)
     home, synsets = folder / "ILSVRC" / "Data" / "CLS-LOC", [f"n{i:08d}" for i in range(1, 11)]
     size = lambda: (int(rng.integers(160, 257)), int(rng.integers(160, 257)))
@@ -146,10 +105,6 @@ def imagenet1k(folder: Path, seed: int = 0) -> None:
     (folder / "LOC_synset_mapping.txt").write_text("".join(f"{s} {name}, drawn\n" for s, name in zip(synsets, NAMES)))
     rows = [f"{name},{synset} 1 1 160 160 \n" for name, synset in answers.items()]
     (folder / "LOC_val_solution.csv").write_text("ImageId,PredictionString\n" + "".join(rows))
-    index = {str(i): [synset, name] for i, (synset, name) in enumerate(zip(synsets, NAMES))}
-    (folder / "imagenet_class_index.json").write_text(json.dumps(index))
-    answered = {f"{name}.JPEG": synset for name, synset in answers.items()}
-    (folder / "ILSVRC2012_val_labels.json").write_text(json.dumps(answered))
 
 
 @stand_in(dict(type="ImageFolder"), baselines)

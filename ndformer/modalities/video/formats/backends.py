@@ -4,8 +4,13 @@ They run in their own process (process.py) and import only numpy, their library 
 numbered from 0 in display order. All decode forward from the start: after a seek, decord returns wrong frames for
 B-frames in AVI and for open groups of pictures (HEVC, MPEG-2), the latter with correct timestamps. Only PyAV may seek
 to far frames, because it reports the timestamp of each decoded frame, so that wrong frames are detected.
+
+A text that begins with ffconcat, a playlist or a session description makes FFmpeg open the files and addresses in it.
+So FFmpeg is given the demuxer explicitly, by the first bytes of a file. decord takes no demuxer and is given only files
+with zero bytes, which no text demuxer accepts.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.modalities.video.formats.containers import SAFE, demuxer
 
 FAR = 1000  # first requested frame from which seeking is worth it
 SEEKABLE = ("mov", "matroska")  # containers with exact timestamps; MPEG's are estimated after a seek
@@ -24,6 +28,19 @@ MISNUMBERED = (
     "ogg",
 )  # decord starts at the second key frame of the first, and cannot open others
 MAX_PIXELS = 2**26  # of a frame: 8192 x 8192
+BEGINNING = 2**10
+CONTAINERS = {  # FFmpeg demuxers with patterns of the first bytes
+    "avi": rb"RIFF.{4}AVI[ X]",
+    "mov": rb".{4}(ftyp|moov|mdat|wide|free|skip|pnot)",
+    "matroska": rb"\x1a\x45\xdf\xa3",
+    "mpeg": rb"\x00\x00\x01[\xba\xbb\xe0-\xef]",
+    "mpegvideo": rb"\x00\x00\x01\xb3",
+    "mpegts": rb"\x47.{187}\x47|.{4}\x47.{191}\x47",
+    "flv": rb"FLV\x01",
+    "asf": rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11",
+    "ogg": rb"OggS\x00",
+}
+SAFE = dict(protocol_whitelist="file")
 Decoded = tuple[list[np.ndarray], list[int]]  # frames (H, W, 3) uint8 and their numbers, without those after the end
 
 
@@ -31,6 +48,16 @@ def room(path: str, frame: np.ndarray, count: int) -> np.ndarray:
     """Return the frame; raise where `count` such frames are more than one file may take."""
     foreign.check_size(Path(path), count * frame.nbytes)
     return frame
+
+
+def demuxer(path: str) -> str:
+    """Return the name of FFmpeg's demuxer for a file, or raise a ValueError."""
+    with foreign.opened(Path(path)) as file:
+        begin = file.read(BEGINNING)
+    for name, pattern in CONTAINERS.items():
+        if re.match(pattern, begin, re.DOTALL) and b"\0" in begin[:64]:
+            return name
+    raise ValueError("it begins as no container of video does")
 
 
 def _decord_reader(path: str) -> Any:
