@@ -1,23 +1,19 @@
 """The error for a training step whose loss or gradients are not finite."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ndformer.framework.engine.training import checkpoint, nonfinite
+from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.engine.training.seeding import seed_step
 from ndformer.framework.errors import BadNumbers
 
-if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
-
 
 @contextlib.contextmanager
-def explained(trainer: Trainer, batch: dict[str, Any]) -> Iterator[None]:
+def explained(trainer: Runner, batch: dict[str, Any]) -> Iterator[None]:
     """Raise BadNumbers, with the layer, the samples and a remedy, for values that are not finite in a training step."""
     try:
         yield
@@ -29,7 +25,7 @@ def explained(trainer: Trainer, batch: dict[str, Any]) -> Iterator[None]:
         raise _bad_numbers(trainer, str(error).splitlines()[0], batch) from None
 
 
-def _bad_numbers(trainer: Trainer, problem: str, batch: dict[str, Any]) -> BadNumbers:
+def _bad_numbers(trainer: Runner, problem: str, batch: dict[str, Any]) -> BadNumbers:
     seed_step(trainer.cfg.seed, trainer.iter)
     cause = nonfinite.origin(trainer.model, batch, lambda: trainer.loss(batch, trainer.model))
     checkpoints = (trainer.folder / name for name in (checkpoint.LAST, checkpoint.BEST))

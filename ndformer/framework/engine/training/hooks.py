@@ -1,21 +1,10 @@
 """Hooks of mmengine: `custom_hooks` of a config, called by the training loop at all of mmengine's points."""
 
-from __future__ import annotations
-
-import importlib
-import logging
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from mmengine.config import Config
-from torch.utils.data import DataLoader
-
-from ndformer.framework.engine.training.console import Console
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import HOOKS
-from ndformer.framework.system import processes
 
 PRIORITIES = dict(HIGHEST=0, VERY_HIGH=10, HIGH=30, ABOVE_NORMAL=40, NORMAL=50, BELOW_NORMAL=60, LOW=70, VERY_LOW=90)
 PRIORITIES |= dict(LOWEST=100)
@@ -56,57 +45,3 @@ def _priority(hook: Any) -> int:
             f"{type(hook).__name__}"
         )
     return value
-
-
-class Runner:
-    """What hooks of mmengine read from their runner, besides the attributes of the training loop.
-
-    The logger and the message hub are created when a hook asks for them.
-    """
-
-    cfg: Config
-    hooks: Hooks
-    console: Console
-    folder: Path
-    loaders: Mapping[str, DataLoader[Any]]
-    experiment_name: str
-    max_epochs: int
-    batches: int
-
-    def call_hook(self, point: str, **arguments: Any) -> None:
-        """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""
-        for hook in self.hooks:
-            if hasattr(hook, point):
-                getattr(hook, point)(self, **arguments)
-
-    @cached_property
-    def logger(self) -> logging.Logger:
-        """A logger that prints to the screen and to train.log."""
-        logger = logging.Logger(self.experiment_name, logging.INFO)  # unknown to logging.getLogger()
-        logger.addHandler(_ConsoleHandler(self.console))
-        return logger
-
-    @cached_property
-    def message_hub(self) -> Any:
-        """mmengine's MessageHub of this run."""
-        hub = importlib.import_module("mmengine.logging").MessageHub
-        return hub.get_instance(self.experiment_name)
-
-    work_dir = log_dir = property(lambda self: str(self.folder))
-    seed = property(lambda self: self.cfg.seed)
-    max_iters = property(lambda self: self.max_epochs * self.batches)
-    train_loop = property(lambda self: self)  # hooks set its `stop_training`
-    dataloader = train_dataloader = property(lambda self: self.loaders["train"])
-    val_dataloader = property(lambda self: self.loaders["val"])
-    test_dataloader = property(lambda self: self.loaders["test"])
-    rank = property(lambda self: processes.rank())
-    world_size = property(lambda self: processes.count())
-
-
-class _ConsoleHandler(logging.Handler):
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self.console = console
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.console.print(self.format(record))

@@ -1,9 +1,7 @@
 """The state of a run: what its checkpoints contain, and how a run resumes from them bit for bit."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
@@ -11,26 +9,24 @@ from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
 from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.system import processes
 
-if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
 
-
-def save(trainer: Trainer) -> None:
+def save(trainer: Runner) -> None:
     """Write last.pth with the state of the run; the file before it becomes previous.pth."""
     content = _state(trainer) | _metadata(trainer, trainer.history.metrics)
     _write(trainer, checkpoint.LAST, content, checkpoint.PREVIOUS)
     trainer.timer.restart()
 
 
-def save_best(trainer: Trainer, metrics: dict[str, float]) -> None:
+def save_best(trainer: Runner, metrics: dict[str, float]) -> None:
     """Write best.pth with the weights that are validated."""
     _write(trainer, checkpoint.BEST, dict(model=trainer.model.state_dict(), **_metadata(trainer, metrics)))
 
 
-def restore(trainer: Trainer) -> None:
+def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
     path, state = checkpoint.load_newest(trainer.folder)
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
@@ -54,7 +50,7 @@ def restore(trainer: Trainer) -> None:
     print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
 
 
-def _state(trainer: Trainer) -> dict[str, Any]:
+def _state(trainer: Runner) -> dict[str, Any]:
     """Return all that a resumed run needs, except its config and its data."""
     optim, progress, hooks = trainer.optim_wrapper, trainer.progress, trainer.hooks.state_dict()
     return dict(
@@ -76,16 +72,16 @@ def _state(trainer: Trainer) -> dict[str, Any]:
     ) | (dict(hooks=hooks) if hooks else {})
 
 
-def _metadata(trainer: Trainer, metrics: dict[str, float]) -> dict[str, Any]:
+def _metadata(trainer: Runner, metrics: dict[str, float]) -> dict[str, Any]:
     about = dict(classes=_classes(trainer), data=trainer.data, config=trainer.config_text)
     return dict(epoch=trainer.epoch, metrics=metrics, **about)
 
 
-def _classes(trainer: Trainer) -> list[str]:
+def _classes(trainer: Runner) -> list[str]:
     return list(cast(Any, trainer.loaders["train"].dataset).classes)
 
 
-def _write(trainer: Trainer, name: str, content: dict[str, Any], previous: str | None = None) -> None:
+def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | None = None) -> None:
     trainer.call_hook("before_save_checkpoint", checkpoint=content)
     if not nonfinite.finite(content["model"].values()):
         raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")

@@ -24,12 +24,13 @@ from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
 from ndformer.framework.engine.training.history import History
-from ndformer.framework.engine.training.hooks import Hooks, Runner
+from ndformer.framework.engine.training.hooks import Hooks
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
+from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.engine.training.seeding import seed_everything, seed_step
 from ndformer.framework.engine.training.visualizer import Visualizer
@@ -63,10 +64,8 @@ class Trainer(Runner):
         self.allow_config_change, self.allow_data_change = allow_config_change, allow_data_change
         self.experiment_name = self.folder.name + time.strftime("_%Y%m%d_%H%M%S_") + str(time.time_ns() % 10**6)
         self.device, self.max_epochs, self.batches = devices.select(), settings.max_epochs, len(loaders["train"])
-        self.epoch = self.iter = self.batch = 0  # finished epochs, finished batches, and those of the current epoch
         self.stop_training = False  # a hook may set it too
         self.stop_requested = False  # a process received a signal to stop, and all processes know it
-        self.seconds = 0.0  # of all epochs, without the current one
         seed_everything(cfg.seed)
         self.history = History(cfg.metrics, (cfg.get("early_stopping") or {}).get("patience"))
         self.data = {split: fingerprint(cast(Any, loader.dataset)) for split, loader in loaders.items()}
@@ -161,12 +160,6 @@ class Trainer(Runner):
                     f"{MAX_SKIPPED} steps in a row were skipped, since their gradients are not finite"
                 )
         return dict(loss=mean)
-
-    def loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
-        """Run the forward pass of `model`, which is the model or its parallel form."""
-        with self.optim_wrapper.optim_context(model):
-            losses = model(**self.model.to_device(batch), mode="loss")
-        return self.model.total(losses)
 
     def end_step(self) -> None:
         """Save a checkpoint after an optimizer step if one is due, and stop if a signal requested it."""

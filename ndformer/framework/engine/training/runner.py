@@ -1,0 +1,97 @@
+"""The state of a run, as the parts of the training loop and hooks of mmengine read it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from ndformer.framework.engine.training.console import Console
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.history import History
+from ndformer.framework.engine.training.hooks import Hooks
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
+from ndformer.framework.engine.training.owner import Ownership
+from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
+from ndformer.framework.model import TokenModel
+from ndformer.framework.system import processes
+
+
+class Runner:
+    """The state of a run, with the attributes that mmengine documents for the runner of hooks.
+
+    The logger and the message hub are created when a hook asks for them.
+    """
+
+    cfg: Config
+    config_text: str
+    model: TokenModel
+    loaders: Mapping[str, DataLoader[Any]]
+    data: dict[str, Any]  # fingerprints of the data, by split
+    optim_wrapper: OptimWrapper
+    ema: EMA | None
+    hooks: Hooks
+    history: History
+    progress: Progress
+    timer: CheckpointTimer
+    console: Console
+    ownership: Ownership
+    folder: Path
+    experiment_name: str
+    max_epochs: int
+    batches: int  # of an epoch
+    epoch = iter = batch = 0  # finished epochs, finished batches, and those of the current epoch
+    seconds = 0.0  # of finished epochs
+    allow_config_change: bool
+    allow_data_change: bool
+
+    def loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
+        """Run the forward pass of `model`, which is the model or its parallel form."""
+        with self.optim_wrapper.optim_context(model):
+            losses = model(**self.model.to_device(batch), mode="loss")
+        return self.model.total(losses)
+
+    def call_hook(self, point: str, **arguments: Any) -> None:
+        """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""
+        for hook in self.hooks:
+            if hasattr(hook, point):
+                getattr(hook, point)(self, **arguments)
+
+    @cached_property
+    def logger(self) -> logging.Logger:
+        """A logger that prints to the screen and to train.log."""
+        logger = logging.Logger(self.experiment_name, logging.INFO)  # unknown to logging.getLogger()
+        logger.addHandler(_ConsoleHandler(self.console))
+        return logger
+
+    @cached_property
+    def message_hub(self) -> Any:
+        """mmengine's MessageHub of this run."""
+        hub = importlib.import_module("mmengine.logging").MessageHub
+        return hub.get_instance(self.experiment_name)
+
+    work_dir = log_dir = property(lambda self: str(self.folder))
+    seed = property(lambda self: self.cfg.seed)
+    max_iters = property(lambda self: self.max_epochs * self.batches)
+    train_loop = property(lambda self: self)  # hooks set its `stop_training`
+    dataloader = train_dataloader = property(lambda self: self.loaders["train"])
+    val_dataloader = property(lambda self: self.loaders["val"])
+    test_dataloader = property(lambda self: self.loaders["test"])
+    rank = property(lambda self: processes.rank())
+    world_size = property(lambda self: processes.count())
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.console.print(self.format(record))
