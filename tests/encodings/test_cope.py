@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import weights_of
 
@@ -131,9 +130,3 @@ def test_a_graph_orders_tokens_in_its_own_way_and_alike(make: Make, monkeypatch:
     actual = encoding.prepare(where)
     assert torch.equal(actual.start, wanted.start)
     assert torch.equal(actual.end, wanted.end)
-
-
-@pytest.mark.parametrize("order", [[], [0, 0], [2], "time"])
-def test_an_order_that_there_is_not_is_refused(order: Any) -> None:
-    with pytest.raises(ValueError, match="order is 'raster' or some of the 2 axes, counted from 0, each once, got"):
-        build_encoding(dict(type="CoPE", order=order), dim=8, heads=1, position_dims=2, depth=1)

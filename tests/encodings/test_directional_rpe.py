@@ -55,16 +55,3 @@ def test_a_key_one_row_up_is_to_the_left_however_far_right_it_is() -> None:
     actual = bias(8, (2, 5))[0]
     assert actual[5, 4] == -0.5 * (1 + 4)
     assert actual[4, 5] == pytest.approx(-(2**-0.5) * (1 + 4))
-
-
-@pytest.mark.parametrize(
-    "options, dims, message",
-    [
-        (dict(preset="repo"), 3, "2 position dimensions, got 3. Set diagonals=False"),
-        (dict(diagonals=True), 1, "2 position dimensions, got 1. Set diagonals=False"),
-        (dict(preset="pape_repo"), 2, "'paper' or 'repo', got 'pape_repo'"),
-    ],
-)
-def test_what_it_is_not_defined_for_is_refused(options: dict[str, Any], dims: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_encoding(dict(type="DirectionalRPE", **options), dim=8, heads=2, position_dims=dims, depth=1)

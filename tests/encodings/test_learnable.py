@@ -51,21 +51,6 @@ def perturb(module: nn.Module) -> None:
 # ------------------------------------------------------------------------------------------------- against references
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", [name for name, cfg in CASES.items() if cfg["type"] in ("LearnableSincos", "LaPE")])
-def test_learned_weights_are_used_as_the_reference_uses_them(
-    name: str, dims: int, make: Make, reference: Callable[..., Tensor]
-) -> None:
-    model = make(CASES[name], dims, width=13).double()
-    model.encoding.layer(0, 4)  # the layer below, whose norm LaPE goes on from
-    model.double()
-    perturb(model)
-    where = on_grid(*(2, 3, 1, 2)[:dims], before=2).to(dtype=torch.float64)
-    layout = dict(positions=where.positions, placed=where.placed, grid=where.grid)
-    x = torch.randn(2, where.positions.shape[1], model.dim).double()
-    assert torch.allclose(model(x, where), reference(model, weights_of(model), x, layout), atol=1e-10)
-
-
 @pytest.mark.parametrize("groups, dims", [(2, 2), (2, 4), (3, 3)])
 def test_groups_of_axes_share_their_weights_and_fill_their_own_channels(
     groups: int, dims: int, make: Make, reference: Callable[..., Tensor]
@@ -338,29 +323,6 @@ def test_weights_of_the_encoding_itself_are_spared_decay(cfg: Any, spared: list[
     (decayed,) = [set(group["names"]) for group in groups if group["weight_decay"]]
     matrices = {name for name, weight in model.named_parameters() if weight.dim() > 1}
     assert matrices - decayed == set(spared)
-
-
-@pytest.mark.parametrize(
-    "cfg, message",
-    [
-        (dict(type="LearnableAbsolute", grid=(3, 4, 5)), r"one per position dimension \(2\), got \(3, 4, 5\)"),
-        (dict(type="LearnableAbsolute", grid=2000), "2000 x 2000 entries has more than 1000000: take a smaller grid"),
-        (dict(type="LearnableAbsolute", extent=(1, 1)), r"lowest below highest, got \(1, 1\)"),
-        (dict(type="LearnableAbsolute", extent=((0, 1),) * 3), r"one for each position dimension \(2\)"),
-        (
-            dict(type="LearnableAbsolute", extent=(0, 1), class_entries=2),
-            "class_entries is 0 or 1 with an extent, got 2",
-        ),
-        (dict(type="LearnableFourier", features=7), "an even number, got 7"),
-        (dict(type="LearnableFourier", groups=3), "groups divides the 2 position dimensions and the width 24, got 3"),
-        (dict(type="LaPE", encoding=dict(type="PaPE")), "added to the tokens, such as Sincos, got PaPE"),
-        (dict(type="LaPE", encoding=dict(type="LaPE")), "such as Sincos, got LaPE"),
-        (dict(type="LearnableSincos", preset="paperepo"), "pape_repo"),
-    ],
-)
-def test_what_cannot_work_is_refused_when_built(cfg: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(**cfg)
 
 
 def test_for_a_later_stage_what_is_only_added_to_tokens_falls_away() -> None:

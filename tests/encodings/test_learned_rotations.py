@@ -176,31 +176,3 @@ def test_pope_widens_q_and_k_and_says_in_the_phase_alone_where() -> None:
     assert wide.shape[-1] == 50
     lengths = wide.unflatten(-1, (25, 2)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.nn.functional.softplus(q))
-
-
-@pytest.mark.parametrize(
-    "cfg, dims, sentence",
-    [
-        (dict(type="LieRE", block=1), 2, "block is a number of channels from 2 to 24"),
-        (dict(type="LieRE", block=25), 2, "block is a number of channels .* got 25"),
-        (
-            dict(type="ComRoPE", kind="AP", block=12),
-            3,
-            "for each of 3 axes, got 2 in a head of 24. Take smaller blocks, or kind='LD'",
-        ),
-        (dict(type="ComRoPE", kind="ap"), 3, "kind must be 'LD' or 'AP', got 'ap'"),
-        (dict(type="ComRoPE", normalize="ends"), 3, "normalize must be None or 'separate'"),
-        (dict(type="PoPE", preset="dinov3"), 2, "has no channel pairs"),
-        (dict(type="PoPE", halves=True), 2, "neither halves nor a preset that pairs channels"),
-        (dict(type="STRING"), 13, "head of 24 is too narrow for 13 dimensions, which take 26"),
-    ],
-    ids=str,
-)
-def test_what_does_not_go_is_said_at_construction(cfg: dict[str, Any], dims: int, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build(cfg, dims)
-
-
-def test_a_head_narrower_than_the_axes_is_too_narrow_for_pope() -> None:
-    with pytest.raises(ValueError, match="head of 3 is too narrow for 4 dimensions, which take 4"):
-        build(dict(type="PoPE"), 4, width=3)

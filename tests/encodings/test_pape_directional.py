@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 
 Make = Callable[..., Any]
@@ -86,12 +85,3 @@ def test_a_neighbour_in_a_packed_row_moves_no_landmark(make: Make) -> None:
     segment = torch.tensor([[4] * 6 + [1] * 3 + [-1]])
     far = torch.where(segment[..., None] == 4, r, 1e3 * r)
     assert (model(x, Where(far, segment=segment))[:, :6] - alone).abs().max() <= 1e-10
-
-
-def test_strange_options_are_refused() -> None:
-    for options, said in (
-        (dict(landmarks=0), "landmarks is at least 1"),
-        (dict(init_radius=0.0), "init_radius is above 0"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            build_encoding(dict(type="PaPEDirectional", **options), dim=8, heads=1, position_dims=2, depth=1)

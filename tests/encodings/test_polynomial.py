@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ndformer.encodings.polynomial import monomials
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import PolynomialBias
 from ndformer.framework.tokens import Where
@@ -101,16 +100,3 @@ def test_its_terms_are_those_that_look_the_same_from_both_sides_and_those_that_d
     assert {"distance", "direction"} <= set(terms)
     total = torch.stack(list(terms.values())).sum(0)
     assert torch.allclose(total, model.logits(x, where))
-
-
-@pytest.mark.parametrize(
-    "options, sentence",
-    [
-        (dict(degree=0), "degree and m are at least 1, got degree=0, m=50"),
-        (dict(m=0), "degree and m are at least 1"),
-        (dict(form="mixed"), "form is 'elementwise' or 'multivariate', got 'mixed'"),
-    ],
-)
-def test_strange_options_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=sentence):
-        build_encoding(dict(type="Polynomial", **options), dim=8, heads=1, position_dims=2, depth=1)

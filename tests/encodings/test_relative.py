@@ -140,23 +140,3 @@ def test_no_tensor_has_a_vector_for_every_pair() -> None:
         assert bias is not None
         bias.rows(0, N).sum().backward()
     assert max(largest) == N * N
-
-
-@pytest.mark.parametrize("options, sentence", [
-    (dict(method="both"), "method must be 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
-    (dict(buckets="t5"), "buckets must be 'clipped' or 'piecewise' or 'log', got 't5'"),
-    (dict(reach=[3]), "reach is one number or one per position dimension"),
-    (dict(method="product", reach=40), "a table of 6561 entries, 4096 at most: take method='cross'"),
-    (dict(spans=(8, 16, 128)), "buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these"),
-    (dict(buckets="log", spans=(8, 8, 128)), "spans are alpha < beta < gamma, got 8, 8, 128"),
-])  # fmt: skip
-def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build_encoding(dict(type="Relative", **options), **PLACE)
-
-
-def test_a_head_narrower_than_the_axes_is_refused_where_it_is_split() -> None:
-    place = PLACE | dict(dim=6, position_dims=4)
-    with pytest.raises(ValueError, match="heads of 3 do not split over 4 axes: take method='cross', or wider heads"):
-        build_encoding(dict(type="Relative"), **place)
-    assert build_encoding(dict(type="Relative", method="cross"), **place)

@@ -167,19 +167,3 @@ def test_places_are_stretched_in_training_alone_and_unplaced_tokens_stay() -> No
     offset = first[0, 1] / slope[0, 0] - where.positions[0, 1]
     assert (offset.abs() <= 2).all()
     assert (offset.abs() > 0).all()
-
-
-@pytest.mark.parametrize(
-    "cfg, dims, sentence",
-    [
-        (dict(sections=[3, 3]), 2, "with directions='interleaved', got"),
-        (dict(directions="interleaved", sections=[3]), 2, "largest number of pairs of each of the 2 axes"),
-        (dict(preset="vjepa2", learned=True), 3, "has axial directions, pairs of neighbors"),
-        (dict(preset="litept"), 5, "a head of 48 does not divide by 10"),
-        (dict(directions="spiral"), 2, "directions must be 'axial' or 'interleaved'"),
-        (dict(directions="simplex"), 16, "too narrow"),
-    ],
-)
-def test_what_does_not_go_is_said_at_construction(cfg: dict[str, Any], dims: int, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build(dims, width=48 if dims < 16 else 32, **cfg)

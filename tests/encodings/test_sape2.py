@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import parameters_of, weights_of
 
@@ -114,16 +113,6 @@ def test_an_image_is_the_same_among_others(make: Make) -> None:
     model = make(dict(type="SaPE2"), 2).double()
     x, where = torch.randn(3, 12, model.dim).double(), Where(**grid((3, 4)))
     assert (model(x, where)[1:2] - model(x[1:2], where)).abs().max() <= 1e-12
-
-
-@pytest.mark.parametrize("options, sentence", [
-    (dict(mode="v"), "mode must be 'k' or 'q' or 'qk', got 'v'"),
-    (dict(sign=0), "sign must be 1 or -1, got 0"),
-    (dict(preset="appendix"), "preset must be 'paper' or 'code', got 'appendix'"),
-])  # fmt: skip
-def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build_encoding(dict(type="SaPE2", **options), dim=8, heads=1, position_dims=2, depth=1)
 
 
 def test_without_a_grid_it_says_what_to_take_instead(make: Make) -> None:

@@ -449,7 +449,7 @@ def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind:
                         attend(q, q, q, where, bias, backend=name)
     parabolas = kind.startswith(("quadratic", "isotropic"))
     all_of_it = name in ("dense", "sdpa") or (name == "select" and parabolas)
-    all_of_it = all_of_it or (name == "fused" and (parabolas or kind in ("none", "distance", "cone")))
+    all_of_it = all_of_it or (name == "fused" and (parabolas or kind in ("none", "distance")))
     assert said == {True} if all_of_it else False in said
 
 

@@ -161,18 +161,6 @@ def test_options_reach_every_block() -> None:
         model(drop_path=[0.1, 0.2, 0.3], depth=2)
 
 
-def test_each_layer_owns_its_own_weights_once() -> None:
-    network = model(dict(type="PaPE", m=3), depth=3)
-    names = list(network.state_dict())
-    for i in range(3):
-        for weight, shape in dict(wp=(HEADS, 3, 2), wa=(HEADS, 3, DIM), wb=(HEADS, 3, DIM)).items():
-            assert network.state_dict()[f"blocks.{i}.attention.encoding.{weight}"].shape == shape
-    assert len({p.data_ptr() for p in network.parameters()}) == len(
-        list(network.named_parameters(remove_duplicate=False))
-    )
-    assert not [name for name in names if name.startswith("encoding.")]
-
-
 # ---------------------------------------------------------------------------------------------------- drop path
 
 
@@ -257,32 +245,6 @@ def test_checkpointing_changes_memory_and_no_number(name: str, packed: bool) -> 
 
 
 # ---------------------------------------------------------------------------------------------------- the same numbers
-
-
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_a_sample_gives_the_same_alone_padded_and_packed(name: str) -> None:
-    network = model(dict(type=name))
-    a, b = tokens(rows=1, n=5), tokens(rows=1, n=3)
-    alone = [network(s).features[0] for s in (a, b)]
-
-    junk = torch.full((1, 2, DIM), math.nan)
-    features = torch.cat([a.features, torch.cat([b.features, junk], dim=1)])
-    positions = torch.cat([a.where.positions, torch.cat([b.where.positions, junk[..., :2]], dim=1)])
-    valid = torch.arange(5) < torch.tensor([[5], [3]])
-    padded = network(TokenSet(features, Where(positions, valid=valid))).features
-    torch.testing.assert_close(padded[0], alone[0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(padded[1, :3], alone[1], rtol=1e-4, atol=1e-5)
-
-    packed = TokenSet(
-        torch.cat([b.features, a.features, junk], dim=1),
-        Where(
-            torch.cat([b.where.positions, a.where.positions, junk[..., :2]], dim=1),
-            segment=torch.tensor([[4] * 3 + [2] * 5 + [-1] * 2]),
-        ),
-    )
-    y = network(packed).features[0]
-    torch.testing.assert_close(y[:3], alone[1], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(y[3:8], alone[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])

@@ -189,16 +189,3 @@ def test_the_same_bits_each_time_and_any_strides() -> None:
     first = interpreted(given, bias)
     for again in (given, [t.contiguous() for t in given]):
         assert all(torch.equal(a, b) for a, b in zip(interpreted(again, bias), first))
-
-
-def test_blocks_outside_of_cones_are_not_looked_at() -> None:
-    """Keys there may be NaN."""
-    torch.manual_seed(0)
-    line = torch.arange(4 * 64.0)[None, None]  # places on a line, and a cone that looks ahead
-    q, k, v = (torch.randn(1, 1, 256, WIDTH) for _ in range(3))
-    forms = torch.tensor([1.0, 0.5])[None, None, :, None].expand(1, 1, 2, 256)
-    bias = Bias(forms, line, None, None, "cone")
-    expected, *_ = reference.forward(q, k, v, bias, q.shape[-1] ** -0.5, learning=False)
-    k[:, :, :64], v[:, :, :64] = math.nan, math.nan
-    out, *_ = fused_launch.forward(q, k, v, bias, q.shape[-1] ** -0.5, learning=False)
-    torch.testing.assert_close(out[:, :, 128:], expected[:, :, 128:])

@@ -21,6 +21,17 @@ class Parabolas(NamedTuple):
     entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); missing ones are 0
     axes: list[Tensor]  # P of (B or 1, N)
 
+    def coefficients(self, dims: int, shape: Sequence[int]) -> list[Tensor]:
+        """Return the upper entries of M, row by row, then those of c, for `dims` axes, each expanded to `shape`."""
+        zero = next(iter(self.entries.values())).new_zeros(())
+        names = [*upper_entries(dims), *((p,) for p in range(dims))]
+        return [self.entries.get(name, zero).expand(shape) for name in names]
+
+
+def upper_entries(dims: int) -> list[tuple[int, int]]:
+    """Return the indices of the upper entries of a symmetric matrix, row by row."""
+    return [(p, q) for p in range(dims) for q in range(p, dims)]
+
 
 class SeparableBias(PositionBias):
     """The bias dr' M_i dr + c_i' dr with dr = r_j - r_i, also a product of channels of queries and keys.
@@ -83,16 +94,11 @@ class QuadraticBias(SeparableBias):
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
-    @property
-    def _entries(self) -> list[tuple[int, int]]:
-        P = len(self.axes)
-        return [(p, q) for p in range(P) for q in range(p, P)]
-
     def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Return pairs of coefficient (B, H, N) and monomial; off-diagonal entries of M count twice."""
         terms = []
         if self.M is not None:
-            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
+            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, upper_entries(len(self.axes)))]
         if self.c is not None:
             terms += list(zip(self.c, dr))
         return terms
@@ -110,7 +116,7 @@ class QuadraticBias(SeparableBias):
         return sum(values[1:], values[0])
 
     def parabolas(self) -> Parabolas:
-        entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
+        entries: dict[tuple[int, ...], Tensor] = dict(zip(upper_entries(len(self.axes)), self.M or []))
         return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
 
     def cut(self, rows: Rows) -> Bias:

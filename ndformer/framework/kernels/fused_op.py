@@ -9,10 +9,9 @@ q, k and v stay at the width of a head. A bias is a `kind` and `forms`, F number
     power         a, p                                              -a |dr|^p             (KERPLE, BAM)
     logarithm     a, p                                              -p log(1 + a |dr|)    (KERPLE)
     gaussian      width                                             -(|dr| / width)^2 / 2
-    cone          a direction and a cosine                          -inf outside of it    (LookHere)
 
-with dr = r_j - r_i. Pairs with an unplaced token get none. Gradients go to q, k, v and to the forms, cones apart; a
-number that all queries share is expanded, and torch sums its gradient.
+with dr = r_j - r_i. Pairs with an unplaced token get none. Gradients go to q, k, v and to the forms; a number that all
+queries share is expanded, and torch sums its gradient.
 
 On a CPU it is the reference, in float32 or float64; on a GPU the kernels of fused_triton.py.
 """
@@ -71,14 +70,14 @@ def attention_backward(
     kind: str,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of q, k, v and the forms; the last is empty without forms and for cones."""
+    """Return the gradients of q, k, v and the forms; the last is empty without forms."""
     bias = reference.Bias(forms, places, placed, spans, kind)
     return reference.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
 @attention_backward.register_fake
 def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, kind, scale):
-    d_forms = forms.new_empty(forms.shape) if learns(kind) else lse.new_empty(0)
+    d_forms = lse.new_empty(0) if forms is None else forms.new_empty(forms.shape)
     return *map(reference.empty_like, (q, k, v)), d_forms
 
 
@@ -97,11 +96,6 @@ def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, k
     return fused_launch.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
-def learns(kind: str) -> bool:
-    """Return whether the forms of this kind have gradients."""
-    return kind not in ("none", "cone")
-
-
 def _save(ctx, inputs, output):
     *tensors, ctx.kind, ctx.scale, _ = inputs
     ctx.save_for_backward(*tensors, *output)
@@ -111,7 +105,7 @@ def _save(ctx, inputs, output):
 def _gradients(ctx, d_out, d_lse, _):
     saved = ctx.saved_tensors
     dq, dk, dv, d_forms = attention_backward(*saved, d_out, d_lse, ctx.kind, ctx.scale)
-    return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 6
+    return dq, dk, dv, None if ctx.kind == "none" else d_forms, *[None] * 6
 
 
 attention.register_autograd(_gradients, setup_context=_save)
