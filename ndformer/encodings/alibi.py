@@ -57,9 +57,3 @@ class _ALiBiLayer(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
         return state
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(ALiBi)

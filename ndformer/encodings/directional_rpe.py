@@ -112,9 +112,3 @@ def _repo_slopes(heads: int, first: float) -> list[float]:
     """Return slopes that halve; a number of heads that is no power of two has every other one again, as in ALiBi."""
     lower = 1 << (heads.bit_length() - 1)
     return [2 ** (-first - h) for h in [*range(lower), *range(0, 2 * (heads - lower), 2)]]
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(DirectionalRPE)

@@ -102,9 +102,3 @@ class NetworkBias(PositionBias):
     def cut(self, rows: Rows) -> Bias:
         divisor = rows.gather(self.divisor.flatten(0, 1)) + (~rows.valid[..., None]).to(self.divisor.dtype)
         return NetworkBias(self.weights, self.c, divisor, self.cut_positions(rows))
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(FIRE)

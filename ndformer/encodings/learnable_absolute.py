@@ -162,9 +162,3 @@ def _intervals(extent: Any, dims: int) -> tuple[tuple[float, float], ...]:
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("ape", "learned", "learnable", "absolute"), "LearnableAbsolute")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LearnableAbsolute)

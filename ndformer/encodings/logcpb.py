@@ -102,9 +102,3 @@ class _LogCPBLayer(LayerEncoding):
         log_steps = state.log_steps
         table = 16 * torch.sigmoid(self.network(log_steps.to(x.dtype)).to(log_steps.dtype))  # (steps, H)
         return TableBias([table.T.contiguous()], state.max_steps, state.cells)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LogCPB)

@@ -288,9 +288,3 @@ def __getattr__(name: str) -> Any:
 
         return getattr(pape_ri, name)
     raise AttributeError(f"module {__name__} has no attribute '{name}'")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPE)

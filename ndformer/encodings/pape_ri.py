@@ -86,9 +86,3 @@ class PaPERILayer(LayerEncoding):
 
 def _uniform(*shape: int, bound: float) -> Tensor:
     return torch.empty(*shape).uniform_(-bound, bound)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPERI)

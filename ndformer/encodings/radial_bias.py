@@ -97,9 +97,3 @@ def clamp(value: Tensor, low: float, high: float = math.inf) -> Tensor:
 
 
 BOUNDS = dict(reflect=reflect, clamp=clamp)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(RadialBias)

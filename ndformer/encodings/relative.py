@@ -210,9 +210,3 @@ def __getattr__(name: str) -> Any:
 
         return RelativeBias
     raise AttributeError(f"module {__name__} has no attribute '{name}'")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(Relative)

@@ -76,9 +76,3 @@ class _RelativeBiasLayer(LayerEncoding):
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(RelativeBias)
