@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.base import Bias, FormulaBias, Select
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
@@ -68,7 +68,7 @@ class _DirectionalRPELayer(LayerEncoding):
         return state
 
 
-class DirectionalBias(PositionBias):
+class DirectionalBias(FormulaBias):
     """A bias -slope_h |r_j - r_i|_1 with the left slope for keys before the query and the right one for others."""
 
     term = "distance"
@@ -77,20 +77,11 @@ class DirectionalBias(PositionBias):
         super().__init__(positions)
         self.left, self.right, self.diagonals = left, right, diagonals  # (H,)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        return -torch.where(_is_later(dr), self.right[h], self.left[h]) * self._distance(dr)
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
-        left, right = self.left[:, None, None], self.right[:, None, None]
-        return -torch.where(_is_later(dr), right, left) * self._distance(dr)
-
-    def _distance(self, dr: Sequence[Tensor]) -> Tensor:
-        total = sum((d.abs() for d in dr[1:]), dr[0].abs())
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        distance = sum((d.abs() for d in dr[1:]), dr[0].abs())
         if self.diagonals:
-            total = torch.where((dr[0] != 0) & (dr[1] > 0), 2**0.25 * total, total)
-        return total
+            distance = torch.where((dr[0] != 0) & (dr[1] > 0), 2**0.25 * distance, distance)
+        return -torch.where(_is_later(dr), select(self.right), select(self.left)) * distance
 
     def cut(self, rows: Rows) -> Bias:
         return DirectionalBias(self.left, self.right, self.diagonals, self.cut_positions(rows))

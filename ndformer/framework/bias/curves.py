@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, norm
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, norm
 from ndformer.framework.tokens import Rows
 
 Curve = Callable[..., Tensor]  # (distance, parameters of the head ...) -> bias
@@ -25,7 +25,7 @@ def gaussian(d: Tensor, width: Tensor) -> Tensor:
     return -0.5 * (d / width) ** 2
 
 
-class CurveBias(PositionBias):
+class CurveBias(FormulaBias):
     """A bias curve(|r_j - r_i|, parameters of the head)."""
 
     term = "distance"
@@ -35,13 +35,8 @@ class CurveBias(PositionBias):
         super().__init__(positions)
         self.curve, self.numbers = curve, list(numbers)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        d = norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
-        return self.curve(d, *(number[h] for number in self.numbers))
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        d = norm(self.differences(lo, hi))[:, None]  # (B or 1, 1, n, N)
-        return self.curve(d, *(number[:, None, None] for number in self.numbers))
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        return self.curve(norm(dr), *map(select, self.numbers))
 
     def cut(self, rows: Rows) -> Bias:
         return CurveBias(self.curve, self.numbers, self.cut_positions(rows))

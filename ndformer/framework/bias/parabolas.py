@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, squares
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, squares
 from ndformer.framework.bias.channels import LocalPositions, single_block
 from ndformer.framework.tokens import Rows
 
@@ -33,7 +33,7 @@ def upper_entries(dims: int) -> list[tuple[int, int]]:
     return [(p, q) for p in range(dims) for q in range(p, dims)]
 
 
-class SeparableBias(PositionBias):
+class SeparableBias(FormulaBias):
     """The bias dr' M_i dr + c_i' dr with dr = r_j - r_i, also a product of channels of queries and keys.
 
     `local`: positions for these channels (channels.py); None if float32 is not precise enough.
@@ -94,25 +94,9 @@ class QuadraticBias(SeparableBias):
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
-    def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Return pairs of coefficient (B, H, N) and monomial; off-diagonal entries of M count twice."""
-        terms = []
-        if self.M is not None:
-            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, upper_entries(len(self.axes)))]
-        if self.c is not None:
-            terms += list(zip(self.c, dr))
-        return terms
-
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        values = [coefficient[b, h, i] * monomial for coefficient, monomial in self._monomials(dr)]
-        return sum(values[1:], values[0])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        values = [
-            coefficient[:, :, lo:hi, None] * monomial[:, None]
-            for coefficient, monomial in self._monomials(self.differences(lo, hi))
-        ]
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        values = [select(m) * _power(dr, p, q) for m, (p, q) in zip(self.M or [], upper_entries(len(dr)))]
+        values += [select(c) * d for c, d in zip(self.c or [], dr)]
         return sum(values[1:], values[0])
 
     def parabolas(self) -> Parabolas:
@@ -144,11 +128,8 @@ class IsotropicBias(SeparableBias):
         super().__init__(positions, alpha.dtype, local)
         self.alpha = alpha  # (B, H, N)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return self.alpha[b, h, i] * squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        return self.alpha[:, :, lo:hi, None] * squares(self.differences(lo, hi))[:, None]
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        return select(self.alpha) * squares(dr)
 
     def parabolas(self) -> Parabolas:
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
