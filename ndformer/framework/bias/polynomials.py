@@ -21,7 +21,7 @@ class PolynomialBias(FormulaBias):
 
     def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
         powers = self._powers(dr)
-        values = (select(c) * _product(powers, n) for c, n in self._terms)
+        values = (select(c) * _product(powers, n) for n, c in self._terms)
         return sum(values, next(values))
 
     def _powers(self, dr: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -6,8 +6,8 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.pictures.studies import maps
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.figures import maps
 from ndformer.lab.verdicts import above, below, close_to
 from ndformer.studies.small import Control
 from ndformer.studies.thesis.probes import embeddings

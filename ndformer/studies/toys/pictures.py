@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ndformer.framework.pictures.studies import abilities
 from ndformer.lab.experiment import Results
+from ndformer.lab.figures import abilities
 from ndformer.lab.interval import Summary
 from ndformer.studies.toys.tasks import TASKS
 
