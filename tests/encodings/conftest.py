@@ -112,18 +112,3 @@ def slopes() -> Callable[[int], list[float]]:
 def plain_flex() -> Iterator[None]:
     with untraced():
         yield
-
-
-@pytest.fixture
-def assert_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Forward and backward, with so many logits at once."""
-
-    def check(model: Model, x: Tensor, where: Where, logits: int) -> None:
-        expected = model(x, where)
-        (slope,) = torch.autograd.grad(expected.square().sum(), x)
-        monkeypatch.setattr("ndformer.framework.kernels.dense.CHUNK", logits)
-        actual = model(x, where)
-        torch.testing.assert_close(actual, expected)
-        torch.testing.assert_close(torch.autograd.grad(actual.square().sum(), x)[0], slope)
-
-    return check

@@ -59,15 +59,6 @@ def test_the_order_is_that_of_the_grid_or_of_the_axes_given(make: Make) -> None:
     assert x_alone[1].tolist() == [4, 2, -math.inf, 4, 2, -math.inf]
 
 
-def test_tokens_without_a_place_are_not_counted_and_have_no_bias(make: Make) -> None:
-    where = Where(torch.tensor([[[9.0], [1.0], [2.0], [3.0]]]), placed=torch.tensor([[False, True, True, True]]))
-    model = make(dict(type="CoPE"), 1, heads=1, width=1)
-    assert (counts(model, where) * 2)[3].tolist()[1:] == [3, 2, 1]
-    parts = model.attention.logits(torch.randn(1, 4, 1), where, model.encoding.prepare(where), parts=True)
-    assert not parts["count"][:, :, 0].any()
-    assert not parts["count"][..., 0].any()
-
-
 @pytest.mark.parametrize("preset", ["paper", "code", "appendix"])
 def test_presets_are_what_the_paper_its_code_and_its_appendix_have(preset: str, make: Make) -> None:
     """Written as the appendix is: logits of a causal sequence, gates summed from behind."""
@@ -113,13 +104,6 @@ def test_counts_near_a_query_keep_their_digits_in_long_rows(two_sided: bool, mak
         actual.append(bias.rows(2998, 3002).detach().double())
     seen = actual[1].isfinite()
     assert (actual[0] - actual[1])[seen].abs().max() <= 1e-5
-
-
-def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
-    """Each chunk computes its own gates, so nothing of all pairs is held."""
-    model = make(dict(type="CoPE", two_sided=True), 2)
-    x, where = torch.randn(2, 12, model.dim, requires_grad=True), Where(torch.rand(2, 12, 2))
-    assert_same_in_chunks(model, x, where, 2 * 3 * 12 * 5)  # five queries
 
 
 def test_a_graph_orders_tokens_in_its_own_way_and_alike(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,16 +188,6 @@ def test_what_stands_where_on_a_grid_changes_logits(make: Make) -> None:
     assert (here[0, :, 0, 1] - there[0, :, 1, 2]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_codes_are_made_in_float32_whatever_the_model_is_in(name: str) -> None:
-    encoding = build(**CASES[name]).bfloat16()
-    encoding.layer(0, 3)
-    encoding.bfloat16()
-    with torch.autocast("cpu", torch.bfloat16):
-        state = encoding.prepare(on_grid(4, 5, before=1))
-    assert (state[0] if isinstance(state, dict) else state).dtype == torch.float32
-
-
 # ------------------------------------------------------------------------------------------------- LearnableFourier
 
 
@@ -333,8 +323,3 @@ def test_for_a_later_stage_what_is_only_added_to_tokens_falls_away() -> None:
     assert list(later.parts[1:3]) == list(whole.parts[1:3])
     x, where = torch.randn(1, 5, 24), Where(torch.rand(1, 5, 2))
     assert later.embed(x, later.prepare(where)) is x
-
-
-def test_a_table_of_a_grid_refuses_free_positions() -> None:
-    with pytest.raises(ValueError, match="LearnableAbsolute requires a full grid.* use an extent, as in"):
-        build(type="LearnableAbsolute").prepare(Where(torch.zeros(1, 3, 2)))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.encodings.rotary import RotaryState
+from ndformer.encodings.rotary_directions import FIXED, RANDOM
 from ndformer.encodings.skew_matrices import SkewExponential, cayley, skew
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import Where
@@ -23,6 +24,7 @@ RELATIVE = [
     dict(type="PoPE"),
     dict(type="PoPE", directions="mixed", learned=True),
 ]
+RELATIVE += [dict(type="RotaryND", directions=name, learned=own) for name in (*FIXED, *RANDOM) for own in (False, True)]
 TRIALS = [(cfg, dims) for cfg in RELATIVE for dims in (1, 2, 3, 4) if dims == 1 or cfg is not ON_A_LINE]
 
 

@@ -120,21 +120,6 @@ def test_pape_ri_of_the_paper_repository_keeps_its_scale_as_drawn(make: Make) ->
     assert_uniform(layer.scale, 2**-0.5, rtol=0.15)
 
 
-def test_rope_mixed_turns_along_a_random_pair_of_perpendicular_directions(make: Make) -> None:
-    frequencies = make(dict(type="RoPEMixed"), 2, heads=5, width=24).attention.encoding.frequencies.detach()
-    assert frequencies.shape == (5, 12, 2)
-    sizes = torch.tensor([10 ** (-4 * i / 24) for i in range(6)])
-    phis = []
-    for head in frequencies:
-        phi = torch.atan2(head[0, 1], head[0, 0])
-        along = torch.stack([phi.cos(), phi.sin()])
-        across = torch.stack([(phi + math.pi / 2).cos(), (phi + math.pi / 2).sin()])
-        expected = torch.cat([torch.outer(sizes, along), torch.outer(sizes, across)])
-        assert torch.allclose(head, expected, atol=1e-6)
-        phis.append(phi.item())
-    assert max(phis) - min(phis) > 0.5
-
-
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 def test_rope_mixed_starts_with_a_rotated_frame_in_each_head_and_layer(dims: int, make: Make) -> None:
     model = make(dict(type="RoPEMixed"), dims, heads=4, width=16)

@@ -91,27 +91,6 @@ def test_options_give_the_reference(cfg: Any, layout: str, make: Make, reference
             torch.testing.assert_close(model(x, where, backend), wanted.detach(), rtol=0, atol=1e-10)
 
 
-def test_class_entries_tell_three_kinds_of_pairs_apart(make: Make) -> None:
-    model = make(dict(type="Relative", reach=1, class_entries=True), 1, heads=1, width=4)
-    (table,) = model.attention.encoding.tables
-    torch.nn.init.zeros_(table)
-    with torch.no_grad():
-        table[0, :, -3:] = torch.tensor([2.0, 4.0, 6.0])  # query unplaced, key unplaced, both
-    where = Where(torch.zeros(1, 4, 1), placed=torch.tensor([[False, False, True, True]]))
-    ones = torch.ones(1, 1, 4, 4)
-    bias = model.attention.encoding.bias(ones, ones, ones[0], model.encoding.prepare(where)).rows(0, 4)[0, 0]
-    assert bias.tolist() == [[12, 12, 4, 4], [12, 12, 4, 4], [8, 8, 0, 0], [8, 8, 0, 0]]
-
-
-def test_without_them_such_pairs_have_no_bias(make: Make) -> None:
-    model = make(dict(type="Relative"), 2)
-    where = Where(torch.rand(1, 5, 2) * 9, placed=torch.arange(5)[None] > 0)
-    parts = model.attention.logits(torch.randn(1, 5, model.dim), where, model.encoding.prepare(where), parts=True)
-    assert not parts["relative"][:, :, 0].any()
-    assert not parts["relative"][..., 0].any()
-    assert parts["relative"][:, :, 1:, 1:].all()
-
-
 def test_by_distance_alone_a_turn_changes_nothing(make: Make) -> None:
     model = make(dict(type="Relative", method="euclidean"), 3).double()
     assert model.encoding.rotation_invariant

@@ -94,25 +94,12 @@ def test_the_code_divides_what_its_gates_are_of(make: Make) -> None:
     torch.testing.assert_close(actual[0], actual[1])
 
 
-def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
-    """Descriptors are made once for a layer, distances for each chunk; the first is of tokens before the grid alone."""
-    model = make(dict(type="SaPE2", mode="qk"), 2)
-    x, where = torch.randn(2, 9, model.dim, requires_grad=True), Where(**grid((2, 3), before=3))
-    assert_same_in_chunks(model, x, where, 2 * 3 * 9 * 2)  # two queries
-
-
 def test_a_graph_measures_distances_in_its_own_way_and_alike(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(dict(type="SaPE2"), 2)
     x, where = torch.randn(2, 12, model.dim), Where(**grid((3, 4)))
     expected = model.logits(x, where)
     monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)  # ONNX knows fewer operators
     torch.testing.assert_close(model.logits(x, where), expected)
-
-
-def test_an_image_is_the_same_among_others(make: Make) -> None:
-    model = make(dict(type="SaPE2"), 2).double()
-    x, where = torch.randn(3, 12, model.dim).double(), Where(**grid((3, 4)))
-    assert (model(x, where)[1:2] - model(x[1:2], where)).abs().max() <= 1e-12
 
 
 def test_without_a_grid_it_says_what_to_take_instead(make: Make) -> None:

@@ -9,15 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
-from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
 from ndformer.framework.kernels import BACKENDS, attend
-from ndformer.framework.kernels import narrow as narrow_module
-from ndformer.framework.tokens import TokenSet, Where
-from tests.framework.helpers import relative, spy
+from ndformer.framework.tokens import Where
+from tests.framework.helpers import relative
 
 CASES: dict[str, Any] = dict(
     seed=st.integers(0, 99),
@@ -145,26 +142,6 @@ def test_gradients_far_from_the_origin_lose_nothing_and_threads_do_not_matter() 
     assert all(map(torch.equal, near, far))
 
 
-def test_packed_rows_are_cut_into_samples() -> None:
-    g = torch.Generator().manual_seed(0)
-    segment = torch.tensor([[0] * 40 + [1] * 3 + [2] * 85, [3] * 128])
-    r = torch.rand(2, 128, 3, generator=g)
-    q, k, v = (torch.randn(2, 2, 128, 16, generator=g) for _ in range(3))
-    where, bias = Where(r, segment=segment), bias_of(r, 2, g)
-    y = attend(q, k, v, where, bias, backend="narrow")
-    torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
-
-
-def test_far_from_the_origin_nothing_is_lost() -> None:
-    g = torch.Generator().manual_seed(0)
-    r = torch.randint(0, 8, (1, 130, 3), generator=g).float()
-    q, k, v = (torch.randn(1, 2, 130, 16, generator=g) for _ in range(3))
-    M, c = [0.1 * torch.randn(1, 2, 130, generator=g) for _ in range(6)], None
-    near = attend(q, k, v, Where(r), QuadraticBias(M, c, r), backend="narrow")
-    far = attend(q, k, v, Where(r + 2.0**20), QuadraticBias(M, c, r + 2.0**20), backend="narrow")
-    assert torch.equal(near, far)
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
     g = torch.Generator().manual_seed(0)
@@ -244,43 +221,3 @@ def test_what_it_cannot_do_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=r"backend 'narrow' requires a parabolic bias .* Use backend 'auto'"):
             attend(given_q, given_q.detach(), given_q.detach(), where, bias, backend="narrow")
-
-
-@pytest.mark.parametrize("encoding", [dict(type="PaPE", m=5), dict(type="PaPERI")])
-def test_point_transformer_v3_learns_and_evaluates_with_it(
-    encoding: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows of 512 points, the last one short: the numbers of torch's kernel, and its gradients."""
-    torch.manual_seed(0)
-    points = torch.rand(1, 700, 3)
-    sizes: dict[str, Any] = dict(
-        enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(2, 2), dec_depths=(1,), dec_channels=(16,)
-    )
-    model = PTv3(in_channels=3, grid_size=0.01, encoding=encoding, window=512, dec_heads=(2,), **sizes).eval()
-    tokens = TokenSet(points, Where(points))
-    taken, upstream = spy(monkeypatch, narrow_module, "_narrow"), torch.randn(1, 700, 16)
-    monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: True)
-
-    def learnt() -> list[Tensor]:
-        features = model(tokens).features
-        return [features.detach(), *torch.autograd.grad((features * upstream).sum(), [*model.parameters()])]
-
-    ours = learnt()
-    assert taken
-    with torch.no_grad():
-        evaluated = model(tokens).features
-    assert relative(evaluated, ours[0]) <= 1e-6  # products of other shapes have the same bits on some CPUs alone
-    monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: False)
-    torchs = learnt()
-    assert not torch.equal(torchs[0], ours[0])  # another kernel
-    for one, other in zip(ours, torchs):
-        assert relative(one, other) <= 1e-5
-
-
-def test_encodings_of_more_than_three_dimensions_go_elsewhere() -> None:
-    encoding = build_encoding(dict(type="PaPE", m=4), dim=32, heads=2, position_dims=4, depth=1)
-    r = torch.rand(1, 120, 4)
-    q = torch.randn(1, 2, 120, 16)
-    bias = encoding.layer(0, 1)(q, q, torch.randn(1, 120, 32), encoding.prepare(Where(r)))[2]
-    with torch.no_grad():
-        torch.testing.assert_close(attend(q, q, q, Where(r), bias), attend(q, q, q, Where(r), bias, backend="dense"))

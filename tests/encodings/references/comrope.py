@@ -25,4 +25,3 @@ CASES = {
     "ComRoPE": dict(type="ComRoPE"),
     "ComRoPE AP": dict(type="ComRoPE", kind="AP", block=4),
 }
-REFERENCES = {"ComRoPE": ComRoPE}

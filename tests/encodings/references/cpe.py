@@ -57,4 +57,3 @@ class CPE(Reference):
 
 
 CASES = {"CPE": dict(type="CPE"), "CPE-voxels": dict(type="CPE", voxels=True)}
-REFERENCES = {"CPE": CPE}

@@ -27,4 +27,3 @@ class LearnableFourier(Reference):
 CASES = {
     "LearnableFourier": dict(type="LearnableFourier", gamma=3),
 }
-REFERENCES = {"LearnableFourier": LearnableFourier}

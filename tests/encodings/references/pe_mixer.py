@@ -67,4 +67,3 @@ CASES: dict[str, dict[str, Any]] = {
         second=dict(type="Sincos", position_scale=0.5),
     ),
 }
-REFERENCES = {"PEMixer": PEMixer}

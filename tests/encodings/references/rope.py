@@ -21,4 +21,3 @@ CASES = {
     "AxialRoPE": dict(type="AxialRoPE"),
     "RoPEMixed": dict(type="RoPEMixed"),
 }
-REFERENCES = {"AxialRoPE": AxialRoPE, "RoPEMixed": RoPEMixed}

@@ -90,4 +90,3 @@ CASES = {
     "RotaryND vjepa2": dict(type="RotaryND", preset="vjepa2"),
     "RotaryND qwen3vl": dict(type="RotaryND", preset="qwen3vl"),
 }
-REFERENCES = {"RotaryND": RotaryND}

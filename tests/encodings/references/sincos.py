@@ -43,4 +43,3 @@ CASES = {
     "Sincos": dict(type="Sincos"),
     "LearnableSincos": dict(type="LearnableSincos"),
 }
-REFERENCES = {"Sincos": Sincos, "LearnableSincos": LearnableSincos}
