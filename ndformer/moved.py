@@ -81,7 +81,7 @@ MODULES: dict[str, str] = {
     "framework.importers.taken": "framework.importers.state_dict",
     "framework.jit": "framework.system.jit",
     "framework.kernels.reach": "framework.kernels.block_bounds",
-    "framework.kernels.told": "framework.kernels.log",
+    "framework.kernels.told": "framework.kernels.choose",
     "framework.look": "framework.attention_maps",
     "framework.pictures.looks": "framework.pictures.attention",
     "framework.pictures.page": "lab.html",

@@ -108,7 +108,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
-        scene=view.data(),
+        view=view.data(),
         prefix=prefix,
         count=len(visible),
         dims=where.positions.shape[2],

@@ -193,34 +193,7 @@ def test_logits_come_in_at_least_float32_and_outputs_in_the_dtype_that_came(name
     assert error < {"float64": 1e-4, "float16": 2e-2}.get(way, 0.2) * large
 
 
-def test_qk_norm_works_under_autocast() -> None:
-    attention, encoding = layer(dict(type="PaPE"), qk_norm=True)
-    where, x = layout("padded"), torch.randn(2, 7, DIM)
-    exact = attention(x, where, encoding.prepare(where))
-    with torch.autocast("cpu", torch.bfloat16):
-        y = attention(x, where, encoding.prepare(where))
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.float(), exact, rtol=0.05, atol=0.05)
-
-
 # ---------------------------------------------------------------------------------------------------- reuse
-
-
-def test_the_same_weights_serve_two_position_spaces() -> None:
-    attention, image = layer(dict(type="PaPE"), dims=2)
-    scene = build_encoding(dict(type="PaPE"), dim=DIM, heads=HEADS, position_dims=3, depth=2)
-    other = scene.layer(0, 2)
-    alone = Attention(DIM, HEADS, other)
-    alone.qkv.load_state_dict(attention.qkv.state_dict())
-    alone.proj.load_state_dict(attention.proj.state_dict())
-
-    x, flat, deep = torch.randn(2, 7, DIM), layout("plain", dims=2), layout("padded", dims=3)
-    before = attention(x, flat, image.prepare(flat))
-    state = scene.prepare(deep)
-    assert torch.equal(attention(x, deep, state, encoding=other), alone(x, deep, state))
-    assert torch.equal(attention.logits(x, deep, state, encoding=other), alone.logits(x, deep, state))
-    assert torch.equal(attention(x, flat, image.prepare(flat)), before)
-    assert len(list(attention.encoding.parameters())) == 3  # wp, wa, wb: the other layer was not adopted
 
 
 def test_what_attention_asks_of_an_encoding_comes_in_order() -> None:

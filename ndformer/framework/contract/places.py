@@ -140,7 +140,7 @@ def precision(tried: Sequence[Trial]) -> str:
     small = large = 0.0
     for trial in tried:
         x = trial.samples[1].x
-        r = (trial.samples[1].r > 3).double()  # neighbours, so that they feel each other
+        r = (trial.samples[1].r > 3).double()  # neighbors, so that they feel each other
         near, far, unit = (_effect(trial, x, *move) for move in ((r, step), (r + FAR, step), (r, 1.0)))
         small, large = max(small, near.max().item()), max(large, unit.max().item())
         lost = (near > MIN_EFFECT) & ~(far > 1e-3 * near)

@@ -29,17 +29,9 @@ from ndformer.framework.kernels import fused_reference as reference
 
 @torch.library.custom_op("ndformer::attention", mutates_args=())
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    forms: Tensor | None,
-    places: Tensor | None,
-    placed: Tensor | None,
-    spans: Tensor | None,
-    kind: str,
-    scale: float,
-    learning: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, forms: Tensor | None, places: Tensor | None, placed: Tensor | None,
+    spans: Tensor | None, kind: str, scale: float, learning: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return softmax(q k' scale + bias) v over the keys in each query's span, and what its gradients need.
 
     The output is (B, H, N, h), 0 for padding; the log-sum-exp is (B, H, N) in float32 or finer; the last tensor is what
@@ -55,21 +47,10 @@ def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
 
 @torch.library.custom_op("ndformer::attention_backward", mutates_args=())
 def attention_backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    forms: Tensor | None,
-    places: Tensor | None,
-    placed: Tensor | None,
-    spans: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    residual: Tensor,
-    d_out: Tensor,
-    d_lse: Tensor,
-    kind: str,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, forms: Tensor | None, places: Tensor | None, placed: Tensor | None,
+    spans: Tensor | None, out: Tensor, lse: Tensor, residual: Tensor, d_out: Tensor, d_lse: Tensor,
+    kind: str, scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Return the gradients of q, k, v and the forms; the last is empty without forms."""
     bias = reference.Bias(forms, places, placed, spans, kind)
     return reference.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)

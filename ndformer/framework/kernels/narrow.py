@@ -7,7 +7,7 @@ does not matter. At close positions torch's kernel with extra channels is faster
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -84,9 +84,9 @@ class _Loops(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         q: Tensor, k: Tensor, v: Tensor, terms: Tensor, places: Tensor, valid: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, scale)
-        out, weights = q.new_zeros(*queries.q.shape[:3], v.shape[-1]), q.new_zeros(queries.q.shape[:3])
-        rows = queries.q, keys.in_eights(k), keys.long(v), queries.parabolas, out, weights
+        keys, (queries, parabolas) = _Keys(places, valid, len(q)), _queries(q, terms, places, scale)
+        out, weights = q.new_zeros(*queries.shape[:3], v.shape[-1]), q.new_zeros(queries.shape[:3])
+        rows = queries, keys.in_eights(k), keys.long(v), parabolas, out, weights
         _run(narrow_numba.compiled(), [keys.counts, keys.tiled_places], rows)
         return out[:, :, : q.shape[2]], weights
 
@@ -101,38 +101,27 @@ class _Loops(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, terms, places, valid, out, weights = ctx.saved_tensors
         N = q.shape[2]
-        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
+        keys, (queries, parabolas) = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
         kT, vT = keys.in_eights(k), keys.in_eights(v)
         per_query = weights, _even(gradient), F.pad((gradient * out).sum(-1), (0, N % 2))
-        dq, dk, dv = (q.new_zeros(t.shape) for t in (queries.q, kT, vT))  # contiguous, which q may not be
-        dterms = q.new_zeros(*queries.q.shape[:3], len(FACTORS))
-        rows = queries.q, kT, vT, keys.long(k), queries.parabolas, *per_query, dq, dk, dv, dterms
+        dq, dk, dv = (q.new_zeros(t.shape) for t in (queries, kT, vT))  # contiguous, which q may not be
+        dterms = q.new_zeros(*queries.shape[:3], len(FACTORS))
+        rows = queries, kT, vT, keys.long(k), parabolas, *per_query, dq, dk, dv, dterms
         _run(narrow_backward.compiled(), [keys.counts, keys.tiled_places, keys.long_places], rows)
         dk = keys.from_eights(dk) * math.log(2)  # queries were multiplied by log2(e)
-        return (
-            dq[:, :, :N] * ctx.scale,
-            dk,
-            keys.from_eights(dv),
-            dterms[:, :, :N] * q.new_tensor(FACTORS),
-            None,
-            None,
-            None,
-        )
+        dterms = dterms[:, :, :N] * q.new_tensor(FACTORS)
+        return dq[:, :, :N] * ctx.scale, dk, keys.from_eights(dv), dterms, None, None, None
 
 
-class _Queries(NamedTuple):
-    """Queries for logits in base 2, padded to an even number because the loops process pairs."""
+def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Return q (B, H, N, D), and coefficients and position (B, H, N, 9 + 3), for logits in base 2.
 
-    q: Tensor  # (B, H, N, D)
-    parabolas: Tensor  # (B, H, N, 9 + 3), coefficients and position
-
-
-def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> _Queries:
+    N is padded to an even number because the loops process pairs.
+    """
     log2 = math.log2(math.e)
     positions = places[:, None].expand(*q.shape[:3], AXES)
-    return _Queries(
-        _even(q * (scale * log2)), _even(torch.cat([terms * (q.new_tensor(FACTORS) * log2), positions], -1))
-    )
+    terms = terms * (q.new_tensor(FACTORS) * log2)
+    return _even(q * (scale * log2)), _even(torch.cat([terms, positions], -1))
 
 
 def _even(t: Tensor) -> Tensor:

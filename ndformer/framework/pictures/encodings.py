@@ -136,7 +136,7 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
         return curves(title, blocks, steps, names, columns, "relative position of the key")
     note = "ring: the query" + (", its token is random" if random else "")
     note += "; first axis down, second to the right" if dims == 2 else ""
-    note += "; grey: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
+    note += "; gray: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
     marks = [[row.mark] * len(columns) for row in rows]
     if len(columns) == 1:  # transpose: one row of maps
         blocks = [Panels(b.name, b.values.swapaxes(0, 1), b.kind, b.limit) for b in blocks]

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.kernels import backend, flex, log
+from ndformer.framework.kernels import backend, choose, flex
 from ndformer.framework.kernels.dense import CHUNK
 from ndformer.framework.kernels.sdpa import MASK
 from ndformer.framework.tokens import Where
@@ -52,7 +52,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", flash)
     monkeypatch.setattr(backend, "GPU", "meta")
     monkeypatch.setattr(flex, "compiled", lambda: kernel)
-    monkeypatch.setattr(log, "_printed", set())
+    monkeypatch.setattr(choose, "_printed", set())
 
 
 def made(name: str, layout: str, dtype: torch.dtype) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
+from ndformer.modalities.pointcloud.pictures.clouds import class_colors, draw
 from ndformer.modalities.pointcloud.pictures.render import render, view_axes
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import box
 
@@ -57,7 +57,7 @@ def test_any_number_of_points_can_be_drawn(count):
 
 
 def test_colours_tell_classes_apart():
-    colours = class_colours(np.array([0, 1, 7, -1, 0]))
+    colours = class_colors(np.array([0, 1, 7, -1, 0]))
     assert len(np.unique(colours, axis=0)) == 4
     assert colours.dtype == np.uint8
 

@@ -43,14 +43,14 @@ class Cloud:
 
     points: np.ndarray  # (n, 3)
     token: np.ndarray  # (n,) the token of each point
-    centres: np.ndarray  # (N, 3) of tokens
+    centers: np.ndarray  # (N, 3) of tokens
 
     def __len__(self) -> int:
-        return len(self.centres)
+        return len(self.centers)
 
     def data(self) -> dict[str, Any]:
         drawn = np.linspace(0, len(self.points) - 1, min(MAX_POINTS, len(self.points))).astype(int)
-        low, high = (edge(np.concatenate([self.points, self.centres]), axis=0) for edge in (np.min, np.max))
+        low, high = (edge(np.concatenate([self.points, self.centers]), axis=0) for edge in (np.min, np.max))
         reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
         def normalized(places: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ class Cloud:
             kind="cloud",
             points=encode_array(normalized(self.points[drawn]), "<f4"),
             token=encode_array(self.token[drawn], "<i4"),
-            centres=encode_array(normalized(self.centres), "<f4"),
+            centers=encode_array(normalized(self.centers), "<f4"),
         )
 
 

@@ -40,8 +40,8 @@ class Stream(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self._canvas(self.events, moment)
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        return self._canvas(blended(self.grey, colours[:, None, None]), moment)
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        return self._canvas(blended(self.grey, colors[:, None, None]), moment)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
         if self.when[token] != moment:

@@ -69,8 +69,8 @@ class TurningCloud(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self._draw(self.base_colors, moment)
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        return self._draw(blended(np.full((1, 3), 150.0), colours)[self.nearest_token], moment)
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        return self._draw(blended(np.full((1, 3), 150.0), colors)[self.nearest_token], moment)
 
     def view(self) -> Cloud:
         return Cloud(self.points, self.nearest_token, self.token_places * self.radius + self.center)
