@@ -6,6 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ndformer.encodings.alibi import SharedBiasLayer
 from ndformer.framework.bias.base import Bias, FormulaBias, Select
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
@@ -58,14 +59,7 @@ class DirectionalRPE(PositionEncoding):
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _DirectionalRPELayer()
-
-
-class _DirectionalRPELayer(LayerEncoding):
-    """Returns the state, one bias that all layers share."""
-
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
-        return state
+        return SharedBiasLayer()
 
 
 class DirectionalBias(FormulaBias):

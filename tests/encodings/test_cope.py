@@ -26,16 +26,6 @@ def counts(model: Any, where: Where, gate: float = 0.5) -> Tensor:
     return bias.rows(0, N)[0, 0]
 
 
-def test_open_gates_count_tokens_from_the_key_to_the_query_both_included(make: Make) -> None:
-    where = Where(torch.tensor([[[3.0], [10.0], [4.0], [-1.0]]]))
-    actual = counts(make(dict(type="CoPE"), 1, heads=1, width=1), where, gate=0.5) * 2
-    inf = math.inf
-    expected = [[2 - 1, -inf, -inf, 2], [3, 1, 2, 4], [2, -inf, 1, 3], [-inf, -inf, -inf, 1]]
-    torch.testing.assert_close(actual, torch.tensor(expected))
-    actual = counts(make(dict(type="CoPE", two_sided=True), 1, heads=1, width=1), where, gate=0.5) * 2
-    torch.testing.assert_close(actual, torch.tensor([[1, 3, 2, 2], [3, 1, 2, 4], [2, 2, 1, 3], [2, 4, 3, 1.0]]))
-
-
 def test_counting_ends_at_the_last_entry(make: Make) -> None:
     actual = counts(
         make(dict(type="CoPE", npos_max=4, two_sided=True), 1, heads=1, width=1),

@@ -138,16 +138,6 @@ def test_places_are_looked_up_as_torch_samples_grids_and_outside_at_the_border(d
     assert torch.allclose(actual, expected.flatten(2).mT, atol=1e-14)
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3])
-def test_at_the_cells_of_its_extent_a_place_has_the_cells_entry(dims: int) -> None:
-    where = on_grid(*[4] * dims)
-    encoding = build(dims=dims, type="LearnableAbsolute", grid=4, extent=(0, 3))
-    assert torch.equal(encoding.prepare(Where(where.positions))[0], encoding.table[1:])
-    assert torch.equal(encoding.prepare(where)[0], encoding.table[1:])  # positions count, on a grid too
-    one = build(dims=dims, type="LearnableAbsolute", grid=1, extent=(0, 3))
-    assert torch.allclose(one.prepare(Where(where.positions))[0], one.table[1].expand(4**dims, -1))
-
-
 def test_places_have_gradients_between_cells() -> None:
     r = (torch.rand(1, 6, 3).double() * 4).requires_grad_()
     encoding = build(dims=3, type="LearnableAbsolute", grid=(3, 1, 2), extent=((0, 4), (0, 4), (-1, 5))).double()
@@ -165,27 +155,6 @@ def test_tokens_before_a_grid_have_an_entry_each_as_far_as_there_are_entries() -
         assert torch.equal(actual[:fitting], table[:fitting])
         assert not actual[fitting:].any()
     assert not code(2, 2, placed=True)[0].any()  # they are somewhere, and not on the grid
-
-
-def test_free_tokens_without_a_place_share_an_entry_and_padding_has_none() -> None:
-    encoding = build(type="LearnableAbsolute", grid=3, extent=(0, 5))
-    where = Where(
-        torch.rand(1, 6, 2) * 5,
-        valid=torch.tensor([[1, 1, 1, 1, 1, 0]]).bool(),
-        placed=torch.tensor([[0, 1, 1, 0, 1, 0]]).bool(),
-    )
-    actual = encoding.prepare(where)[0]
-    assert torch.equal(actual[[0, 3]], encoding.table[[0, 0]])
-    assert not actual[5].any()
-    assert actual[[1, 2, 4]].ne(encoding.table[0]).all()
-
-
-def test_what_stands_where_on_a_grid_changes_logits(make: Make) -> None:
-    """A table is absolute, though it does not read positions: the same two tokens, one cell further."""
-    model = make(dict(type="LearnableAbsolute", grid=4), 2).double()
-    x = torch.randn(1, 16, model.dim).double().view(1, 4, 4, -1)
-    here, there = (model.logits(t.reshape(1, 16, -1), on_grid(4, 4)) for t in (x, x.roll(1, dims=2)))
-    assert (here[0, :, 0, 1] - there[0, :, 1, 2]).abs().max() > 1e-3
 
 
 # ------------------------------------------------------------------------------------------------- LearnableFourier

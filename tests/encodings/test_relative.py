@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ndformer.encodings.buckets import IRPE, T5, clipped, log, piecewise
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import weights_of
+from tests.framework.helpers import Largest
 
 Make = Callable[..., Any]
 PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
@@ -105,17 +104,9 @@ def test_no_tensor_has_a_vector_for_every_pair() -> None:
     N, width = 64, 32
     encoding = build_encoding(dict(type="Relative", reach=4), dim=width, heads=1, position_dims=2, depth=1)
     layer, where = encoding.layer(0, 1), Where(torch.rand(1, N, 2) * 9)
-    largest: list[int] = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            largest.extend([out.numel()] if isinstance(out, Tensor) else [])
-            return out
-
     q = torch.randn(1, 1, N, width, requires_grad=True)
-    with Watch():
+    with Largest() as largest:
         _, _, bias = layer(q, q, q[0], encoding.prepare(where))
         assert bias is not None
         bias.rows(0, N).sum().backward()
-    assert max(largest) == N * N
+    assert largest.size == N * N

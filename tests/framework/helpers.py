@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 
 def relative(ours: Tensor, exact: Tensor) -> float:
@@ -26,6 +28,21 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
     else:
         monkeypatch.setattr(holder, name, outer)
     return called
+
+
+class Largest(TorchDispatchMode):
+    """The most elements of a tensor that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor) and 0 not in tensor.stride():
+                self.size = max(self.size, tensor.numel())
+        return out
 
 
 class Drawn:

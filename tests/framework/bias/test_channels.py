@@ -134,29 +134,6 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
     assert not rode[-1]
 
 
-GRIDS = {"1-D": (12,), "2-D, halved": (24, 24), "3-D, halved": (3, 32, 6), "4-D": (3, 2, 3, 3)}
-
-
-@pytest.mark.parametrize("sizes", GRIDS.values(), ids=GRIDS)
-def test_channels_have_the_numbers_of_dense_float64_in_any_dimension(
-    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Output and gradients, in heads wider than those of the kernel for narrow heads."""
-    called = spy(monkeypatch, sdpa_module, "features")
-    positions = torch.cartesian_prod(*(torch.arange(float(size)) for size in sizes)).view(1, -1, len(sizes))
-    x, results = torch.randn(1, positions.shape[1], 36), []
-    encoding = build_encoding(dict(type="PaPE", m=5), dim=36, heads=1, position_dims=len(sizes), depth=1)
-    attention = Attention(36, 1, encoding.layer(0, 1))
-    for dtype, backend in ((torch.float32, "auto"), (torch.float64, "dense")):
-        where = Where(positions.to(dtype), grid=sizes)
-        attention.to(dtype).backend = backend
-        tokens = x.to(dtype, copy=True).requires_grad_()
-        y = attention(tokens, where, encoding.prepare(where))
-        results.append((y, *torch.autograd.grad(y.square().sum(), [tokens, *attention.parameters()])))
-    assert len(called) == 1
-    assert max(map(relative, *results)) <= 1e-5
-
-
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     called = spy(monkeypatch, sdpa_module, "features")
     segment = torch.arange(196)[None] // 49
