@@ -84,6 +84,8 @@ MODULES: dict[str, str] = {
     "framework.kernels.told": "framework.kernels.choose",
     "framework.look": "framework.attention_maps",
     "framework.pictures.looks": "framework.pictures.attention",
+    "framework.pictures.explorer": "lab.explorer",
+    "framework.pictures.explorer.view": "framework.pictures.view",
     "framework.pictures.page": "lab.html",
     "framework.pictures.ranks": "lab.figures",
     "framework.pictures.scenes": "framework.pictures.canvas",

@@ -70,10 +70,7 @@ class _Embeddings(nn.Module):
         self.mask_token, self.register_tokens = parts.get("mask_token"), parts.get("register_tokens")
 
     def forward(
-        self,
-        pixel_values: Tensor,
-        bool_masked_pos: Tensor | None = None,
-        interpolate_pos_encoding: bool | None = None,
+        self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None, interpolate_pos_encoding: bool | None = None
     ) -> Tensor:
         """Return (B, 1 + registers + patches, dim); `interpolate_pos_encoding` has no effect."""
         x = self.patch_embeddings(pixel_values)

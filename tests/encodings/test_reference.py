@@ -98,12 +98,7 @@ def error(actual: Tensor | None, expected: Tensor) -> float:
 
 @pytest.mark.parametrize("name, dims, layout_name", TRIALS)
 def test_output_and_gradients_are_those_of_the_reference(
-    name: str,
-    dims: int,
-    layout_name: str,
-    make: Callable[..., Any],
-    reference: Callable[..., Tensor],
-    plain_flex: None,
+    name: str, dims: int, layout_name: str, make: Callable[..., Any], reference: Callable[..., Tensor], plain_flex: None
 ) -> None:
     model = build_model(name, dims, make)
     layout = build_layout(layout_name, dims)

@@ -225,13 +225,7 @@ def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") 
     ],
 )
 def test_auto_takes(
-    tokens: int,
-    dtype: torch.dtype,
-    device: str,
-    layout: str,
-    kind: str,
-    chosen: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tokens: int, dtype: torch.dtype, device: str, layout: str, kind: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused_module, "TRITON", True)
     r = torch.zeros(1, tokens, 1)

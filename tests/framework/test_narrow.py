@@ -106,13 +106,7 @@ def test_its_gradients_are_those_of_the_reference(
 
 
 def gradients(
-    qkv: list[Tensor],
-    learned: list[Tensor],
-    kind: str,
-    r: Tensor,
-    valid: Tensor | None,
-    upstream: Tensor,
-    backend: str,
+    qkv: list[Tensor], learned: list[Tensor], kind: str, r: Tensor, valid: Tensor | None, upstream: Tensor, backend: str
 ) -> list[Tensor]:
     """Of q, k, v and the coefficients."""
     where = Where(r, valid=valid)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.view import Cloud, Moments, View, points_view
+from ndformer.framework.pictures.view import Cloud, Moments, View, points_view
 from ndformer.moved import old_names
 
 STILLS = 8  # moments of an animation on one sheet

@@ -17,7 +17,4 @@ class RoPEMixed(ComplexRotation):
         return list(self.weights["encoding.frequencies"][h])
 
 
-CASES = {
-    "AxialRoPE": dict(type="AxialRoPE"),
-    "RoPEMixed": dict(type="RoPEMixed"),
-}
+CASES = {"AxialRoPE": dict(type="AxialRoPE"), "RoPEMixed": dict(type="RoPEMixed")}

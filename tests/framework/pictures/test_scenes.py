@@ -10,9 +10,9 @@ from PIL import Image
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.attention import UNSEEN, Painting, colored, sheet, z_map
 from ndformer.framework.pictures.canvas import Canvas, Dots, GridCanvas, stills
-from ndformer.framework.pictures.explorer.page import colors
-from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.framework.pictures.figures import Panels, new_figure
+from ndformer.framework.pictures.view import Cloud
+from ndformer.lab.explorer.page import colors
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
 FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)

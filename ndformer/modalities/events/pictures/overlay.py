@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from ndformer.framework.pictures.canvas import Canvas, blended, stills
-from ndformer.framework.pictures.explorer.view import Moments
+from ndformer.framework.pictures.view import Moments
 from ndformer.modalities.events.pictures.tokens import FRAMES, color_events, counts, extent, stretches, time_unit
 from ndformer.modalities.events.spikes.tokens import unpack
 

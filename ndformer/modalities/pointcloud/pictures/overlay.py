@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ndformer.framework.pictures.canvas import Canvas, blended
-from ndformer.framework.pictures.explorer.view import Cloud
+from ndformer.framework.pictures.view import Cloud
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
 SIZE, SMOOTH = 200, 2  # pixels of a picture; supersampling factor

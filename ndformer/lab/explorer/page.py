@@ -51,7 +51,7 @@ def colors() -> dict[str, str]:
 
 
 def _sources(*names: str) -> str:
-    folder = resources.files("ndformer.framework.pictures.explorer")
+    folder = resources.files("ndformer.lab.explorer")
     return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.explorer.arrays import encode_array
-
 SMALL, FEW = 160, 1024  # pictures up to this side or number of colors are stored as PNG, others as JPEG
 MAX_POINTS = 2**18  # drawn points of a cloud
 
@@ -90,3 +88,8 @@ def _as_url(pixels: np.ndarray) -> str:
     kind, options = ("PNG", dict(optimize=True)) if exact else ("JPEG", dict(quality=90))
     Image.fromarray(pixels).save(buffer, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def encode_array(values: np.ndarray, kind: str) -> str:
+    """Encode the values as base64 of a numpy type such as '<f4', without shape."""
+    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
