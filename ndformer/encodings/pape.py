@@ -26,6 +26,7 @@ from ndformer.encodings.initial_radius import (
     uniform,
     weight_sensitivity,
 )
+from ndformer.encodings.pape_ri import PaPERI, PaPERILayer  # noqa: F401  # in this file for one more version
 from ndformer.encodings.projection import project
 from ndformer.encodings.weight_cache import WeightCache
 from ndformer.framework.bias.base import Bias
@@ -276,12 +277,3 @@ def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tupl
     ones = torch.ones_like(s[..., :1])
     fq = torch.cat([(a * s**2).sum(-1, keepdim=True), a, -2 * a * s, -(b * s).sum(-1, keepdim=True), b], dim=-1)
     return fq, torch.cat([ones, s**2, s, ones, s], dim=-1)
-
-
-def __getattr__(name: str) -> Any:
-    """Import PaPERI and its layer, which were in this file, for one more version."""
-    if name in ("PaPERI", "PaPERILayer"):
-        from ndformer.encodings import pape_ri
-
-        return getattr(pape_ri, name)
-    raise AttributeError(f"module {__name__} has no attribute '{name}'")

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.kernels.flex import untraced
 from ndformer.framework.tokens import Where
-from tests.encodings.references.alibi import published_slopes
 from tests.encodings.references.all import REFERENCES
 
 torch.set_num_threads(1)  # tensors this small are slower on several, many times so where tests run side by side
@@ -101,11 +100,6 @@ def _reference() -> Callable[..., Tensor]:
 @pytest.fixture(scope="session")
 def make() -> type[Model]:
     return Model
-
-
-@pytest.fixture(scope="session")
-def slopes() -> Callable[[int], list[float]]:
-    return published_slopes
 
 
 @pytest.fixture(scope="module")

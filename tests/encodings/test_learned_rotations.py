@@ -81,15 +81,6 @@ def test_among_normalised_places_logits_are_of_differences_where_declared(cfg: A
     assert ((here - there).abs().max() <= 1e-9) == relative
 
 
-def test_normalised_places_in_float32_have_their_digits_far_away() -> None:
-    for cfg in (dict(type="LieRE"), dict(type="LieRE", block=2), dict(type="ComRoPE")):
-        encoding, (q, k) = build(cfg, 2), content(9)
-        r = torch.randint(0, 30, (1, 9, 2)).double()
-        near = logits(encoding, Where(r), q, k)
-        far = logits(encoding.float(), Where((r + 1e6).float()), q.float(), k.float())
-        torch.testing.assert_close(far.double(), near, rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize("by", ["ends", "separate", "min", "max"])
 def test_packed_samples_are_normalised_each_by_itself_where_rows_are_not_cut_too(by: str) -> None:
     """As on a GPU, and in a graph that makes its places."""

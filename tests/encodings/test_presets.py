@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
+from tests.encodings.references.alibi import published_slopes
 
 Make = Callable[..., Any]
 REPO = dict(preset="pape_repo")
@@ -44,11 +45,11 @@ def rotated(t: Tensor, pairs: list[tuple[int, int]], angles: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("heads", [3, 8, 12])
-def test_alibi_has_the_published_slopes(heads: int, make: Make, slopes: Callable[[int], list[float]]) -> None:
+def test_alibi_has_the_published_slopes(heads: int, make: Make) -> None:
     model = make(dict(type="ALiBi"), 2, heads=heads, width=4).double()
     where = Where(torch.tensor([[[0.0, 0], [3, 4]]]).double())
     bias = model.bias(torch.zeros(1, 2, model.dim).double(), where)[0, :, 0, 1]
-    assert torch.allclose(bias, -5 * torch.tensor(slopes(heads), dtype=torch.float64), rtol=1e-12)
+    assert torch.allclose(bias, -5 * torch.tensor(published_slopes(heads), dtype=torch.float64), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dims, width", [(1, 8), (2, 10), (3, 8)])

@@ -106,15 +106,6 @@ def test_the_declared_invariances_are_those_measured(name: str, dims: int, make:
         assert (turned <= 1e-9) if model.encoding.rotation_invariant else (turned > 1e-3)
 
 
-def test_the_first_nine_declare_these_and_no_others() -> None:
-    nine = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]
-    said = {name: declared(name) for name in nine}
-    assert {n for n, e in said.items() if not e.translation_invariant} == {"Sincos"}
-    assert {n for n, e in said.items() if e.rotation_invariant} == {"NoPE", "ALiBi", "PaPERI"}
-    assert {n for n, e in said.items() if e.content_dependent} == {"PaPE", "PaPERI"}
-    assert {n for n, e in said.items() if not e.float_positions} == {"RelativeBias"}
-
-
 @pytest.mark.parametrize("width, dims", [(64, 3), (64, 2), (20, 4)])
 def test_the_paper_repositorys_rope_loses_invariance_where_it_cuts_its_padding(
     width: int, dims: int, make: Make

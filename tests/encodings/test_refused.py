@@ -74,7 +74,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("RelativeBias", dict(reach=200, joint=True), IN_SPACE, "use joint=False or a smaller reach"),
     ("Relative", dict(method="both"), {}, "method must be 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
     ("Relative", dict(buckets="t5"), {}, "buckets must be 'clipped' or 'piecewise' or 'log', got 't5'"),
-    ("Relative", dict(reach=[3]), {}, "reach is one number or one per position dimension"),
+    ("Relative", dict(reach=[3]), {}, "reach must be one number or one per position dimension"),
     ("Relative", dict(method="product", reach=40), {}, "a table of 6561 entries, 4096 at most: take method='cross'"),
     ("Relative", dict(spans=(8, 16, 128)), {}, "'clipped' has a reach, spans are of 'piecewise' and 'log': take one"),
     ("Relative", dict(buckets="log", spans=(8, 8, 128)), {}, "spans are alpha < beta < gamma, got 8, 8, 128"),

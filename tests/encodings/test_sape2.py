@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from ndformer.framework.tokens import Where
-from tests.encodings.conftest import parameters_of, weights_of
 
 Make = Callable[..., Any]
 
@@ -24,27 +23,6 @@ def class_token(sizes: tuple[int, ...]) -> dict[str, Any]:
     return layout | {"placed": torch.arange(layout["positions"].shape[1])[None] > 0}
 
 
-@pytest.mark.parametrize("layout", [grid, class_token])
-@pytest.mark.parametrize("mode", ["k", "q", "qk"])
-@pytest.mark.parametrize("sizes", [(4, 4), (3, 5), (2, 3, 4)], ids=str)
-def test_logits_are_those_of_the_paper_element_by_element(
-    sizes: tuple[int, ...], mode: str, layout: Any, make: Make, reference: Any
-) -> None:
-    model = make(dict(type="SaPE2", mode=mode), len(sizes), heads=1, width=8).double()
-    with torch.no_grad():
-        model.attention.encoding.tables.normal_()
-    given = layout(sizes)
-    x = torch.randn(1, given["positions"].shape[1], model.dim).double().requires_grad_()
-    exact_x, weights = x.detach().clone().requires_grad_(), weights_of(model)
-    expected, actual = reference(model, weights, exact_x, given), model(x, Where(**given))
-    assert (actual - expected).abs().max() <= 1e-10
-    expected.square().sum().backward()
-    actual.square().sum().backward()
-    torch.testing.assert_close(x.grad, exact_x.grad, rtol=0, atol=1e-10)
-    for name, parameter in parameters_of(model).items():
-        torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=0, atol=1e-10)
-
-
 def test_alike_tokens_are_at_distance_0_with_a_finite_gradient(make: Make) -> None:
     model = make(dict(type="SaPE2"), 2)
     x = torch.ones(1, 12, model.dim).requires_grad_()  # all describe their lines alike
@@ -55,20 +33,6 @@ def test_alike_tokens_are_at_distance_0_with_a_finite_gradient(make: Make) -> No
     for backend in ("dense", "sdpa"):
         (slope,) = torch.autograd.grad(model(x, where, backend).square().sum(), x)
         assert slope.isfinite().all()
-
-
-def test_unlike_tokens_draw_attention_as_published_and_lose_it_with_the_other_sign(make: Make) -> None:
-    x, where = torch.randn(1, 12, 48), Where(**grid((3, 4)))
-    biases = []
-    for sign in (1, -1):
-        model = make(dict(type="SaPE2", sign=sign), 2)
-        parts = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)
-        biases.append(parts["unlikeness"])
-    published, turned = biases
-    apart = ~torch.eye(12, dtype=torch.bool)
-    assert (published[..., apart] > 0).all()
-    assert not published[..., ~apart].any()
-    torch.testing.assert_close(turned, -published)
 
 
 def test_tokens_before_the_grid_have_no_bias_placed_or_not(make: Make) -> None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ndformer.framework.registry import ENCODINGS
+
 
 def relative(ours: Tensor, exact: Tensor) -> float:
     return ((ours.double() - exact.double()).abs().max() / max(1.0, exact.abs().max().item())).item()
@@ -28,6 +30,10 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
     else:
         monkeypatch.setattr(holder, name, outer)
     return called
+
+
+ENCODINGS.get("NoPE")  # the first look-up finds all
+ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 
 
 class Largest(TorchDispatchMode):

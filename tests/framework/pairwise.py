@@ -136,13 +136,20 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, where: Where, values: Tensor) -> Te
     everything = torch.ones(B, N, dtype=torch.bool)
     valid = everything if where.valid is None else where.valid
     placed = everything if where.placed is None else where.placed
-    sees = valid[:, :, None] & valid[:, None, :]  # (B, i, j)
-    if where.segment is not None:
-        sees = sees & torch.tensor([[[same_run(s, i, j) for j in range(N)] for i in range(N)] for s in where.segment])
     bias = torch.where((placed[:, :, None] & placed[:, None, :])[:, None], values, 0)
+    sees = visible(where, B) & valid[:, :, None]
     weights = torch.exp(torch.einsum("bhic,bhjc->bhij", q, k) / math.sqrt(width) + bias) * sees[:, None]
     total = weights.sum(-1, keepdim=True)
     return torch.einsum("bhij,bhjc->bhic", weights, v) / total.where(total > 0, 1)
+
+
+def visible(where: Where, rows: int) -> Tensor:
+    """(B, i, j): the key is valid and of the query's own run."""
+    N = where.positions.shape[1]
+    sees = torch.ones(rows, N, N, dtype=torch.bool)
+    if where.segment is not None:
+        sees = torch.tensor([[[same_run(s, i, j) for j in range(N)] for i in range(N)] for s in where.segment])
+    return sees if where.valid is None else sees & where.valid[:, None, :]
 
 
 def same_run(segment: Tensor, i: int, j: int) -> bool:

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+from tests.framework.helpers import ANYWHERE
+from tests.framework.pairwise import visible
 
 DIM, HEADS = 24, 2
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 LAYOUTS = ["plain", "unplaced", "padded", "packed"]
 
 
@@ -38,19 +37,6 @@ def layout(kind: str, dims: int = 2, rows: int = 2, tokens: int = 7, dtype: torc
 def layer(cfg: Any = None, dims: int = 2, **options: Any) -> tuple[Attention, PositionEncoding]:
     encoding = build_encoding(cfg, dim=DIM, heads=HEADS, position_dims=dims, depth=2)
     return Attention(DIM, HEADS, encoding.layer(0, 2), **options), encoding
-
-
-def visible(where: Where, rows: int) -> Tensor:
-    """(B, N, N), said once more: the key is valid and of the query's own run."""
-    B, N, _ = where.positions.shape
-    sees = torch.ones(max(B, rows), N, N, dtype=torch.bool)
-    if where.segment is not None:
-        for b in range(sees.shape[0]):
-            for i in range(N):
-                for j in range(N):
-                    between = where.segment[b, min(i, j) : max(i, j) + 1]
-                    sees[b, i, j] = bool((between == where.segment[b, i]).all())
-    return sees if where.valid is None else sees & where.valid[:, None, :]
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,8 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
-from ndformer.framework.kernels import BACKENDS, attend
+from ndformer.framework.kernels import attend
+from ndformer.framework.kernels.choose import choose
 from ndformer.framework.tokens import Where
 from tests.framework.helpers import relative
 
@@ -148,45 +149,22 @@ def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
     assert not ours.isfinite().all()
 
 
-def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for backend in BACKENDS.values():
-        inner = type(backend).__call__
-        record = lambda self, *given, inner=inner: calls.append(self.name) or inner(self, *given)
-        monkeypatch.setattr(type(backend), "__call__", record)
+def test_auto_takes_it_where_torch_would_take_longer() -> None:
+    """For far positions, which would be a mask; with gradients, for padded rows and long ones."""
     g = torch.Generator().manual_seed(0)
     r = torch.rand(1, 100, 3, generator=g)
     q, k, v = (torch.randn(1, 2, 100, 16, generator=g) for _ in range(3))
-    learned = bias_of(r, 2, g)
-    assert isinstance(learned, QuadraticBias)
-
-    def taken(q: Tensor, where: Where, bias: Bias | None) -> str:
-        calls.clear()
-        attend(q, k.to(q.dtype), v.to(q.dtype), where, bias)
-        return calls[0]
-
-    where = Where(r)
-    assert taken(q, where, learned) == "narrow"
-    assert taken(q, where, None) == "sdpa"
-    assert taken(q.double(), where, learned) == "sdpa"
-    assert taken(q, Where(r, placed=torch.arange(100)[None] > 0), learned) == "sdpa"
-    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"  # with gradients, a short row is as fast there
-    padded = Where(r, valid=torch.ones(1, 100, dtype=torch.bool))
-    assert taken(q.clone().requires_grad_(), padded, learned) == "narrow"
-    learned.local = single_block(r)  # near enough to be extra channels of q and k, for which torch's kernel is faster
-    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
-    with torch.no_grad():
-        assert taken(q, where, learned) == "sdpa"
-    short = torch.randn(1, 2, 9, 16)
-    attend(short, short, short, Where(r[:, :9]), bias_of(r[:, :9], 2, g))
-    assert calls[-1] == "sdpa"  # nothing to win there
-    middle = slice(0, 50)
-    near, far = (bias_of(r[:, middle], 2, g), bias_of(r[:, middle], 2, g))
-    assert isinstance(near, QuadraticBias)
-    near.local = single_block(r[:, middle])  # may ride on q and k; the other would be a mask
-    for bias, backend in ((near, "sdpa"), (far, "narrow")):
-        attend(q[:, :, middle], k[:, :, middle], v[:, :, middle], Where(r[:, middle]), bias)
-        assert calls[-1] == backend
+    near, far, where, learned = bias_of(r, 2, g), bias_of(r, 2, g), Where(r), q.clone().requires_grad_()
+    near.local = single_block(r)  # near enough to be extra channels of q and k
+    padded, unplaced = Where(r, valid=torch.ones(1, 100).bool()), Where(r, placed=torch.arange(100)[None] > 0)
+    chosen = {"narrow": [(q, where, far), (learned, padded, far)]}
+    chosen["sdpa"] = [(q, where, near), (q.double(), where, far), (q, unplaced, far), (learned, where, far)]
+    for name, cases in chosen.items():
+        for queries, places, bias in cases:
+            assert choose(queries, k.to(queries.dtype), v.to(queries.dtype), places, bias).name == name
+    for tokens, name in ((9, "sdpa"), (50, "narrow")):
+        few = torch.randn(1, 2, tokens, 16)
+        assert choose(few, few, few, Where(r[:, :tokens]), bias_of(r[:, :tokens], 2, g)).name == name
 
 
 def test_transforms_of_torch_func_go_elsewhere() -> None:

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where, join
 from ndformer.framework.transformer import Block, DropPath, LayerScale, Transformer
+from tests.framework.helpers import ANYWHERE
 
 DIM, HEADS = 24, 2
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +77,6 @@ def standardised(x: Tensor, norm: Any) -> Tensor:
     return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def attended(x: Tensor, block: Any) -> Tensor:
-    W, b, h = block.attention.qkv.weight, block.attention.qkv.bias, DIM // HEADS
-    heads = []
-    for head in range(HEADS):
-        q, k, v = (x @ W[i * DIM + head * h :][:h].T + b[i * DIM + head * h :][:h] for i in range(3))
-        heads.append((q @ k.mT / math.sqrt(h)).softmax(-1) @ v)
-    return torch.cat(heads, dim=-1) @ block.attention.proj.weight.T + block.attention.proj.bias
-
-
 def perceived(x: Tensor, block: Any) -> Tensor:
     first, _, second = block.mlp
     hidden = x @ first.weight.T + first.bias
@@ -109,7 +98,7 @@ def test_blocks_are_pre_norm_and_norms_stand_at_the_ends(
     for block in network.blocks:
         part: Any = block
         one, two = (1.0, 1.0) if layer_scale is None else (part.scale1.gamma, part.scale2.gamma)
-        x = x + one * attended(standardised(x, part.norm1), part)
+        x = x + one * part.attention(standardised(x, part.norm1), given.where)
         x = x + two * perceived(standardised(x, part.norm2), part)
         assert part.mlp[0].out_features == 36
     torch.testing.assert_close(network(given).features, standardised(x, network.final_norm))

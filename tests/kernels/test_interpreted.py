@@ -100,25 +100,6 @@ def test_far_places_and_small_gradients_cost_no_digits(
     compare("parabola", P, "unplaced", DTYPES[dtype], upstream, extent=extent, about=about)
 
 
-@pytest.mark.parametrize("P, extent", [(1, 2000), (2, 600), (3, 512)])
-def test_a_tile_of_queries_may_have_positions_far_from_each_other(P: int, extent: float) -> None:
-    """Parabolas as PaPE makes them, one unit wide, and 256 tokens at 16 places of the extent in random order."""
-    torch.manual_seed(0)
-    tokens, m = 256, 50
-    places = extent * torch.rand(1, P, 16)[..., torch.randint(16, (tokens,))] + torch.randn(1, P, tokens)
-    directions = torch.rand(m, P) * 2 - 1
-    falls = torch.nn.functional.softplus(torch.randn(tokens, m))
-    M = -torch.einsum("nm,mp,mq->npq", falls, directions, directions) * (1.5 / (0.8 * m))
-    c = torch.randn(tokens, m) @ directions / (m / 3) ** 0.5
-    upper = [M[:, a, b] for a in range(P) for b in range(a, P)]
-    bias = Bias(torch.stack([*upper, *c.unbind(-1)])[None, None], places, None, None, "parabola")
-    given = [torch.randn(1, 1, tokens, WIDTH).half() for _ in range(4)]
-    found, floor = errors(given, bias), errors(given, Bias(None, None, None, None, "none"))
-    for name in ("out", "dq", "dk", "dv"):
-        assert found[name] <= 1.5 * floor[name], (name, found, floor)
-    assert found["d_forms"] <= 1e-3, found
-
-
 def test_a_row_without_places_has_no_bias() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 1, 70, WIDTH).half() for _ in range(3))

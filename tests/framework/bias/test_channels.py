@@ -9,16 +9,6 @@ from torch import Tensor
 import ndformer.encodings.centered_positions as centered_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.bias import (
-    Bias,
-    DistanceBias,
-    IsotropicBias,
-    PositionBias,
-    QuadraticBias,
-    SeparableBias,
-    SumBias,
-)
-from ndformer.framework.bias.channels import single_block
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.framework.helpers import relative, spy
@@ -27,17 +17,6 @@ from tests.framework.helpers import relative, spy
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-def test_only_what_rides_knows_of_riding() -> None:
-    """A stranger's bias has pair() or rows(), and nothing to leave alone."""
-    for kind in (Bias, PositionBias, DistanceBias, SumBias):
-        assert not {"local", "separable", "parabolas", "features"} & set(dir(kind))
-    r, none = torch.zeros(1, 3, 2), torch.zeros(1, 1, 3)
-    for bias in (IsotropicBias(none, r), QuadraticBias(None, [none, none], r)):
-        assert isinstance(bias, SeparableBias)
-        assert not bias.separable
-    assert IsotropicBias(none, r, local=single_block(r)).separable
 
 
 def pape(positions: Tensor, dtype: torch.dtype = torch.float32, name: str = "PaPE", **masks: Any) -> Any:
