@@ -49,20 +49,6 @@ def test_position_scale_and_scale_positions_scale_the_positions(name: str, dims:
         assert torch.allclose(scaled(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
 
 
-def test_scale_positions_of_several_encodings_scales_each(make: Make) -> None:
-    model = make(list(ENCODINGS.values()), 2).double()
-    x, r, class_token = random_inputs(model)
-    with torch.no_grad():
-        expected = model(x, Where(r * 0.25, **class_token))
-        model.encoding.scale_positions = 0.25
-        assert torch.allclose(model(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
-        model.encoding.scale_positions = (0.5, 2.0)
-        actual = model(x, Where(r, **class_token))
-        model.encoding.scale_positions = 1.0
-        expected = model(x, Where(r * torch.tensor([0.5, 2.0]).double(), **class_token))
-        assert torch.allclose(actual, expected, rtol=0, atol=1e-10)
-
-
 def test_biases_of_several_encodings_are_summed(make: Make) -> None:
     names = "ALiBi", "RelativeBias", "LookHere", "PaPERI"
     together = make([ENCODINGS[name] for name in names], 2).double()
