@@ -70,7 +70,7 @@ def test_logits_are_of_differences_alone_also_far_away_in_float32(cfg: Any, dims
     ],
     ids=str,
 )
-def test_among_normalised_places_logits_are_of_differences_where_declared(cfg: Any, relative: bool) -> None:
+def test_among_normalized_places_logits_are_of_differences_where_declared(cfg: Any, relative: bool) -> None:
     """Two tokens hold the ends, so that places stay what they are while the others move together."""
     encoding, (q, k) = build(cfg, 2), content(9)
     r = torch.rand(1, 9, 2).double() * 3
@@ -82,7 +82,7 @@ def test_among_normalised_places_logits_are_of_differences_where_declared(cfg: A
 
 
 @pytest.mark.parametrize("by", ["ends", "separate", "min", "max"])
-def test_packed_samples_are_normalised_each_by_itself_where_rows_are_not_cut_too(by: str) -> None:
+def test_packed_samples_are_normalized_each_by_itself_where_rows_are_not_cut_too(by: str) -> None:
     """As on a GPU, and in a graph that makes its places."""
     r = torch.rand(2, 9, 2).double() * 9
     segment = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, -1], [5, 5, 4, 4, 4, 4, 5, 5, 5]])

@@ -36,10 +36,6 @@ def sincos() -> Tensor:
     return encoding.embed(torch.zeros_like(x), encoding.prepare(where))
 
 
-def test_there_are_ten() -> None:
-    assert len(STRATEGIES) == 10
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_strategies_start_as_these(strategy: str) -> None:
     x, e = random_inputs()[0], sincos()

@@ -66,14 +66,6 @@ def test_golden_directions_are_those_of_the_formula(dims: int) -> None:
         torch.testing.assert_close(table[h, c], expected, rtol=0, atol=1e-9)
 
 
-def test_golden_directions_leave_no_gap() -> None:
-    """Of 240 directions in a plane the widest gap is a few times what it would be if they were laid out evenly."""
-    w = FIXED["golden"](10, 48, 2, 100.0).flatten(0, 1)
-    angle = torch.atan2(w[:, 1], w[:, 0]).sort().values
-    gaps = torch.cat([angle.diff(), angle[:1] + 2 * math.pi - angle[-1:]])
-    assert gaps.max() < 8 * 2 * math.pi / 240
-
-
 def test_learned_frequencies_start_where_fixed_ones_are() -> None:
     for directions in FIXED:
         fixed, learned = build(2, directions=directions), build(2, directions=directions, learned=True)

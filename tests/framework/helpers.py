@@ -61,7 +61,7 @@ class Drawn:
         self.written.append((stem, i, labels.tolist()))
 
 
-HEIC = zlib.decompress(  # 48 x 32 pixels of four colours, by x265; its box irot turns it clockwise
+HEIC = zlib.decompress(  # 48 x 32 pixels of four colors, by x265; its box irot turns it clockwise
     base64.b85decode(
         "c-muNV30{GsVvAy%}izhg51nBLl8SRGck>Ufw4U|wIq=N0u(b+a*CjAhJwuG5(YG&l$nzcHpIn&fe{FSfN?d127+E7R?f`KO9S&j"
         "qM|@fDif5KQI>27V)7MamgK^eFtTSB6cqs3&oT>=^MQ03P?<9$Ge~FxSdrWZhChFQ{9s_<XHEd>kZ@q+Vf_Ceq<|Tuf*FM5b}>05"

@@ -1,7 +1,6 @@
 """Attention over the keys that can matter: within its bound of attention over all, whatever comes, and with fewer."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -37,7 +36,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 def local(
-    radius: float = 1.0, dtype: torch.dtype = torch.float64, **masks: Any
+    radius: float = 1.0, dtype: torch.dtype = torch.float64, placed: Tensor | None = None
 ) -> tuple[list[Tensor], Where, QuadraticBias]:
     """q, k, v of a grid whose attention falls within `radius`."""
     axis = torch.arange(SIDE, dtype=dtype)
@@ -47,7 +46,7 @@ def local(
     fall = torch.full((1, 2, SIDE**2), -0.5 / radius**2, dtype=dtype)
     return (
         list(torch.randn(3, 1, 2, SIDE**2, 8).to(dtype)),
-        Where(r, **masks),
+        Where(r, placed=placed),
         QuadraticBias([fall, torch.zeros_like(fall), fall.clone()], bias.c, r),
     )
 
@@ -94,24 +93,6 @@ def test_gradients_are_those_of_the_attention_over_the_keys_that_were_looked_at(
     wanted = torch.autograd.grad((logits.softmax(-1) @ v * towards).sum(), given)
     for found, expected in zip(ours, wanted):
         assert (found - expected).abs().max() <= 1e-10 * expected.abs().max()
-
-
-@pytest.mark.parametrize("layout", ["padded", "unplaced", "packed"])
-def test_samples_are_computed_as_if_alone(layout: str) -> None:
-    (q, k, v), where, bias = local()
-    n = torch.arange(SIDE**2)
-    given: dict[str, Any] = {
-        "padded": dict(valid=n[None] < 250),
-        "unplaced": dict(placed=n[None] % 50 > 0),
-        "packed": dict(segment=(n[None] >= 150).long() - (n[None] >= 350).long() * 2),
-    }[layout]
-    where = Where(where.positions, **given)
-    noisy = v.masked_fill(~where.valid[:, None, :, None], 1e6) if where.valid is not None else v
-    out = attend(q, k, noisy, where, bias, backend="select:1e-3")
-    wanted = attend(q, k, noisy, where, bias, backend="dense")
-    assert (out - wanted).abs().max() <= 1e-3 * v.abs().max()
-    if where.valid is not None:
-        assert not out.transpose(1, 2)[~where.valid].any()
 
 
 def test_a_key_without_a_place_is_never_left_out_and_a_query_without_one_sees_all(looked: list[Tensor]) -> None:

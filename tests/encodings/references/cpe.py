@@ -1,4 +1,4 @@
-"""CPVT's depthwise convolution over a grid, and Point Transformer V3's among voxels, neighbour by neighbour."""
+"""CPVT's depthwise convolution over a grid, and Point Transformer V3's among voxels, neighbor by neighbor."""
 
 import itertools
 import math
