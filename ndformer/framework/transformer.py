@@ -155,7 +155,7 @@ class Transformer(nn.Module):
         where, x = tokens.where, tokens.features
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would make gradients of norms NaN
-        encoding, layers = self._encoding_of(space)
+        encoding, layers = self._find_encoding(space)
         state = encoding.prepare(where)
         x = self.initial_norm(encoding.embed(x, state))
         x = encoding.block_update(x, state, 0)
@@ -167,7 +167,7 @@ class Transformer(nn.Module):
             x = encoding.block_update(x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)
 
-    def _encoding_of(self, space: str | None) -> tuple[Any, Sequence[Any]]:
+    def _find_encoding(self, space: str | None) -> tuple[Any, Sequence[Any]]:
         """Return the encoding and the layer encodings of a position space; with one space, blocks own them."""
         if isinstance(self.encoding, PositionEncoding):
             return self.encoding, [block.attention.encoding for block in cast(Any, self.blocks)]
