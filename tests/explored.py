@@ -19,7 +19,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.explorer.arrays import read
+from ndformer.lab.explorer.arrays import read
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
 from tools import explore

@@ -49,17 +49,11 @@ class ALiBi(PositionEncoding):
         return DistanceBias(self.slopes(positions), positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _ALiBiLayer()
+        return SharedBiasLayer()
 
 
-class _ALiBiLayer(LayerEncoding):
+class SharedBiasLayer(LayerEncoding):
     """Returns the state, one bias that all layers share."""
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
         return state
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(ALiBi)

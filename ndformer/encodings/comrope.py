@@ -90,9 +90,3 @@ class _ComRoPELayer(LayerEncoding):
         B = self.b.double()[:, None]
         rotations = SkewExponential.apply(B - B.mT, angles(state, theta), exact)[0]  # (B or 1, H, N, blocks, b, b)
         return rotate_blocks(q, rotations), rotate_blocks(k, rotations)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(ComRoPE)

@@ -168,9 +168,3 @@ def interpolate(values: Tensor, p: Tensor) -> Tensor:
     lower = p.detach().floor().clamp(max=last - 1)
     share, entry = p - lower, lower.nan_to_num().long()  # a NaN in p makes the share NaN, not the index invalid
     return values.gather(-1, entry) * (1 - share) + values.gather(-1, entry + 1) * share
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(CoPE)

@@ -115,9 +115,3 @@ def _convolve_voxels(conv: nn.Module, x: Tensor, state: VoxelState) -> Tensor:
     inputs = tokens.index_select(0, placed)
     outputs = conv(inputs, Sites(voxel - low[sample], sample))
     return tokens.index_copy(0, placed, inputs + outputs.to(x.dtype)).view_as(x)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(CPE)

@@ -6,7 +6,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.encodings.alibi import SharedBiasLayer
+from ndformer.framework.bias.base import Bias, FormulaBias, Select
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
@@ -58,17 +59,10 @@ class DirectionalRPE(PositionEncoding):
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _DirectionalRPELayer()
+        return SharedBiasLayer()
 
 
-class _DirectionalRPELayer(LayerEncoding):
-    """Returns the state, one bias that all layers share."""
-
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias:
-        return state
-
-
-class DirectionalBias(PositionBias):
+class DirectionalBias(FormulaBias):
     """A bias -slope_h |r_j - r_i|_1 with the left slope for keys before the query and the right one for others."""
 
     term = "distance"
@@ -77,20 +71,11 @@ class DirectionalBias(PositionBias):
         super().__init__(positions)
         self.left, self.right, self.diagonals = left, right, diagonals  # (H,)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        return -torch.where(_is_later(dr), self.right[h], self.left[h]) * self._distance(dr)
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
-        left, right = self.left[:, None, None], self.right[:, None, None]
-        return -torch.where(_is_later(dr), right, left) * self._distance(dr)
-
-    def _distance(self, dr: Sequence[Tensor]) -> Tensor:
-        total = sum((d.abs() for d in dr[1:]), dr[0].abs())
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        distance = sum((d.abs() for d in dr[1:]), dr[0].abs())
         if self.diagonals:
-            total = torch.where((dr[0] != 0) & (dr[1] > 0), 2**0.25 * total, total)
-        return total
+            distance = torch.where((dr[0] != 0) & (dr[1] > 0), 2**0.25 * distance, distance)
+        return -torch.where(_is_later(dr), select(self.right), select(self.left)) * distance
 
     def cut(self, rows: Rows) -> Bias:
         return DirectionalBias(self.left, self.right, self.diagonals, self.cut_positions(rows))
@@ -112,9 +97,3 @@ def _repo_slopes(heads: int, first: float) -> list[float]:
     """Return slopes that halve; a number of heads that is no power of two has every other one again, as in ALiBi."""
     lower = 1 << (heads.bit_length() - 1)
     return [2 ** (-first - h) for h in [*range(lower), *range(0, 2 * (heads - lower), 2)]]
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(DirectionalRPE)

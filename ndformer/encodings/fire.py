@@ -1,19 +1,22 @@
 """FIRE: a bias that a small network computes from the distance, relative to the largest distance of the query."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.encodings.normalized import bounding_box
-from ndformer.encodings.radial_bias import MIN_VALUE, reflect
-from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.curves import NetworkBias
+from ndformer.encodings.radial_bias import reflect
+from ndformer.framework.bias.base import Bias, PositionBias, norm
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import AUTO, Coverage, Span
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.tokens import Where
+from ndformer.framework.registry.ranges import NonNegative
+from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.tokens import Rows, Where
 
 INITIAL_LENGTH = 1.0  # of L
 
@@ -26,6 +29,9 @@ class FIRE(PositionEncoding):
     the query to the farthest corner of the bounding box of its sample, in one dimension to its farthest token. In a
     sample larger than L, distances therefore count relative to its extent. FlexAttention cannot compute it.
 
+    c and L are reflected at `min_value`; `epsilon` is added to the denominator. The authors' code is `min_value=0`, the
+    absolute values of c and L, and `epsilon=1e-6`.
+
     Weights of a layer: `c`, `length` (L), `network`.
 
     Paper: arXiv:2310.04418.
@@ -33,8 +39,9 @@ class FIRE(PositionEncoding):
 
     scaled_positions = "centered"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, min_value: NonNegative = 0.01, epsilon: NonNegative = 0.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.min_value, self.epsilon = min_value, epsilon
         self.rotation_invariant = self.position_dims == 1  # a rotation changes the bounding box
 
     def covers(self, span: Span) -> list[Coverage]:
@@ -47,7 +54,7 @@ class FIRE(PositionEncoding):
         return positions, _max_distance(positions, where)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _FIRELayer(self.heads)
+        return _FIRELayer(self.heads, self.min_value, self.epsilon)
 
 
 def _max_distance(positions: Tensor, where: Where) -> Tensor:
@@ -60,20 +67,38 @@ def _max_distance(positions: Tensor, where: Where) -> Tensor:
 class _FIRELayer(LayerEncoding):
     no_weight_decay = ("c", "length")
 
-    def __init__(self, heads: int) -> None:
+    def __init__(self, heads: int, min_value: float, epsilon: float) -> None:
         super().__init__()
+        self.min_value, self.epsilon = min_value, epsilon
         self.c, self.length = nn.Parameter(torch.tensor(0.1)), nn.Parameter(torch.tensor(INITIAL_LENGTH))
         self.network = nn.Sequential(nn.Linear(1, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, heads))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: tuple[Tensor, Tensor]) -> Bias:
         positions, max_distance = state
-        c = reflect(self.c.to(positions.dtype), MIN_VALUE)
-        normalizer = torch.maximum(max_distance, reflect(self.length.to(positions.dtype), MIN_VALUE))
+        c, length = (reflect(weight.to(positions.dtype), self.min_value) for weight in (self.c, self.length))
+        divisor = torch.log1p(c * torch.maximum(max_distance, length))
         weights = [weight.to(positions.dtype) for weight in self.network.parameters()]
-        return NetworkBias(weights, c, torch.log1p(c * normalizer), positions)
+        return NetworkBias(weights, c, divisor + self.epsilon if self.epsilon else divisor, positions)
 
 
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
+class NetworkBias(PositionBias):
+    """A bias network(log(1 + c |r_j - r_i|) / divisor_i) from a small network with one output per head."""
 
-    draw_file(FIRE)
+    term = "distance"
+
+    def __init__(self, weights: Sequence[Tensor], c: Tensor, divisor: Tensor, positions: Tensor) -> None:
+        """`weights`: matrix and vector of each linear layer, with ReLU between them; `divisor`: (B or 1, N, 1)."""
+        super().__init__(positions)
+        self.weights, self.c, self.divisor = list(weights), c, divisor
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        share = torch.log1p(self.c * norm(self.differences(lo, hi))) / self.divisor[:, lo:hi]  # (B or 1, n, N)
+        with without_autocast(share):
+            y = F.linear(share[..., None], *self.weights[:2])
+            for layer in range(2, len(self.weights), 2):
+                y = F.linear(y.relu(), *self.weights[layer : layer + 2])
+            return y.permute(0, 3, 1, 2)
+
+    def cut(self, rows: Rows) -> Bias:
+        divisor = rows.gather(self.divisor.flatten(0, 1)) + (~rows.valid[..., None]).to(self.divisor.dtype)
+        return NetworkBias(self.weights, self.c, divisor, self.cut_positions(rows))

@@ -136,3 +136,7 @@ def isotropic_init(wp: Tensor, radius: Tensor, head_dim: int) -> Tensor:
     if m < P:  # too few parabolas for all directions: the right size on average
         return wp * (diagonal * P / m).sqrt() / wp.norm(dim=-1, keepdim=True)
     return torch.linalg.qr(wp).Q * diagonal.sqrt()
+
+
+def uniform(*shape: int, bound: float) -> Tensor:
+    return torch.empty(*shape).uniform_(-bound, bound)

@@ -85,9 +85,3 @@ class _LaPELayer(LayerEncoding):
 
     def input(self, x: Tensor, state: State) -> Tensor:
         return x + state[self.index].to(x.dtype)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LaPE)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.encoding.base import short
+from ndformer.framework.encoding.base import ints_per_axis, short
 from ndformer.framework.encoding.coverage import Coverage, Span, cells
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Ascending, FewOrNone, Finite, Side
@@ -53,9 +53,7 @@ class LearnableAbsolute(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         dims = self.position_dims
-        self.grid = (grid,) * dims if isinstance(grid, int) else tuple(grid)
-        if len(self.grid) != dims:
-            raise ValueError(f"grid is one size or one per position dimension ({dims}), got {grid}")
+        self.grid = ints_per_axis(grid, dims, "grid")
         if math.prod(self.grid) > MAX_ENTRIES:
             raise ValueError(
                 f"a table of {' x '.join(map(str, self.grid))} entries has more than {MAX_ENTRIES}: take a smaller "
@@ -162,9 +160,3 @@ def _intervals(extent: Any, dims: int) -> tuple[tuple[float, float], ...]:
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("ape", "learned", "learnable", "absolute"), "LearnableAbsolute")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LearnableAbsolute)

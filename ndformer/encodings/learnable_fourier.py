@@ -106,9 +106,3 @@ def _load_weights(path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
                 ": give it the features, hidden, groups, width and position dimensions of the model it is from"
             )
     return weights
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LearnableFourier)

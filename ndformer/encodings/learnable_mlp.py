@@ -68,9 +68,3 @@ class _LearnableMLPLayer(LayerEncoding):
         real = real.expand(torch.broadcast_shapes(real.shape, r.shape[:2]))
         embedding = self.mlp(r.expand(*real.shape, -1)[real])
         return embedding.new_zeros(*real.shape, embedding.shape[1]).masked_scatter(real[..., None], embedding)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LearnableMLP)

@@ -90,9 +90,3 @@ class _LieRELayer(LayerEncoding):
         rotations = SkewExponential.apply(skew(generators, self.block), times, exact)[0]  # (M, H, blocks, b, b)
         rotations = rotations[state.inverse_indices].transpose(1, 2)  # (B or 1, H, N, blocks, b, b)
         return rotate_blocks(q, rotations), rotate_blocks(k, rotations)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LieRE)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, longer_steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Side, Width
@@ -53,9 +54,7 @@ class LogCPB(PositionEncoding):
         super().__init__(*args, **kwargs)
         self.hidden, self.cosine = hidden, cosine
         self.changes_unplaced = cosine
-        self.training_grid = (trained,) * self.position_dims if isinstance(trained, int) else trained
-        if self.training_grid is not None and len(self.training_grid) != self.position_dims:
-            raise ValueError(f"trained is one number or one per axis of the grid ({self.position_dims}), got {trained}")
+        self.training_grid = None if trained is None else ints_per_axis(trained, self.position_dims, "trained")
 
     def covers(self, span: Span) -> list[Coverage]:
         training_grid = self.training_grid or span.cells
@@ -102,9 +101,3 @@ class _LogCPBLayer(LayerEncoding):
         log_steps = state.log_steps
         table = 16 * torch.sigmoid(self.network(log_steps.to(x.dtype)).to(log_steps.dtype))  # (steps, H)
         return TableBias([table.T.contiguous()], state.max_steps, state.cells)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LogCPB)

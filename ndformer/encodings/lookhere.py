@@ -115,9 +115,3 @@ def view_directions(dims: int, fov: int) -> list[tuple[float, ...]]:
     if dims == 2:  # published order: quadrants first
         chosen = chosen[4:] + chosen[:4]
     return [tuple(u) for u in chosen]
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(LookHere)

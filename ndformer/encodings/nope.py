@@ -10,9 +10,3 @@ class NoPE(PositionEncoding):
 
     Paper: arXiv:2305.19466.
     """
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(NoPE)

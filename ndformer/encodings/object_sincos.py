@@ -70,9 +70,3 @@ class ObjectSincos(PositionEncoding):
 
     def embed(self, x: Tensor, state: Tensor) -> Tensor:
         return x + state.to(x.dtype)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(ObjectSincos)

@@ -23,8 +23,10 @@ from ndformer.encodings.initial_radius import (
     head_radii,
     isotropic_init,
     offset_init,
+    uniform,
     weight_sensitivity,
 )
+from ndformer.encodings.pape_ri import PaPERI, PaPERILayer  # noqa: F401  # in this file for one more version
 from ndformer.encodings.projection import project
 from ndformer.encodings.weight_cache import WeightCache
 from ndformer.framework.bias.base import Bias
@@ -149,7 +151,7 @@ class _PaPEWeights(LayerEncoding):
         self.head_dim, self.activation = config.head_dim, config.activation
         self.distance, self.direction = config.distance, config.direction
         if config.project:
-            self.wp = nn.Parameter(_uniform(heads, m, P, bound=P**-0.5))
+            self.wp = nn.Parameter(uniform(heads, m, P, bound=P**-0.5))
             if config.offsets:
                 wp, a0, b0 = offset_init(self.wp.detach(), torch.tensor(config.radii), self.head_dim, index)
                 self.wp, self.a0, self.b0 = nn.Parameter(wp), nn.Parameter(a0), nn.Parameter(b0)
@@ -162,9 +164,9 @@ class _PaPEWeights(LayerEncoding):
         shape, bound = ((heads, m, dim), dim**-0.5) if config.context else ((heads, m), 1.0)
         a, b = ("wa", "wb") if config.context else ("a", "b")
         if config.distance:
-            self.register_parameter(a, nn.Parameter(_uniform(*shape, bound=bound)))
+            self.register_parameter(a, nn.Parameter(uniform(*shape, bound=bound)))
         if config.direction:
-            self.register_parameter(b, nn.Parameter(_uniform(*shape, bound=bound)))
+            self.register_parameter(b, nn.Parameter(uniform(*shape, bound=bound)))
         self.context, self.offsets = config.context, config.offsets
 
     def curvatures(self, x: Tensor, like: Tensor) -> Tensor:
@@ -275,22 +277,3 @@ def concat_features(a: Tensor, b: Tensor, wp: Tensor, positions: Tensor) -> tupl
     ones = torch.ones_like(s[..., :1])
     fq = torch.cat([(a * s**2).sum(-1, keepdim=True), a, -2 * a * s, -(b * s).sum(-1, keepdim=True), b], dim=-1)
     return fq, torch.cat([ones, s**2, s, ones, s], dim=-1)
-
-
-def _uniform(*shape: int, bound: float) -> Tensor:
-    return torch.empty(*shape).uniform_(-bound, bound)
-
-
-def __getattr__(name: str) -> Any:
-    """Import PaPERI and its layer, which were in this file, for one more version."""
-    if name in ("PaPERI", "PaPERILayer"):
-        from ndformer.encodings import pape_ri
-
-        return getattr(pape_ri, name)
-    raise AttributeError(f"module {__name__} has no attribute '{name}'")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPE)

@@ -85,9 +85,3 @@ class PaPECompactLayer(LayerEncoding):
         pairs = [(a, b) for a in range(len(c)) for b in range(a, len(c))]
         M = [-sum((L[a, k] * L[b, k] for k in range(1, a + 1)), L[a, 0] * L[b, 0]) for a, b in pairs]
         return QuadraticBias(M, c.unbind(0), state.positions, state.local)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPECompact)

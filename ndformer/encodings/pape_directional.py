@@ -120,9 +120,3 @@ def landmark_positions(scores: Tensor, positions: Tensor, state: SamplePositions
     weighted = weights[..., None] * positions  # (H, K, B, N, P)
     sample = sample[..., None].expand_as(weighted)
     return torch.zeros_like(weighted).scatter_add(-2, sample, weighted).gather(-2, sample)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPEDirectional)

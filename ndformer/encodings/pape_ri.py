@@ -13,6 +13,7 @@ from ndformer.encodings.initial_radius import (
     Radius,
     gram_diagonal,
     head_radii,
+    uniform,
     weight_sensitivity,
 )
 from ndformer.encodings.projection import linear
@@ -68,27 +69,17 @@ class PaPERILayer(LayerEncoding):
     def __init__(self, config: PaPERI) -> None:
         super().__init__()
         self.head_dim = config.head_dim
-        scale = _uniform(config.heads, bound=config.position_dims**-0.5)
+        scale = uniform(config.heads, bound=config.position_dims**-0.5)
         if config.radii:
             scale = gram_diagonal(torch.tensor(config.radii), self.head_dim).sqrt()
         if config.trainable_scale:
             self.scale = nn.Parameter(scale)
         else:
             self.register_buffer("scale", scale)
-        self.wa = nn.Parameter(_uniform(config.heads, config.dim, bound=config.dim**-0.5))
+        self.wa = nn.Parameter(uniform(config.heads, config.dim, bound=config.dim**-0.5))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: CenteredPositions) -> Bias:
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         a = linear(x, self.wa, q).transpose(1, 2).contiguous()  # (B, H, N)
         alpha = -F.softplus(a) * (self.scale.to(x.dtype) ** 2 * self.head_dim**-0.5)[:, None]
         return IsotropicBias(alpha, state.positions, state.local)
-
-
-def _uniform(*shape: int, bound: float) -> Tensor:
-    return torch.empty(*shape).uniform_(-bound, bound)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PaPERI)

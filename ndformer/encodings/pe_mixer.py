@@ -196,9 +196,3 @@ class PEMixer(Composed):
             e = second.embed(torch.zeros_like(masked, dtype=exact), states[1])
             mixed = self.mix(masked.to(exact), e, where).to(x.dtype)
         return mixed if mask is None else torch.where(mask, mixed, y)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PEMixer)

@@ -193,9 +193,3 @@ def monomials(dims: int, degree: int) -> list[Exponents]:
 def _multinomial(exponents: Exponents) -> int:
     """Return the multinomial coefficient of a monomial in a power of a sum."""
     return math.factorial(sum(exponents)) // math.prod(math.factorial(n) for n in exponents)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(Polynomial)

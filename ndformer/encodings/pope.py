@@ -66,9 +66,3 @@ class _PoPELayer(LayerEncoding):
 
 def _interleave(a: Tensor, b: Tensor) -> Tensor:
     return torch.stack([a, b], dim=-1).flatten(-2)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(PoPE)

@@ -13,8 +13,7 @@ from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, gaussians, slope_radii
 from ndformer.framework.registry import ENCODINGS
-
-MIN_VALUE = 0.01  # of a parameter that has to stay positive
+from ndformer.framework.registry.ranges import Positive
 
 
 @ENCODINGS.register_module()
@@ -23,7 +22,10 @@ class RadialBias(PositionEncoding):
 
     `curve`: 'log' -p log(1 + a d) and 'power' -a d^p with p at most 2 (both KERPLE; a starts uniform in (0, 1) and p in
     (0, 2)); 'bam' -(d / a)^p (BAM with its mean at the query; starts as ALiBi); 'gaussian' -d^2 / (2 a^2) (starts with
-    1 / a as ALiBi's slopes); 'linear' -a d (ALiBi with learned slopes). Parameters stay above 0.01.
+    1 / a as ALiBi's slopes); 'linear' -a d (ALiBi with learned slopes).
+
+    Parameters stay above `min_value`: with `bound='reflect'` a value beyond a bound is reflected at it, with 'clamp',
+    as in KERPLE's code, it acts as the bound and keeps its gradient.
 
     Weights of a layer: `a` (H,), and `p` (H,) for 'log', 'power' and 'bam'.
 
@@ -33,11 +35,17 @@ class RadialBias(PositionEncoding):
     scaled_positions = "centered"
 
     def __init__(
-        self, *args: Any, curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log", **kwargs: Any
+        self,
+        *args: Any,
+        curve: Literal["log", "power", "bam", "gaussian", "linear"] = "log",
+        min_value: Positive = 0.01,
+        bound: Literal["reflect", "clamp"] = "reflect",
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         check_choice("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
-        self.curve = curve
+        check_choice("bound", bound, list(BOUNDS))
+        self.curve, self.min_value, self.bound = curve, min_value, bound
 
     def covers(self, span: Span) -> list[Coverage]:
         if self.curve in ("log", "power"):  # their start is random
@@ -48,15 +56,15 @@ class RadialBias(PositionEncoding):
         return [slope_radii(slopes, span)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _RadialBiasLayer(self.curve, self.heads)
+        return _RadialBiasLayer(self.curve, self.heads, self.min_value, self.bound)
 
 
 class _RadialBiasLayer(LayerEncoding):
     no_weight_decay = ("a", "p")
 
-    def __init__(self, curve: str, heads: int) -> None:
+    def __init__(self, curve: str, heads: int, min_value: float, bound: str) -> None:
         super().__init__()
-        self.curve = curve
+        self.curve, self.min_value, self.bound = curve, min_value, BOUNDS[bound]
         slopes = torch.tensor(alibi_slopes(heads))
         start = {"log": torch.rand(heads), "power": torch.rand(heads), "linear": slopes}
         self.a = nn.Parameter(start.get(curve, 1 / slopes))
@@ -66,12 +74,12 @@ class _RadialBiasLayer(LayerEncoding):
             self.p = nn.Parameter(torch.ones(heads))
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Tensor) -> Bias:
-        a = reflect(self.a.to(state.dtype), MIN_VALUE)
+        a = self.bound(self.a.to(state.dtype), self.min_value)
         if self.curve == "gaussian":
             return CurveBias(gaussian, [a], state)
         if self.curve == "linear":
             return CurveBias(power, [a, torch.ones_like(a)], state)
-        p = reflect(self.p.to(state.dtype), MIN_VALUE, 2.0 if self.curve == "power" else math.inf)
+        p = self.bound(self.p.to(state.dtype), self.min_value, 2.0 if self.curve == "power" else math.inf)
         if self.curve == "bam":
             return CurveBias(power, [a**-p, p], state)
         return CurveBias(logarithm if self.curve == "log" else power, [a, p], state)
@@ -83,7 +91,9 @@ def reflect(value: Tensor, low: float, high: float = math.inf) -> Tensor:
     return value if high == math.inf else high - (high - value).abs()
 
 
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
+def clamp(value: Tensor, low: float, high: float = math.inf) -> Tensor:
+    """Return a value within bounds; beyond a bound it acts as the bound, with the gradient of the bound."""
+    return value + (value.clamp(low, high) - value).detach()
 
-    draw_file(RadialBias)
+
+BOUNDS = dict(reflect=reflect, clamp=clamp)

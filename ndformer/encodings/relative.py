@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
+from ndformer.encodings.relative_bias import RelativeBias  # noqa: F401  # in this file for one more version
 from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
+from ndformer.framework.encoding.base import check_choice, ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import WidthOrNone
@@ -63,13 +64,11 @@ class Relative(PositionEncoding):
         check_choice("method", method, ("split", "cross", "product", "euclidean"))
         check_choice("buckets", buckets, ("clipped", "piecewise", "log"))
         dims, width = self.position_dims, self.head_dim
-        max_steps = [reach] * dims if isinstance(reach, int) else list(reach)
-        if len(max_steps) != dims:
-            raise ValueError(f"reach is one number or one per position dimension ({dims}), got {reach}")
+        max_steps = ints_per_axis(reach, dims, "reach")
         if method == "split" and width < dims:
             raise ValueError(f"heads of {width} do not split over {dims} axes: take method='cross', or wider heads")
         if method == "euclidean":
-            max_steps = [max(max_steps)]
+            max_steps = (max(max_steps),)
             self.rotation_invariant = True
         if buckets == "clipped":
             if spans is not None:
@@ -201,18 +200,3 @@ class VectorBias(PositionBias):
         placed = None if self.placed is None else rows.gather(self.placed.flatten())
         state = RelativeState(self.cut_positions(rows), self.scores[0].dtype, placed)
         return VectorBias(scores, self.step_buckets, self.method, state, self.handles_unplaced)
-
-
-def __getattr__(name: str) -> Any:
-    """Import RelativeBias, which was in this file, for one more version."""
-    if name == "RelativeBias":
-        from ndformer.encodings.relative_bias import RelativeBias
-
-        return RelativeBias
-    raise AttributeError(f"module {__name__} has no attribute '{name}'")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(Relative)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import WidthOrNone
@@ -41,9 +42,7 @@ class RelativeBias(PositionEncoding):
         self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.max_steps = (reach,) * self.position_dims if isinstance(reach, int) else tuple(reach)
-        if len(self.max_steps) != self.position_dims:
-            raise ValueError(f"reach is one number or one per position dimension ({self.position_dims}), got {reach}")
+        self.max_steps = ints_per_axis(reach, self.position_dims, "reach")
         sizes = [2 * step + 1 for step in self.max_steps]
         self.sizes = [int(torch.tensor(sizes).prod())] if joint else sizes
         if max(self.sizes) > 10**7:
@@ -76,9 +75,3 @@ class _RelativeBiasLayer(LayerEncoding):
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("rpe", "rpb", "relative_position_bias"), "RelativeBias")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(RelativeBias)

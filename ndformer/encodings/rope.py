@@ -84,9 +84,3 @@ class RoPEMixed(RotaryND):
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("rope", "rotary", "2d-rope", "rope2d"), "AxialRoPE")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(AxialRoPE, RoPEMixed)

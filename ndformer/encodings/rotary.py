@@ -259,9 +259,3 @@ class LearnedRotation(LayerEncoding):
 
 def _inverse(axes: Sequence[int]) -> list[int]:
     return sorted(range(len(axes)), key=axes.__getitem__)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(RotaryND)

@@ -117,9 +117,3 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
     if torch.compiler.is_exporting():  # ONNX has no cdist
         return torch.linalg.vector_norm(a[..., :, None, :] - b[..., None, :, :], dim=-1)
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(SaPE2)

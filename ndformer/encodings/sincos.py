@@ -109,9 +109,3 @@ class LearnableSincos(Sincos):
 
 
 ENCODINGS.synonyms |= dict.fromkeys(("sinusoidal", "sine", "sin", "fixed"), "Sincos")
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(Sincos, LearnableSincos)

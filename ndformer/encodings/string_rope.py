@@ -46,9 +46,3 @@ class _STRINGLayer(LearnedRotation):
         P = cayley(skew(self.skew.to(exact), q.shape[-1]))  # (H, h, h)
         rotated_q, rotated_k = super().qk(q.to(exact) @ P.mT, k.to(exact) @ P.mT, x, state)
         return rotated_q.to(q.dtype), rotated_k.to(k.dtype)
-
-
-if __name__ == "__main__":
-    from ndformer.framework.pictures.encodings import draw_file
-
-    draw_file(STRING)

@@ -1,7 +1,7 @@
 """Transformer backbone: pre-norm blocks over token sets of any modality."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,22 +87,6 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
 
 
-class SingleSpace(nn.Module):
-    """Layer encodings for one position space, owned by the blocks."""
-
-    def forward(self, encoding: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, list[LayerEncoding]]:
-        return encoding, [block.attention.encoding for block in blocks]
-
-
-class Spaces(nn.ModuleDict):
-    """Layer encodings for several named position spaces over the same blocks."""
-
-    def forward(self, encodings: Any, blocks: Any, space: str | None) -> tuple[PositionEncoding, Any]:
-        if space is None or space not in self:
-            raise ValueError(f"space must be one of {', '.join(self)}, got {space!r}")
-        return encodings[space], self[space]
-
-
 @BACKBONES.register_module()
 class Transformer(nn.Module):
     """A transformer of `depth` blocks with one position encoding, from TokenSet to TokenSet at the same positions.
@@ -150,13 +134,12 @@ class Transformer(nn.Module):
         if isinstance(position_dims, int):
             self.encoding = new_encoding(position_dims)
             self.blocks = blocks([self.encoding.layer(i, depth) for i in range(depth)])
-            self.layers = SingleSpace()
         else:
             encodings = {space: new_encoding(dims) for space, dims in position_dims.items()}
             self.encoding = nn.ModuleDict(encodings)
             self.blocks = blocks([None] * depth)
             layers = {space: [part.layer(i, depth) for i in range(depth)] for space, part in encodings.items()}
-            self.layers = Spaces({space: nn.ModuleList(parts) for space, parts in layers.items()})
+            self.layers = nn.ModuleDict({space: nn.ModuleList(parts) for space, parts in layers.items()})
         self.initial_norm = nn.LayerNorm(dim, norm_eps) if initial_norm else nn.Identity()
         self.final_norm = nn.LayerNorm(dim, norm_eps) if final_norm else nn.Identity()
         self.checkpointing = checkpointing
@@ -172,7 +155,7 @@ class Transformer(nn.Module):
         where, x = tokens.where, tokens.features
         if where.valid is not None:
             x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would make gradients of norms NaN
-        encoding, layers = self.layers(self.encoding, self.blocks, space)
+        encoding, layers = self._find_encoding(space)
         state = encoding.prepare(where)
         x = self.initial_norm(encoding.embed(x, state))
         x = encoding.block_update(x, state, 0)
@@ -183,3 +166,11 @@ class Transformer(nn.Module):
                 x = block(x, where, state, layer)
             x = encoding.block_update(x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)
+
+    def _find_encoding(self, space: str | None) -> tuple[Any, Sequence[Any]]:
+        """Return the encoding and the layer encodings of a position space; with one space, blocks own them."""
+        if isinstance(self.encoding, PositionEncoding):
+            return self.encoding, [block.attention.encoding for block in cast(Any, self.blocks)]
+        if space is None or space not in self.layers:
+            raise ValueError(f"space must be one of {', '.join(self.layers)}, got {space!r}")
+        return self.encoding[space], cast(Any, self.layers[space])

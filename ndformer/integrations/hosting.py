@@ -5,6 +5,7 @@ All classes can be copied and pickled together with their model.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -69,15 +70,11 @@ class Positions(nn.Module):
         """Register hooks that run the encoding's block_update after each block."""
         if self.encoding.has_block_update:
             for i, block in enumerate(blocks, 1):
-                block.register_forward_hook(_BlockUpdate(self, i))
+                block.register_forward_hook(functools.partial(_block_update, self, i))
 
 
-class _BlockUpdate:
-    def __init__(self, positions: Positions, blocks_done: int) -> None:
-        self.positions, self.blocks_done = positions, blocks_done
-
-    def __call__(self, block: nn.Module, args: Any, x: Tensor) -> Tensor:
-        return self.positions.encoding.block_update(x, self.positions.place.state, self.blocks_done)
+def _block_update(positions: Positions, blocks_done: int, block: nn.Module, args: Any, x: Tensor) -> Tensor:
+    return positions.encoding.block_update(x, positions.place.state, blocks_done)
 
 
 class Hosted(nn.Module):

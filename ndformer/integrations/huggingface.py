@@ -4,6 +4,7 @@ model = ViTForImageClassification.from_pretrained("google/vit-base-patch16-224")
 model = with_encoding(model, "PaPE(m=50)")       # then fine-tune: weights of the encoding are new
 """
 
+import functools
 from typing import Any
 
 import torch
@@ -48,22 +49,16 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
     placed = embeddings if keep_table else _Embeddings(embeddings, parts)
     model.set_submodule(name, placed)
     model.position_encoding = positions.to(first.q_proj.weight.device)
-    placed.register_forward_hook(_Enter(positions), with_kwargs=True)
+    placed.register_forward_hook(functools.partial(_enter, positions), with_kwargs=True)
     positions.register_block_updates(layers)
     return model
 
 
-class _Enter:
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-
-    def __call__(self, embeddings: Any, args: Any, kwargs: Any, x: Tensor) -> Tensor:
-        pixels = args[0] if args else kwargs["pixel_values"]
-        rows, columns = (
-            side // patch for side, patch in zip(pixels.shape[-2:], embeddings.patch_embeddings.patch_size)
-        )
-        self.positions.enter(rows, columns, x.device)
-        return self.positions.embed(x)
+def _enter(positions: Positions, embeddings: Any, args: Any, kwargs: Any, x: Tensor) -> Tensor:
+    pixels = args[0] if args else kwargs["pixel_values"]
+    rows, columns = (side // patch for side, patch in zip(pixels.shape[-2:], embeddings.patch_embeddings.patch_size))
+    positions.enter(rows, columns, x.device)
+    return positions.embed(x)
 
 
 class _Embeddings(nn.Module):
@@ -75,10 +70,7 @@ class _Embeddings(nn.Module):
         self.mask_token, self.register_tokens = parts.get("mask_token"), parts.get("register_tokens")
 
     def forward(
-        self,
-        pixel_values: Tensor,
-        bool_masked_pos: Tensor | None = None,
-        interpolate_pos_encoding: bool | None = None,
+        self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None, interpolate_pos_encoding: bool | None = None
     ) -> Tensor:
         """Return (B, 1 + registers + patches, dim); `interpolate_pos_encoding` has no effect."""
         x = self.patch_embeddings(pixel_values)

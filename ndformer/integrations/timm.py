@@ -4,6 +4,7 @@ vit = timm.create_model("vit_small_patch16_224", pretrained=True)
 vit = with_encoding(vit, "PaPE(m=50)")           # then fine-tune: weights of the encoding are new
 """
 
+import functools
 from typing import Any
 
 from torch import Tensor, nn
@@ -44,27 +45,19 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at:
     vit.dynamic_img_size, patches = True, vit.patch_embed  # as timm's option of this name does
     patches.strict_img_size, patches.flatten, patches.output_fmt = False, False, Format.NHWC
     vit.position_encoding = positions.to(first.qkv.weight.device)
-    patches.register_forward_hook(_Enter(positions))
-    vit.norm_pre.register_forward_pre_hook(_Embed(positions))
+    patches.register_forward_hook(functools.partial(_enter, positions))
+    vit.norm_pre.register_forward_pre_hook(functools.partial(_embed, positions))
     positions.register_block_updates(vit.blocks)
     return vit
 
 
-class _Enter:
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-
-    def __call__(self, patches: Any, args: Any, x: Tensor) -> None:
-        """x (B, rows, columns, dim)"""
-        self.positions.enter(x.shape[1], x.shape[2], x.device)
+def _enter(positions: Positions, patches: Any, args: Any, x: Tensor) -> None:
+    """x (B, rows, columns, dim)"""
+    positions.enter(x.shape[1], x.shape[2], x.device)
 
 
-class _Embed:
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-
-    def __call__(self, norm: nn.Module, args: Any) -> Tensor:
-        return self.positions.embed(args[0])
+def _embed(positions: Positions, norm: nn.Module, args: Any) -> Tensor:
+    return positions.embed(args[0])
 
 
 class _Attention(Hosted):

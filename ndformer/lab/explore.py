@@ -22,14 +22,13 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.canvas import axis_names
-from ndformer.framework.pictures.explorer import layers
-from ndformer.framework.pictures.explorer.arrays import encode_array
-from ndformer.framework.pictures.explorer.forms import Budget
-from ndformer.framework.pictures.explorer.page import page
-from ndformer.framework.pictures.explorer.view import View
 from ndformer.framework.pictures.samples import find_pack
+from ndformer.framework.pictures.view import View, encode_array
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.lab.explorer import layers
+from ndformer.lab.explorer.forms import Budget
+from ndformer.lab.explorer.page import page
 
 WORDS = 300  # characters of an answer: an answer for every pixel or cell is long
 
@@ -108,7 +107,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
         says=answer.words(side.classes, 1, 0.3)[:WORDS],
-        scene=view.data(),
+        view=view.data(),
         prefix=prefix,
         count=len(visible),
         dims=where.positions.shape[2],

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from ndformer.framework.pictures.studies import dot_plots
 from ndformer.framework.system import atomic
 from ndformer.lab import results as files
 from ndformer.lab.experiment import Experiment, ScaleName
+from ndformer.lab.figures import dot_plots
 from ndformer.lab.interval import Summary
 from ndformer.lab.markdown import folded, table
 from ndformer.lab.results import RESULTS, Results

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.framework.pictures import ranks
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab import markdown
+from ndformer.lab import figures, markdown
 from ndformer.lab.friedman import ALPHA, Ranking, critical_difference, ranking
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, mean
 from ndformer.lab.rank import Cell, Compared
@@ -78,7 +77,7 @@ class Table:
         atomic.write(out / "comparison.json", json.dumps(content, indent=1) + "\n")
         atomic.write(out / "comparison.md", report)
         if test is not None:
-            figure = ranks.critical_difference(_about(test), test.ranks, test.critical, test.groups)
+            figure = figures.critical_difference(_about(test), test.ranks, test.critical, test.groups)
             with atomic.replacing(out / "comparison.png") as making:
                 figure.savefig(making)
         return report

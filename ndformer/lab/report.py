@@ -18,7 +18,12 @@ from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.page import (
+from ndformer.framework.pictures.runs import attempted
+from ndformer.framework.quantity import Quantity
+from ndformer.framework.registry import METRICS
+from ndformer.framework.system import atomic
+from ndformer.lab import run_folder
+from ndformer.lab.html import (
     Markup,
     bar,
     columns,
@@ -31,11 +36,6 @@ from ndformer.framework.pictures.page import (
     section,
     table,
 )
-from ndformer.framework.pictures.runs import attempted
-from ndformer.framework.quantity import Quantity
-from ndformer.framework.registry import METRICS
-from ndformer.framework.system import atomic
-from ndformer.lab import run_folder
 from ndformer.lab.interval import Summary, mean
 from ndformer.lab.run_folder import RunFolder, is_number
 

@@ -8,7 +8,7 @@ from tests.explored import KINDS, SMALL, page_of, run_of, write_files
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
 TERMS = """([layer, head, query]) => {
-  const look = explorer.panels()[0].layers[layer].look(head, query);
+  const look = explorer.panels()[0].layers[layer].evaluate(head, query);
   const plain = ([name, values]) => [name, Array.from(values, String)];
   return Object.fromEntries([...look.terms.map(plain), plain(["attention", look.attention])]);
 }"""
@@ -65,7 +65,7 @@ def test_so_are_those_of_other_encodings(encoding, home, tmp_path, tab):
     same(tab, run.looks(home / "photo.png"), [0, 1, 40])
     if encoding == "RoPEMixed":
         inner = tab.page.evaluate(
-            "() => { const l = explorer.panels()[0].layers[0].look(0, 9); "
+            "() => { const l = explorer.panels()[0].layers[0].evaluate(0, 9); "
             "return Array.from(l.terms[0][1], (x, j) => x - l.inner[0][1][j] - l.inner[1][1][j]) }"
         )
         assert max(map(abs, inner)) < 1e-9
@@ -135,14 +135,14 @@ def test_a_video_is_scrubbed(pages, tab):
     assert large.evaluate(PIXELS) != before[0]
     assert tab.page.locator(".caption").inner_text() != before[1]
     tab.page.locator(".strip").click(position=dict(x=3, y=10))
-    assert tab.page.evaluate("explorer.panels()[0].scene.moment") == 0
+    assert tab.page.evaluate("explorer.panels()[0].view.moment") == 0
     assert tab.errors == []
 
 
 def test_a_cloud_is_turned_and_tapped(pages, tab):
     tab.open(pages["cloud"][2])
     tab.drawn()
-    assert tab.page.evaluate("!!explorer.panels()[0].scene.gl"), "no WebGL: points were drawn without"
+    assert tab.page.evaluate("!!explorer.panels()[0].view.gl"), "no WebGL: points were drawn without"
     large, card = tab.page.locator(".stage canvas"), tab.page.locator(".card canvas").first
     before, size = [one.evaluate(PIXELS) for one in (large, card)], large.bounding_box()
     middle = size["x"] + size["width"] / 2, size["y"] + size["height"] / 2
@@ -153,8 +153,8 @@ def test_a_cloud_is_turned_and_tapped(pages, tab):
     assert all(one.evaluate(PIXELS) != was for one, was in zip((large, card), before))
     token = tab.page.evaluate("explorer.panels()[0].query")  # turning chooses nobody
     x, y, other = tab.page.evaluate("""() => {
-      const scene = explorer.panels()[0].scene;
-      const [x, y, , token] = scene.farFirst.at(-1);
+      const view = explorer.panels()[0].view;
+      const [x, y, , token] = view.farFirst.at(-1);
       return [x, y, token];
     }""")
     large.click(position=dict(x=x * size["width"], y=y * size["height"]))
@@ -167,9 +167,9 @@ def test_fingers_and_a_small_screen_are_enough(pages, phone):
     phone.drawn()
     assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
     box = phone.page.evaluate("""() => {
-      const { scene } = explorer.panels()[0], token = scene.present[0], box = scene.box(token);
-      const { left, top, width, height } = scene.canvas.getBoundingClientRect();
-      const x = (box[3] + box[5]) / 2 / scene.width, y = (box[2] + box[4]) / 2 / scene.height;
+      const { view } = explorer.panels()[0], token = view.present[0], box = view.box(token);
+      const { left, top, width, height } = view.canvas.getBoundingClientRect();
+      const x = (box[3] + box[5]) / 2 / view.width, y = (box[2] + box[4]) / 2 / view.height;
       return [left + x * width, top + y * height, token];
     }""")
     phone.page.get_by_role("button", name="class token").tap()

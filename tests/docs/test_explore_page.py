@@ -26,6 +26,6 @@ def test_its_picture_is_there_and_small():
 
 
 def test_what_it_names_is_in_the_page():
-    scripts = "".join(path.read_text() for path in (ROOT / "ndformer/framework/pictures/explorer").glob("*.js"))
+    scripts = "".join(path.read_text() for path in (ROOT / "ndformer/lab/explorer").glob("*.js"))
     for word in ("unturned", "turn", "whom it looks at", "Attention of all heads"):
         assert word in scripts

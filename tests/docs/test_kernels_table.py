@@ -15,9 +15,6 @@ def lines() -> list[str]:
     for bias, name in NAMES.items():
         row = [cells[bias, kernel, arch] for kernel in KERNELS for arch in ARCHS]
         table.append(f"| {name} | " + " | ".join(f"{cell['instructions']:.1f}" for cell in row) + " |")
-        if bias != "none":
-            expected = (", ".join(f"{r:.2f}" for r in cell["expected_over_none"].values()) for cell in row)
-            table.append(f"| *{name}, expected* | " + " | ".join(expected) + " |")
     return table
 
 

@@ -41,7 +41,7 @@ TERMS = {
     "confidence interval": "lab/interval.py",
     "grid search": "lab/grid.py",
     "Friedman test": "lab/friedman.py",
-    "critical difference diagram": "framework/pictures/ranks.py",
+    "critical difference diagram": "lab/figures.py",
     "top-k": "framework/evaluation/accuracy.py",
     "confusion matrix": "framework/evaluation/accuracy.py",
     "feature pyramid": "framework/necks/pyramid.py",

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.kernels.flex import untraced
 from ndformer.framework.tokens import Where
-from tests.encodings.references.alibi import published_slopes
 from tests.encodings.references.all import REFERENCES
 
 torch.set_num_threads(1)  # tensors this small are slower on several, many times so where tests run side by side
@@ -103,27 +102,7 @@ def make() -> type[Model]:
     return Model
 
 
-@pytest.fixture(scope="session")
-def slopes() -> Callable[[int], list[float]]:
-    return published_slopes
-
-
 @pytest.fixture(scope="module")
 def plain_flex() -> Iterator[None]:
     with untraced():
         yield
-
-
-@pytest.fixture
-def assert_same_in_chunks(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Forward and backward, with so many logits at once."""
-
-    def check(model: Model, x: Tensor, where: Where, logits: int) -> None:
-        expected = model(x, where)
-        (slope,) = torch.autograd.grad(expected.square().sum(), x)
-        monkeypatch.setattr("ndformer.framework.kernels.dense.CHUNK", logits)
-        actual = model(x, where)
-        torch.testing.assert_close(actual, expected)
-        torch.testing.assert_close(torch.autograd.grad(actual.square().sum(), x)[0], slope)
-
-    return check

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Transformer
 
@@ -50,20 +49,6 @@ def test_position_scale_and_scale_positions_scale_the_positions(name: str, dims:
         assert torch.allclose(scaled(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
 
 
-def test_scale_positions_of_several_encodings_scales_each(make: Make) -> None:
-    model = make(list(ENCODINGS.values()), 2).double()
-    x, r, class_token = random_inputs(model)
-    with torch.no_grad():
-        expected = model(x, Where(r * 0.25, **class_token))
-        model.encoding.scale_positions = 0.25
-        assert torch.allclose(model(x, Where(r, **class_token)), expected, rtol=0, atol=1e-10)
-        model.encoding.scale_positions = (0.5, 2.0)
-        actual = model(x, Where(r, **class_token))
-        model.encoding.scale_positions = 1.0
-        expected = model(x, Where(r * torch.tensor([0.5, 2.0]).double(), **class_token))
-        assert torch.allclose(actual, expected, rtol=0, atol=1e-10)
-
-
 def test_biases_of_several_encodings_are_summed(make: Make) -> None:
     names = "ALiBi", "RelativeBias", "LookHere", "PaPERI"
     together = make([ENCODINGS[name] for name in names], 2).double()
@@ -86,52 +71,6 @@ def test_every_weight_belongs_to_one_layer_and_stands_once_in_the_state_dict(cfg
     assert not [name for name in state if name.startswith("encoding.")]  # the stage keeps none of its layers
     encoding: Any = model.encoding
     assert encoding.layer(0, 2) is not encoding.layer(0, 2)
-
-
-@pytest.mark.parametrize(
-    "cfg, dims, message",
-    [
-        (dict(type="AxialRoPE"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
-        (dict(type="RoPEMixed"), 5, "head of 8 is too narrow for 5 dimensions, which take 10"),
-        (dict(type="Sincos"), 9, "18 for 9 dimensions, got dim 16"),
-        (dict(type="PaPE", distance=False, direction=False), 2, "Take NoPE"),
-        (dict(type="PaPE", init_radius=3.0, project=False), 2, "init_radius needs distance, activation and project"),
-        (dict(type="PaPE", impl="concat"), 2, "'quadratic' or 'paper_concat', got 'concat'"),
-        (dict(type="LookHere", fov=60), 2, "180, 90 or 45 degrees, got 60"),
-        (dict(type="RelativeBias", reach=(3, 4)), 3, r"one per position dimension \(3\), got \(3, 4\)"),
-        (dict(type="RelativeBias", reach=200, joint=True), 3, "use joint=False or a smaller reach"),
-        (dict(type="ALiBi", position_scale=(1.0, 2.0)), 3, r"one per position dimension \(3\)"),
-    ],
-)
-def test_what_cannot_work_is_refused_when_built(cfg: dict[str, Any], dims: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_encoding(cfg, dim=16, heads=2, position_dims=dims, depth=1)
-
-
-@pytest.mark.parametrize("name", ["Sincos", "AxialRoPE", "RoPEMixed", "LookHere", "PaPERI"])
-def test_an_unknown_preset_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="pape_repo"):
-        build_encoding(dict(type=name, preset="paperepo"), dim=16, heads=2, position_dims=2, depth=1)
-
-
-def test_heads_that_do_not_divide_the_width_are_refused() -> None:
-    with pytest.raises(ValueError, match="dim must be divisible by heads, got dim=16 and heads=3"):
-        build_encoding(dict(type="PaPE"), dim=16, heads=3, position_dims=2, depth=1)
-
-
-@pytest.mark.parametrize(
-    "cfg, nearest",
-    [
-        (dict(type="Pape"), "PaPE"),
-        (dict(type="RopeMixed"), "RoPEMixed"),
-        (dict(type="PaPE", init_radus=3.0), "init_radius"),
-        (dict(type="LookHere", fow=90), "fov"),
-        (dict(type="RelativeBias", position_scales=2.0), "position_scale"),
-    ],
-)
-def test_unknown_names_and_options_name_the_nearest(cfg: dict[str, Any], nearest: str) -> None:
-    with pytest.raises(KeyError, match=f"did you mean '{nearest}'"):
-        build_encoding(cfg, dim=16, heads=2, position_dims=2, depth=1)
 
 
 @pytest.mark.parametrize("name", ENCODINGS)

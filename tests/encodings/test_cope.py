@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import weights_of
 
@@ -25,16 +24,6 @@ def counts(model: Any, where: Where, gate: float = 0.5) -> Tensor:
     q = torch.ones(1, 1, N, 1)
     _, _, bias = layer(q, q * math.log(gate / (1 - gate)), q[0], encoding.prepare(where))
     return bias.rows(0, N)[0, 0]
-
-
-def test_open_gates_count_tokens_from_the_key_to_the_query_both_included(make: Make) -> None:
-    where = Where(torch.tensor([[[3.0], [10.0], [4.0], [-1.0]]]))
-    actual = counts(make(dict(type="CoPE"), 1, heads=1, width=1), where, gate=0.5) * 2
-    inf = math.inf
-    expected = [[2 - 1, -inf, -inf, 2], [3, 1, 2, 4], [2, -inf, 1, 3], [-inf, -inf, -inf, 1]]
-    torch.testing.assert_close(actual, torch.tensor(expected))
-    actual = counts(make(dict(type="CoPE", two_sided=True), 1, heads=1, width=1), where, gate=0.5) * 2
-    torch.testing.assert_close(actual, torch.tensor([[1, 3, 2, 2], [3, 1, 2, 4], [2, 2, 1, 3], [2, 4, 3, 1.0]]))
 
 
 def test_counting_ends_at_the_last_entry(make: Make) -> None:
@@ -58,15 +47,6 @@ def test_the_order_is_that_of_the_grid_or_of_the_axes_given(make: Make) -> None:
     x_alone = counts(make(dict(type="CoPE", order=[1]), **one), Where(grid)) * 2
     assert x_alone[5].tolist() == [6, 4, 2, 6, 4, 2]  # tokens of one column stand side by side, and count together
     assert x_alone[1].tolist() == [4, 2, -math.inf, 4, 2, -math.inf]
-
-
-def test_tokens_without_a_place_are_not_counted_and_have_no_bias(make: Make) -> None:
-    where = Where(torch.tensor([[[9.0], [1.0], [2.0], [3.0]]]), placed=torch.tensor([[False, True, True, True]]))
-    model = make(dict(type="CoPE"), 1, heads=1, width=1)
-    assert (counts(model, where) * 2)[3].tolist()[1:] == [3, 2, 1]
-    parts = model.attention.logits(torch.randn(1, 4, 1), where, model.encoding.prepare(where), parts=True)
-    assert not parts["count"][:, :, 0].any()
-    assert not parts["count"][..., 0].any()
 
 
 @pytest.mark.parametrize("preset", ["paper", "code", "appendix"])
@@ -116,13 +96,6 @@ def test_counts_near_a_query_keep_their_digits_in_long_rows(two_sided: bool, mak
     assert (actual[0] - actual[1])[seen].abs().max() <= 1e-5
 
 
-def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
-    """Each chunk computes its own gates, so nothing of all pairs is held."""
-    model = make(dict(type="CoPE", two_sided=True), 2)
-    x, where = torch.randn(2, 12, model.dim, requires_grad=True), Where(torch.rand(2, 12, 2))
-    assert_same_in_chunks(model, x, where, 2 * 3 * 12 * 5)  # five queries
-
-
 def test_a_graph_orders_tokens_in_its_own_way_and_alike(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     encoding = make(dict(type="CoPE", order=[1, 0]), 2).encoding
     where = Where(torch.randint(0, 3, (2, 12, 2)).float(), valid=torch.arange(12)[None] < 10)
@@ -131,9 +104,3 @@ def test_a_graph_orders_tokens_in_its_own_way_and_alike(make: Make, monkeypatch:
     actual = encoding.prepare(where)
     assert torch.equal(actual.start, wanted.start)
     assert torch.equal(actual.end, wanted.end)
-
-
-@pytest.mark.parametrize("order", [[], [0, 0], [2], "time"])
-def test_an_order_that_there_is_not_is_refused(order: Any) -> None:
-    with pytest.raises(ValueError, match="order is 'raster' or some of the 2 axes, counted from 0, each once, got"):
-        build_encoding(dict(type="CoPE", order=order), dim=8, heads=1, position_dims=2, depth=1)

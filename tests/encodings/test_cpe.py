@@ -64,30 +64,6 @@ def test_it_acts_in_a_list_and_under_checkpointing_as_it_does_alone() -> None:
     assert torch.equal(actual, expected)
 
 
-def clouds() -> list[tuple[Tensor, Tensor]]:
-    """Features and places of three samples in one place, several points in a voxel; the third is far away."""
-    torch.manual_seed(2)
-    sizes = (9, 5, 7)
-    places = [torch.rand(n, 3).double() * 3 for n in sizes]
-    return [(torch.randn(n, DIM).double(), r) for n, r in zip(sizes, [*places[:2], places[2] + 1e9])]
-
-
-@torch.no_grad()
-def test_samples_of_a_batch_do_not_hear_each_other() -> None:
-    model = transformer(dict(type="CPE", voxels=True), dims=3)
-    alone = [model(TokenSet(x[None], Where(r[None]))).features[0] for x, r in clouds()]
-    assert all(bool(y.isfinite().all()) for y in alone)
-    x, r = (torch.cat(t)[None] for t in zip(*clouds()))
-    segment = torch.repeat_interleave(torch.arange(3), torch.tensor([9, 5, 7]))[None]
-    packed = model(TokenSet(x, Where(r, segment=segment))).features[0].split([9, 5, 7])
-    x, r = (nn.utils.rnn.pad_sequence(list(t), batch_first=True, padding_value=torch.nan) for t in zip(*clouds()))
-    valid = torch.arange(9) < torch.tensor([[9], [5], [7]])
-    padded = model(TokenSet(x, Where(r, valid=valid))).features
-    for expected, one, other, there in zip(alone, packed, padded, valid):
-        torch.testing.assert_close(one, expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(other[there], expected, rtol=0, atol=1e-12)
-
-
 @torch.no_grad()
 def test_a_token_hears_the_voxels_beside_its_own_and_no_farther() -> None:
     model: Any = build_encoding(

@@ -39,32 +39,6 @@ def test_the_preset_is_the_published_code(case: str) -> None:
     assert (actual - expected["bias"][:, 1:-1, 1:-1]).abs().max() <= 1e-6
 
 
-@pytest.mark.parametrize("heads", [1, 2, 4, 6, 8, 12, 16])
-def test_slopes_halve_in_the_published_code(heads: int) -> None:
-    expected = golden()["slopes"][f"h{heads}"]
-    row = bias(heads, (1, 3), preset="repo")[:, 1]  # of the token in the middle: left, itself, right
-    assert (row - torch.stack([expected["left"], 0 * expected["left"], expected["right"]], dim=1)).abs().max() <= 1e-6
-
-
 def test_paper_and_code_agree_for_eight_heads_alone() -> None:
     assert torch.equal(bias(8, (3, 4)), bias(8, (3, 4), preset="repo", diagonals=False))
     assert not torch.allclose(bias(4, (3, 4)), bias(4, (3, 4), preset="repo", diagonals=False))
-
-
-def test_a_key_one_row_up_is_to_the_left_however_far_right_it_is() -> None:
-    actual = bias(8, (2, 5))[0]
-    assert actual[5, 4] == -0.5 * (1 + 4)
-    assert actual[4, 5] == pytest.approx(-(2**-0.5) * (1 + 4))
-
-
-@pytest.mark.parametrize(
-    "options, dims, message",
-    [
-        (dict(preset="repo"), 3, "2 position dimensions, got 3. Set diagonals=False"),
-        (dict(diagonals=True), 1, "2 position dimensions, got 1. Set diagonals=False"),
-        (dict(preset="pape_repo"), 2, "'paper' or 'repo', got 'pape_repo'"),
-    ],
-)
-def test_what_it_is_not_defined_for_is_refused(options: dict[str, Any], dims: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_encoding(dict(type="DirectionalRPE", **options), dim=8, heads=2, position_dims=dims, depth=1)

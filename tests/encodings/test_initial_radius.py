@@ -36,13 +36,6 @@ def test_heads_start_with_the_radius_that_is_given(cfg: Any, option: Any, expect
     assert measured_radii(model).tolist() == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["PaPE", "PaPERI"])
-@pytest.mark.parametrize("option", [0, -1, (1, 0), (1, 2, 3)], ids=str)
-def test_radii_that_are_none_are_refused(name: str, option: Any) -> None:
-    with pytest.raises(ValueError, match="init_radius"):
-        build_encoding(dict(type=name, init_radius=option), **place)
-
-
 def test_spread_goes_from_the_nearest_tokens_to_half_of_what_they_span() -> None:
     cells = torch.cartesian_prod(torch.arange(3.0) * 10, torch.arange(9.0))[None]
     kind, where = ENCODINGS.get("PaPE"), Where(cells, grid=(3, 9))
@@ -50,12 +43,6 @@ def test_spread_goes_from_the_nearest_tokens_to_half_of_what_they_span() -> None
     both = dict(init_radius="spread", position_scale="auto", m=8)
     assert kind.from_data(both, [where]) == dict(init_radius=[1, 4], position_scale=[0.1, 1], m=8)
     assert kind.from_data(both, None) == dict(init_radius=1.0, position_scale=1.0, m=8)
-
-
-@pytest.mark.parametrize("options", [dict(init_radius="spread"), dict(position_scale="auto")], ids=str)
-def test_what_is_not_measured_yet_is_told(options: Any) -> None:
-    with pytest.raises(ValueError, match=r"PaPE\.from_data\(options, \[where\]\)"):
-        build_encoding(dict(type="PaPE", **options), **place)
 
 
 def test_a_wider_start_reaches_farther() -> None:
@@ -89,12 +76,3 @@ def test_sides_fill_the_sphere_evenly_and_go_on_from_layer_to_layer(dims: int) -
     assert torch.allclose(many.norm(dim=1), torch.ones(64))
     assert many.mean(0).norm() < 0.15
     assert (many.T @ many / 64 - torch.eye(dims) / dims).abs().max() < 0.1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [dict(), dict(init_radius=2, direction=False), dict(init_radius=2, context=False), dict(init_radius=2, m=1)],
-)
-def test_offsets_without_what_they_need_are_refused(options: Any) -> None:
-    with pytest.raises(ValueError, match="offsets"):
-        build_encoding(dict(type="PaPE", offsets=True, **options), **place)

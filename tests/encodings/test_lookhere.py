@@ -69,24 +69,6 @@ def test_views_close_at_the_lattice_however_large_the_image_is(fov: int, far: in
     assert sorted(seen[:, 0].tolist()) == sorted(expected[:, 0].tolist())
 
 
-@pytest.mark.parametrize("heads", [1, 2, 3, 6, 8, 12, 16, 24])
-@pytest.mark.parametrize("dims", [1, 2, 3, 4])
-@pytest.mark.parametrize("fov", [180, 90, 45])
-def test_every_head_sees_its_own_token_and_prefers_near_ones(fov: int, dims: int, heads: int, make: Make) -> None:
-    model = make(dict(type="LookHere", fov=fov), dims, heads=heads, width=2).double()
-    positions = torch.randint(-3, 4, (1, 20, dims)).double()
-    bias = model.bias(torch.zeros(1, 20, model.dim).double(), Where(positions))[0]
-    distance = torch.cdist(positions, positions)[0]
-    assert (bias.diagonal(dim1=1, dim2=2) == 0).all()
-    assert not bias.isnan().any()
-    slope = -bias / distance.clamp(min=1e-9)  # of the pairs in view
-    inside = bias.isfinite() & (distance > 0)
-    for head in range(heads):
-        values = slope[head][inside[head]]
-        assert (values > 0).all()
-        assert torch.allclose(values, values[:1])
-
-
 @pytest.mark.parametrize(
     "dims, fov, heads",
     [

@@ -107,12 +107,3 @@ def test_an_adapter_puts_a_class_token_before_them() -> None:
     actual = adapter.with_tokens(torch.zeros(2, 6, DIM), grid().float(), grid=(2, 3), objects=OBJECTS).where.objects
     assert actual is not None
     assert actual.tolist() == [[0, *row] for row in OBJECTS.tolist()]
-
-
-@pytest.mark.parametrize(
-    "options, dim, message",
-    [(dict(), 8, "12 for 3 dimensions, got dim 8"), (dict(preset="original"), 24, "'paper' or 'repo', got 'original'")],
-)
-def test_what_does_not_fit_is_refused(options: dict[str, Any], dim: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build_encoding(dict(type="ObjectSincos", **options), dim=dim, heads=2, position_dims=3, depth=1)

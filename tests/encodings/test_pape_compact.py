@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -133,8 +132,3 @@ def test_a_head_takes_as_many_weights_as_its_form_and_slope_have_numbers(make: M
     shapes = {name: tuple(p.shape) for name, p in layer.named_parameters()}
     assert shapes == {"factor": (3, 6), "wl": (3, 6, 48), "wc": (3, 3, 48)}
     assert set(layer.state_dict()) == {*shapes, "radius"}  # without it, a checkpoint would be of another function
-
-
-def test_a_radius_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="init_radius is above 0"):
-        build_encoding(dict(type="PaPECompact", init_radius=0.0), dim=8, heads=1, position_dims=2, depth=1)

@@ -36,10 +36,6 @@ def sincos() -> Tensor:
     return encoding.embed(torch.zeros_like(x), encoding.prepare(where))
 
 
-def test_there_are_ten() -> None:
-    assert len(STRATEGIES) == 10
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_strategies_start_as_these(strategy: str) -> None:
     x, e = random_inputs()[0], sincos()
@@ -122,16 +118,3 @@ def test_a_class_entry_is_mixed_too_and_other_tokens_without_a_place_are_not() -
         y = mixer.embed(x, mixer.prepare(cells))
         assert torch.equal(y[:, 0], x[:, 0]) != changed
         assert not torch.isclose(y[:, 1:], x[:, 1:]).all(-1).any()
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (dict(second=dict(type="ALiBi")), "adds an embedding to tokens, got ALiBi. Take Sincos"),
-        (dict(strategy="sum"), "one of default, hardcoded_normalization, .*, got 'sum'"),
-        (dict(strategy="positional_attention", attention_heads=3), "16 does not divide into 3 heads .*attention_heads"),
-    ],
-)
-def test_what_cannot_be_mixed_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(**options)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ndformer.encodings.polynomial import monomials
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.bias.polynomials import PolynomialBias
 from ndformer.framework.tokens import Where
@@ -92,25 +91,3 @@ def test_mixed_terms_are_what_powers_along_axes_cannot_be(make: Make) -> None:
 def test_there_are_as_many_monomials_as_there_should_be(dims: int, degree: int) -> None:
     terms = [n for k in range(1, degree + 1) for n in monomials(dims, k)]
     assert len(set(terms)) == len(terms) == math.comb(dims + degree, dims) - 1
-
-
-def test_its_terms_are_those_that_look_the_same_from_both_sides_and_those_that_do_not(make: Make) -> None:
-    model = make(dict(type="Polynomial", degree=4, m=4), 2).double()
-    x, where = random_inputs(model)
-    terms = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)
-    assert {"distance", "direction"} <= set(terms)
-    total = torch.stack(list(terms.values())).sum(0)
-    assert torch.allclose(total, model.logits(x, where))
-
-
-@pytest.mark.parametrize(
-    "options, sentence",
-    [
-        (dict(degree=0), "degree and m are at least 1, got degree=0, m=50"),
-        (dict(m=0), "degree and m are at least 1"),
-        (dict(form="mixed"), "form is 'elementwise' or 'multivariate', got 'mixed'"),
-    ],
-)
-def test_strange_options_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=sentence):
-        build_encoding(dict(type="Polynomial", **options), dim=8, heads=1, position_dims=2, depth=1)

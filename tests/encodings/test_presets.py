@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
+from tests.encodings.references.alibi import published_slopes
 
 Make = Callable[..., Any]
 REPO = dict(preset="pape_repo")
@@ -44,11 +45,11 @@ def rotated(t: Tensor, pairs: list[tuple[int, int]], angles: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("heads", [3, 8, 12])
-def test_alibi_has_the_published_slopes(heads: int, make: Make, slopes: Callable[[int], list[float]]) -> None:
+def test_alibi_has_the_published_slopes(heads: int, make: Make) -> None:
     model = make(dict(type="ALiBi"), 2, heads=heads, width=4).double()
     where = Where(torch.tensor([[[0.0, 0], [3, 4]]]).double())
     bias = model.bias(torch.zeros(1, 2, model.dim).double(), where)[0, :, 0, 1]
-    assert torch.allclose(bias, -5 * torch.tensor(slopes(heads), dtype=torch.float64), rtol=1e-12)
+    assert torch.allclose(bias, -5 * torch.tensor(published_slopes(heads), dtype=torch.float64), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dims, width", [(1, 8), (2, 10), (3, 8)])
@@ -118,21 +119,6 @@ def test_pape_ri_of_the_paper_repository_keeps_its_scale_as_drawn(make: Make) ->
     assert [name for name, _ in layer.named_parameters()] == ["wa"]
     assert set(layer.state_dict()) == {"wa", "scale"}
     assert_uniform(layer.scale, 2**-0.5, rtol=0.15)
-
-
-def test_rope_mixed_turns_along_a_random_pair_of_perpendicular_directions(make: Make) -> None:
-    frequencies = make(dict(type="RoPEMixed"), 2, heads=5, width=24).attention.encoding.frequencies.detach()
-    assert frequencies.shape == (5, 12, 2)
-    sizes = torch.tensor([10 ** (-4 * i / 24) for i in range(6)])
-    phis = []
-    for head in frequencies:
-        phi = torch.atan2(head[0, 1], head[0, 0])
-        along = torch.stack([phi.cos(), phi.sin()])
-        across = torch.stack([(phi + math.pi / 2).cos(), (phi + math.pi / 2).sin()])
-        expected = torch.cat([torch.outer(sizes, along), torch.outer(sizes, across)])
-        assert torch.allclose(head, expected, atol=1e-6)
-        phis.append(phi.item())
-    assert max(phis) - min(phis) > 0.5
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])

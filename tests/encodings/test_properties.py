@@ -12,10 +12,9 @@ from torch import Tensor
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.references.all import CASES as ALL
-from tests.encodings.references.all import REFERENCES, allows, needs_grid
+from tests.encodings.references.all import allows, needs_grid
 
 CASES = {name: cfg for name, cfg in ALL.items() if not {"impl", "joint"} & set(cfg)}
-FREE = [name for name, cfg in CASES.items() if not needs_grid(cfg)]
 GRIDS = {1: (8,), 2: (2, 4), 3: (2, 2, 2), 4: (1, 2, 2, 2)}
 
 
@@ -29,15 +28,6 @@ def declared(name: str) -> Any:
     dims = 2 if allows(cfg, 2) else allowed_dims(cfg)[0]
     return build_encoding(cfg, dim=72, heads=3, position_dims=dims, depth=4)
 
-
-MOVED = [n for n in FREE if n != "NoPE" and declared(n).translation_invariant]
-TURNED = [n for n in FREE if n != "NoPE" and declared(n).rotation_invariant]
-ON_BACKENDS = [
-    (name, backend)
-    for name in FREE
-    for backend in ("dense", "sdpa", "flex")
-    if backend != "flex" or REFERENCES[CASES[name]["type"]].pointwise
-]
 
 few = settings(max_examples=12, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
@@ -76,19 +66,6 @@ def rotation(dims: int, seed: int) -> Tensor:
     return q
 
 
-@pytest.mark.parametrize("name", MOVED)
-@given(data=st.data(), seed=seeds)
-@few
-def test_a_move_of_all_positions_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
-    dims = data.draw(st.sampled_from(allowed_dims(CASES[name])))
-    model = make(CASES[name], dims).double()
-    step = st.floats(-1000, 1000) if model.encoding.float_positions else st.integers(-1000, 1000)
-    shift = data.draw(st.lists(step, min_size=dims, max_size=dims))
-    x, positions = random_inputs(model, seed)
-    moved = positions + torch.tensor(shift).double()
-    assert difference(placed_logits(model, x, positions), placed_logits(model, x, moved)) <= 1e-9
-
-
 STEPPED = {
     **{name: cfg for name, cfg in CASES.items() if cfg["type"] in ("RelativeBias", "Relative")},
     "Relative-euclidean": dict(type="Relative", method="euclidean"),
@@ -113,17 +90,6 @@ def test_a_step_that_scales_to_a_half_has_one_value_wherever_it_is(name: str, dt
     assert (logits[0, :, 0, 1] - logits[0, :, 0, 4]).abs().max() > 1e-4  # and steps differ
 
 
-@pytest.mark.parametrize("name", TURNED)
-@given(data=st.data(), seed=seeds)
-@few
-def test_a_turn_about_the_origin_changes_no_logit(name: str, make: Make, data: Any, seed: int) -> None:
-    dims = data.draw(st.sampled_from(allowed_dims(CASES[name])))
-    model = make(CASES[name], dims).double()
-    x, positions = random_inputs(model, seed)
-    turned = positions @ rotation(dims, seed).T
-    assert difference(placed_logits(model, x, positions), placed_logits(model, x, turned)) <= 1e-9
-
-
 @pytest.mark.parametrize("name, dims", [(name, dims) for name in CASES for dims in allowed_dims(CASES[name])])
 def test_the_declared_invariances_are_those_measured(name: str, dims: int, make: Make) -> None:
     model = make(CASES[name], dims, width=24).double()
@@ -138,15 +104,6 @@ def test_the_declared_invariances_are_those_measured(name: str, dims: int, make:
     if dims > 1 and not needs_grid(CASES[name]):  # on a line there is nothing to turn; a turned grid is none
         turned = difference(logits, placed_logits(model, x, positions @ rotation(dims, seed=2).T))
         assert (turned <= 1e-9) if model.encoding.rotation_invariant else (turned > 1e-3)
-
-
-def test_the_first_nine_declare_these_and_no_others() -> None:
-    nine = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI"]
-    said = {name: declared(name) for name in nine}
-    assert {n for n, e in said.items() if not e.translation_invariant} == {"Sincos"}
-    assert {n for n, e in said.items() if e.rotation_invariant} == {"NoPE", "ALiBi", "PaPERI"}
-    assert {n for n, e in said.items() if e.content_dependent} == {"PaPE", "PaPERI"}
-    assert {n for n, e in said.items() if not e.float_positions} == {"RelativeBias"}
 
 
 @pytest.mark.parametrize("width, dims", [(64, 3), (64, 2), (20, 4)])
@@ -179,63 +136,3 @@ def test_attention_falls_along_every_ray_in_every_head(cfg: Any, make: Make, dim
     along = model.bias(x, Where(positions))[0, :, 0]  # (H, N) of the query where the ray begins
     assert (along[:, 0] == 0).all()
     assert (along.diff(dim=1) < 0).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name, backend", ON_BACKENDS)
-@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=3), data=st.data(), seed=seeds)
-@settings(few, max_examples=5)
-def test_a_padded_sample_is_the_same_sample_alone(
-    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
-) -> None:
-    dims = data.draw(st.sampled_from(allowed_dims(CASES[name], max_dims=3)))
-    model = make(CASES[name], dims).double()
-    x, positions, placed = samples(model, lengths, seed)
-    rows, N = len(lengths), max(lengths) + 1
-    batch_x = torch.full((rows, N, model.dim), torch.nan).double()  # whatever padding holds stays there
-    batch_r = torch.full((rows, N, dims), torch.nan).double()
-    valid = torch.arange(N) < torch.tensor(lengths)[:, None]
-    batch_x[valid], batch_r[valid] = torch.cat(x), torch.cat(positions)
-    batch_placed = torch.ones(rows, N, dtype=torch.bool)
-    batch_placed[valid] = torch.cat(placed)
-    with torch.no_grad():
-        y = model(batch_x, Where(batch_r, valid=valid, placed=batch_placed), backend)
-        assert (y[~valid] == 0).all()
-        assert_alone(model, y[valid].split(lengths), x, positions, placed)
-
-
-@pytest.mark.parametrize("name, backend", ON_BACKENDS)
-@given(lengths=st.lists(st.integers(1, 6), min_size=2, max_size=4), data=st.data(), seed=seeds)
-@settings(few, max_examples=5)
-def test_a_packed_sample_is_the_same_sample_alone(
-    name: str, backend: str, make: Make, plain_flex: None, lengths: list[int], data: Any, seed: int
-) -> None:
-    dims = data.draw(st.sampled_from(allowed_dims(CASES[name], max_dims=3)))
-    model = make(CASES[name], dims).double()
-    x, positions, placed = samples(model, lengths, seed)
-    nothing = [torch.full((1, 2, width), torch.nan).double() for width in (model.dim, dims)]
-    segment = torch.tensor([[s for s, n in enumerate(lengths) for _ in range(n)] + [-1, -1]])
-    where = Where(
-        torch.cat([torch.cat(positions)[None], nothing[1]], dim=1),
-        segment=segment,
-        placed=torch.cat([*placed, torch.tensor([True, False])])[None],
-    )
-    with torch.no_grad():
-        y = model(torch.cat([torch.cat(x)[None], nothing[0]], dim=1), where, backend)
-        assert (y[0, -2:] == 0).all()
-        assert_alone(model, y[0, :-2].split(lengths), x, positions, placed)
-
-
-def samples(model: Any, lengths: list[int], seed: int) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Features, positions and placed of samples far from each other; all but the first have a class token."""
-    torch.manual_seed(seed)
-    x = [torch.randn(n, model.dim).double() for n in lengths]
-    positions = [torch.rand(n, model.dims).double() * 8 + 50 * s for s, n in enumerate(lengths)]
-    placed = [torch.arange(n) >= (s > 0) for s, n in enumerate(lengths)]
-    return x, positions, placed
-
-
-def assert_alone(model: Any, actual: Any, x: list[Tensor], positions: list[Tensor], placed: list[Tensor]) -> None:
-    for y, x_s, r_s, placed_s in zip(actual, x, positions, placed):
-        alone = model(x_s[None], Where(r_s[None], placed=placed_s[None]))[0]
-        assert (y - alone).abs().max() <= 1e-10

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ndformer.encodings.buckets import IRPE, T5, clipped, log, piecewise
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import weights_of
+from tests.framework.helpers import Largest
 
 Make = Callable[..., Any]
 PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
@@ -91,27 +90,6 @@ def test_options_give_the_reference(cfg: Any, layout: str, make: Make, reference
             torch.testing.assert_close(model(x, where, backend), wanted.detach(), rtol=0, atol=1e-10)
 
 
-def test_class_entries_tell_three_kinds_of_pairs_apart(make: Make) -> None:
-    model = make(dict(type="Relative", reach=1, class_entries=True), 1, heads=1, width=4)
-    (table,) = model.attention.encoding.tables
-    torch.nn.init.zeros_(table)
-    with torch.no_grad():
-        table[0, :, -3:] = torch.tensor([2.0, 4.0, 6.0])  # query unplaced, key unplaced, both
-    where = Where(torch.zeros(1, 4, 1), placed=torch.tensor([[False, False, True, True]]))
-    ones = torch.ones(1, 1, 4, 4)
-    bias = model.attention.encoding.bias(ones, ones, ones[0], model.encoding.prepare(where)).rows(0, 4)[0, 0]
-    assert bias.tolist() == [[12, 12, 4, 4], [12, 12, 4, 4], [8, 8, 0, 0], [8, 8, 0, 0]]
-
-
-def test_without_them_such_pairs_have_no_bias(make: Make) -> None:
-    model = make(dict(type="Relative"), 2)
-    where = Where(torch.rand(1, 5, 2) * 9, placed=torch.arange(5)[None] > 0)
-    parts = model.attention.logits(torch.randn(1, 5, model.dim), where, model.encoding.prepare(where), parts=True)
-    assert not parts["relative"][:, :, 0].any()
-    assert not parts["relative"][..., 0].any()
-    assert parts["relative"][:, :, 1:, 1:].all()
-
-
 def test_by_distance_alone_a_turn_changes_nothing(make: Make) -> None:
     model = make(dict(type="Relative", method="euclidean"), 3).double()
     assert model.encoding.rotation_invariant
@@ -126,37 +104,9 @@ def test_no_tensor_has_a_vector_for_every_pair() -> None:
     N, width = 64, 32
     encoding = build_encoding(dict(type="Relative", reach=4), dim=width, heads=1, position_dims=2, depth=1)
     layer, where = encoding.layer(0, 1), Where(torch.rand(1, N, 2) * 9)
-    largest: list[int] = []
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            largest.extend([out.numel()] if isinstance(out, Tensor) else [])
-            return out
-
     q = torch.randn(1, 1, N, width, requires_grad=True)
-    with Watch():
+    with Largest() as largest:
         _, _, bias = layer(q, q, q[0], encoding.prepare(where))
         assert bias is not None
         bias.rows(0, N).sum().backward()
-    assert max(largest) == N * N
-
-
-@pytest.mark.parametrize("options, sentence", [
-    (dict(method="both"), "method must be 'split' or 'cross' or 'product' or 'euclidean', got 'both'"),
-    (dict(buckets="t5"), "buckets must be 'clipped' or 'piecewise' or 'log', got 't5'"),
-    (dict(reach=[3]), "reach is one number or one per position dimension"),
-    (dict(method="product", reach=40), "a table of 6561 entries, 4096 at most: take method='cross'"),
-    (dict(spans=(8, 16, 128)), "buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these"),
-    (dict(buckets="log", spans=(8, 8, 128)), "spans are alpha < beta < gamma, got 8, 8, 128"),
-])  # fmt: skip
-def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build_encoding(dict(type="Relative", **options), **PLACE)
-
-
-def test_a_head_narrower_than_the_axes_is_refused_where_it_is_split() -> None:
-    place = PLACE | dict(dim=6, position_dims=4)
-    with pytest.raises(ValueError, match="heads of 3 do not split over 4 axes: take method='cross', or wider heads"):
-        build_encoding(dict(type="Relative"), **place)
-    assert build_encoding(dict(type="Relative", method="cross"), **place)
+    assert largest.size == N * N

@@ -29,22 +29,6 @@ def logits(encoding: Any, where: Where, q: torch.Tensor, k: torch.Tensor) -> tor
     return q @ k.transpose(-1, -2)
 
 
-@pytest.mark.parametrize("learned", [False, True])
-@pytest.mark.parametrize("directions", ALL)
-@pytest.mark.parametrize("dims", [1, 2, 3, 4])
-def test_logits_are_of_differences_alone_also_far_away_in_float32(dims: int, directions: str, learned: bool) -> None:
-    encoding = build(dims, directions=directions, learned=learned)
-    r = torch.randint(0, 30, (1, 9, dims)).double()
-    q, k = torch.randn(2, 1, 2, 9, 48, dtype=torch.float64)
-    torch.manual_seed(1)
-    near = logits(encoding, Where(r), q, k)
-    torch.manual_seed(1)
-    torch.testing.assert_close(logits(encoding, Where(r + 1234.5), q, k), near, rtol=0, atol=1e-9)
-    torch.manual_seed(1)
-    far = logits(encoding.float(), Where((r + 1e6).float()), q.float(), k.float())
-    torch.testing.assert_close(far.double(), near, rtol=0, atol=2e-4)
-
-
 def test_vjepa2_is_no_rotation_and_says_so() -> None:
     encoding = build(3, preset="vjepa2")
     r = torch.randint(0, 8, (1, 9, 3)).double()
@@ -80,14 +64,6 @@ def test_golden_directions_are_those_of_the_formula(dims: int) -> None:
         way = [NormalDist().inv_cdf((i / low ** (p + 1)) % 1) for p in range(dims)]
         expected = torch.tensor(way, dtype=torch.float64) / math.hypot(*way) * 50 ** (-c / 10)
         torch.testing.assert_close(table[h, c], expected, rtol=0, atol=1e-9)
-
-
-def test_golden_directions_leave_no_gap() -> None:
-    """Of 240 directions in a plane the widest gap is a few times what it would be if they were laid out evenly."""
-    w = FIXED["golden"](10, 48, 2, 100.0).flatten(0, 1)
-    angle = torch.atan2(w[:, 1], w[:, 0]).sort().values
-    gaps = torch.cat([angle.diff(), angle[:1] + 2 * math.pi - angle[-1:]])
-    assert gaps.max() < 8 * 2 * math.pi / 240
 
 
 def test_learned_frequencies_start_where_fixed_ones_are() -> None:
@@ -167,19 +143,3 @@ def test_places_are_stretched_in_training_alone_and_unplaced_tokens_stay() -> No
     offset = first[0, 1] / slope[0, 0] - where.positions[0, 1]
     assert (offset.abs() <= 2).all()
     assert (offset.abs() > 0).all()
-
-
-@pytest.mark.parametrize(
-    "cfg, dims, sentence",
-    [
-        (dict(sections=[3, 3]), 2, "with directions='interleaved', got"),
-        (dict(directions="interleaved", sections=[3]), 2, "largest number of pairs of each of the 2 axes"),
-        (dict(preset="vjepa2", learned=True), 3, "has axial directions, pairs of neighbors"),
-        (dict(preset="litept"), 5, "a head of 48 does not divide by 10"),
-        (dict(directions="spiral"), 2, "directions must be 'axial' or 'interleaved'"),
-        (dict(directions="simplex"), 16, "too narrow"),
-    ],
-)
-def test_what_does_not_go_is_said_at_construction(cfg: dict[str, Any], dims: int, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build(dims, width=48 if dims < 16 else 32, **cfg)

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
-from tests.encodings.conftest import parameters_of, weights_of
 
 Make = Callable[..., Any]
 
@@ -25,27 +23,6 @@ def class_token(sizes: tuple[int, ...]) -> dict[str, Any]:
     return layout | {"placed": torch.arange(layout["positions"].shape[1])[None] > 0}
 
 
-@pytest.mark.parametrize("layout", [grid, class_token])
-@pytest.mark.parametrize("mode", ["k", "q", "qk"])
-@pytest.mark.parametrize("sizes", [(4, 4), (3, 5), (2, 3, 4)], ids=str)
-def test_logits_are_those_of_the_paper_element_by_element(
-    sizes: tuple[int, ...], mode: str, layout: Any, make: Make, reference: Any
-) -> None:
-    model = make(dict(type="SaPE2", mode=mode), len(sizes), heads=1, width=8).double()
-    with torch.no_grad():
-        model.attention.encoding.tables.normal_()
-    given = layout(sizes)
-    x = torch.randn(1, given["positions"].shape[1], model.dim).double().requires_grad_()
-    exact_x, weights = x.detach().clone().requires_grad_(), weights_of(model)
-    expected, actual = reference(model, weights, exact_x, given), model(x, Where(**given))
-    assert (actual - expected).abs().max() <= 1e-10
-    expected.square().sum().backward()
-    actual.square().sum().backward()
-    torch.testing.assert_close(x.grad, exact_x.grad, rtol=0, atol=1e-10)
-    for name, parameter in parameters_of(model).items():
-        torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=0, atol=1e-10)
-
-
 def test_alike_tokens_are_at_distance_0_with_a_finite_gradient(make: Make) -> None:
     model = make(dict(type="SaPE2"), 2)
     x = torch.ones(1, 12, model.dim).requires_grad_()  # all describe their lines alike
@@ -56,20 +33,6 @@ def test_alike_tokens_are_at_distance_0_with_a_finite_gradient(make: Make) -> No
     for backend in ("dense", "sdpa"):
         (slope,) = torch.autograd.grad(model(x, where, backend).square().sum(), x)
         assert slope.isfinite().all()
-
-
-def test_unlike_tokens_draw_attention_as_published_and_lose_it_with_the_other_sign(make: Make) -> None:
-    x, where = torch.randn(1, 12, 48), Where(**grid((3, 4)))
-    biases = []
-    for sign in (1, -1):
-        model = make(dict(type="SaPE2", sign=sign), 2)
-        parts = model.attention.logits(x, where, model.encoding.prepare(where), parts=True)
-        biases.append(parts["unlikeness"])
-    published, turned = biases
-    apart = ~torch.eye(12, dtype=torch.bool)
-    assert (published[..., apart] > 0).all()
-    assert not published[..., ~apart].any()
-    torch.testing.assert_close(turned, -published)
 
 
 def test_tokens_before_the_grid_have_no_bias_placed_or_not(make: Make) -> None:
@@ -95,35 +58,12 @@ def test_the_code_divides_what_its_gates_are_of(make: Make) -> None:
     torch.testing.assert_close(actual[0], actual[1])
 
 
-def test_chunks_of_queries_are_those_of_all_at_once(make: Make, assert_same_in_chunks: Callable[..., None]) -> None:
-    """Descriptors are made once for a layer, distances for each chunk; the first is of tokens before the grid alone."""
-    model = make(dict(type="SaPE2", mode="qk"), 2)
-    x, where = torch.randn(2, 9, model.dim, requires_grad=True), Where(**grid((2, 3), before=3))
-    assert_same_in_chunks(model, x, where, 2 * 3 * 9 * 2)  # two queries
-
-
 def test_a_graph_measures_distances_in_its_own_way_and_alike(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(dict(type="SaPE2"), 2)
     x, where = torch.randn(2, 12, model.dim), Where(**grid((3, 4)))
     expected = model.logits(x, where)
     monkeypatch.setattr("torch.compiler.is_exporting", lambda: True)  # ONNX knows fewer operators
     torch.testing.assert_close(model.logits(x, where), expected)
-
-
-def test_an_image_is_the_same_among_others(make: Make) -> None:
-    model = make(dict(type="SaPE2"), 2).double()
-    x, where = torch.randn(3, 12, model.dim).double(), Where(**grid((3, 4)))
-    assert (model(x, where)[1:2] - model(x[1:2], where)).abs().max() <= 1e-12
-
-
-@pytest.mark.parametrize("options, sentence", [
-    (dict(mode="v"), "mode must be 'k' or 'q' or 'qk', got 'v'"),
-    (dict(sign=0), "sign must be 1 or -1, got 0"),
-    (dict(preset="appendix"), "preset must be 'paper' or 'code', got 'appendix'"),
-])  # fmt: skip
-def test_what_cannot_be_is_refused_when_it_is_built(options: Any, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        build_encoding(dict(type="SaPE2", **options), dim=8, heads=1, position_dims=2, depth=1)
 
 
 def test_without_a_grid_it_says_what_to_take_instead(make: Make) -> None:

@@ -37,7 +37,7 @@ def logits(encoding: Any, where: Where, q: torch.Tensor, k: torch.Tensor) -> tor
 
 
 def rotated(waves: list[list[list[float]]], r: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """Re(q_i conj(k_j) exp(-i w'(r_j - r_i))) over pairs of neighbours, pair by pair; waves[head][pair][axis]."""
+    """Re(q_i conj(k_j) exp(-i w'(r_j - r_i))) over pairs of neighbors, pair by pair; waves[head][pair][axis]."""
     dr = r[0] - r[0][:, None]  # (N, N, P)
     out = torch.zeros(1, q.shape[1], r.shape[1], r.shape[1], dtype=torch.float64)
     for h, of_head in enumerate(waves):

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ndformer.framework.registry import ENCODINGS
 
 
 def relative(ours: Tensor, exact: Tensor) -> float:
@@ -28,6 +32,25 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
     return called
 
 
+ENCODINGS.get("NoPE")  # the first look-up finds all
+ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
+
+
+class Largest(TorchDispatchMode):
+    """The most elements of a tensor that is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, Tensor) and 0 not in tensor.stride():
+                self.size = max(self.size, tensor.numel())
+        return out
+
+
 class Drawn:
     """Samples that answers are about, drawn by a function of their numbers; what is written is noted."""
 
@@ -38,7 +61,7 @@ class Drawn:
         self.written.append((stem, i, labels.tolist()))
 
 
-HEIC = zlib.decompress(  # 48 x 32 pixels of four colours, by x265; its box irot turns it clockwise
+HEIC = zlib.decompress(  # 48 x 32 pixels of four colors, by x265; its box irot turns it clockwise
     base64.b85decode(
         "c-muNV30{GsVvAy%}izhg51nBLl8SRGck>Ufw4U|wIq=N0u(b+a*CjAhJwuG5(YG&l$nzcHpIn&fe{FSfN?d127+E7R?f`KO9S&j"
         "qM|@fDif5KQI>27V)7MamgK^eFtTSB6cqs3&oT>=^MQ03P?<9$Ge~FxSdrWZhChFQ{9s_<XHEd>kZ@q+Vf_Ceq<|Tuf*FM5b}>05"

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
+from tests.framework.helpers import ANYWHERE
+from tests.framework.pairwise import visible
 
 DIM, HEADS = 24, 2
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 LAYOUTS = ["plain", "unplaced", "padded", "packed"]
 
 
@@ -38,19 +37,6 @@ def layout(kind: str, dims: int = 2, rows: int = 2, tokens: int = 7, dtype: torc
 def layer(cfg: Any = None, dims: int = 2, **options: Any) -> tuple[Attention, PositionEncoding]:
     encoding = build_encoding(cfg, dim=DIM, heads=HEADS, position_dims=dims, depth=2)
     return Attention(DIM, HEADS, encoding.layer(0, 2), **options), encoding
-
-
-def visible(where: Where, rows: int) -> Tensor:
-    """(B, N, N), said once more: the key is valid and of the query's own run."""
-    B, N, _ = where.positions.shape
-    sees = torch.ones(max(B, rows), N, N, dtype=torch.bool)
-    if where.segment is not None:
-        for b in range(sees.shape[0]):
-            for i in range(N):
-                for j in range(N):
-                    between = where.segment[b, min(i, j) : max(i, j) + 1]
-                    sees[b, i, j] = bool((between == where.segment[b, i]).all())
-    return sees if where.valid is None else sees & where.valid[:, None, :]
 
 
 @pytest.fixture(autouse=True)
@@ -88,43 +74,7 @@ def test_qkv_is_one_matrix_of_q_k_and_v_each_head_after_head(qk_norm: bool) -> N
     torch.testing.assert_close(y, expected)
 
 
-@pytest.mark.parametrize("kind", LAYOUTS)
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_output_is_softmax_of_logits_times_v(name: str, kind: str) -> None:
-    attention, encoding = layer(dict(type=name))
-    where, x = layout(kind), torch.randn(2, 7, DIM)
-    state = encoding.prepare(where)
-    given = attention.encoding.input(x, state)
-    v = F.linear(given, attention.qkv.weight[2 * DIM :], attention.qkv.bias[2 * DIM :])
-    v = v.view(2, 7, HEADS, -1).transpose(1, 2)
-    expected = attention.proj((attention.logits(x, where, state).softmax(-1) @ v).transpose(1, 2).flatten(2))
-    ours = attention(x, where, state)
-    real = torch.ones(2, 7, dtype=torch.bool) if where.valid is None else where.valid
-    torch.testing.assert_close(ours[real], expected[real], rtol=1e-4, atol=1e-5)
-
-
 # ---------------------------------------------------------------------------------------------------- padding
-
-
-@pytest.mark.parametrize("backend", ["dense", "sdpa"])
-@pytest.mark.parametrize("kind", ["padded", "packed"])
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_padding_gives_zero_and_takes_and_gives_no_gradient(name: str, kind: str, backend: str) -> None:
-    attention, encoding = layer(dict(type=name), backend=backend)
-    torch.nn.init.ones_(attention.proj.bias)
-    where = layout(kind)
-    assert where.valid is not None
-    x = torch.randn(2, 7, DIM)
-    x[~where.valid] = float("nan")
-    x.requires_grad_()
-    y = attention(x, where, encoding.prepare(where))
-    assert bool((y[~where.valid] == 0).all())
-    assert bool(y.isfinite().all())
-    y.square().sum().backward()
-    assert x.grad is not None
-    assert bool((x.grad[~where.valid] == 0).all())
-    assert bool((x.grad[where.valid] != 0).any(-1).all())
-    assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in attention.parameters())
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)
@@ -229,58 +179,7 @@ def test_logits_come_in_at_least_float32_and_outputs_in_the_dtype_that_came(name
     assert error < {"float64": 1e-4, "float16": 2e-2}.get(way, 0.2) * large
 
 
-@pytest.mark.parametrize("backend", ["dense", "sdpa"])
-@pytest.mark.parametrize("kind", LAYOUTS)
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_positions_in_float64_serve_a_model_in_float32(name: str, kind: str, backend: str) -> None:
-    attention, encoding = layer(dict(type=name), backend=backend)
-    where, x = layout(kind, dtype=torch.float64), torch.randn(2, 7, DIM)
-    single = where.to(dtype=torch.float32)
-    y = attention(x, where, encoding.prepare(where))
-    assert y.dtype == torch.float32
-    torch.testing.assert_close(y, attention(x, single, encoding.prepare(single)))
-
-
-def test_qk_norm_works_under_autocast() -> None:
-    attention, encoding = layer(dict(type="PaPE"), qk_norm=True)
-    where, x = layout("padded"), torch.randn(2, 7, DIM)
-    exact = attention(x, where, encoding.prepare(where))
-    with torch.autocast("cpu", torch.bfloat16):
-        y = attention(x, where, encoding.prepare(where))
-    assert y.dtype == torch.bfloat16
-    torch.testing.assert_close(y.float(), exact, rtol=0.05, atol=0.05)
-
-
 # ---------------------------------------------------------------------------------------------------- reuse
-
-
-def test_the_same_weights_serve_two_position_spaces() -> None:
-    attention, image = layer(dict(type="PaPE"), dims=2)
-    scene = build_encoding(dict(type="PaPE"), dim=DIM, heads=HEADS, position_dims=3, depth=2)
-    other = scene.layer(0, 2)
-    alone = Attention(DIM, HEADS, other)
-    alone.qkv.load_state_dict(attention.qkv.state_dict())
-    alone.proj.load_state_dict(attention.proj.state_dict())
-
-    x, flat, deep = torch.randn(2, 7, DIM), layout("plain", dims=2), layout("padded", dims=3)
-    before = attention(x, flat, image.prepare(flat))
-    state = scene.prepare(deep)
-    assert torch.equal(attention(x, deep, state, encoding=other), alone(x, deep, state))
-    assert torch.equal(attention.logits(x, deep, state, encoding=other), alone.logits(x, deep, state))
-    assert torch.equal(attention(x, flat, image.prepare(flat)), before)
-    assert len(list(attention.encoding.parameters())) == 3  # wp, wa, wb: the other layer was not adopted
-
-
-@pytest.mark.parametrize("kind", LAYOUTS)
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_one_state_serves_all_layers_and_stays_as_it_was(name: str, kind: str) -> None:
-    encoding = build_encoding(dict(type=name), dim=DIM, heads=HEADS, position_dims=2, depth=2)
-    layers = [Attention(DIM, HEADS, encoding.layer(i, 2)) for i in range(2)]
-    where, x = layout(kind), torch.randn(2, 7, DIM)
-    shared = encoding.prepare(where)
-    for _ in range(2):
-        for attention in layers:
-            assert torch.equal(attention(x, where, shared), attention(x, where, encoding.prepare(where)))
 
 
 def test_what_attention_asks_of_an_encoding_comes_in_order() -> None:
@@ -311,18 +210,6 @@ def test_what_attention_asks_of_an_encoding_comes_in_order() -> None:
     plain = Attention(DIM, HEADS)
     plain.load_state_dict(attention.state_dict())
     torch.testing.assert_close(logits, -plain.logits(x + 1, where))
-
-
-@pytest.mark.parametrize("backend", ["dense", "sdpa"])
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_rows_may_share_their_segments(name: str, backend: str) -> None:
-    attention, encoding = layer(dict(type=name), backend=backend)
-    once = layout("packed", rows=1)
-    assert once.segment is not None
-    each = Where(once.positions.expand(3, -1, -1), segment=once.segment.expand(3, -1))
-    x = torch.randn(3, 7, DIM)
-    expected = attention(x, each, encoding.prepare(each))
-    torch.testing.assert_close(attention(x, once, encoding.prepare(once)), expected)
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)

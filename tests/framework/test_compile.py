@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from tests.framework.helpers import ANYWHERE
 
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 LAYOUTS = ["plain", "unplaced", "padded", "packed"]
 
 
@@ -117,25 +115,6 @@ def test_packing_of_one_kind_shares_a_few_graphs() -> None:
         n = segment.shape[1]
         compiled(TokenSet(torch.randn(1, n, 16), Where(torch.rand(1, n, 2), segment=segment)))
     assert counter.frame_count <= 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ALiBi", "PaPE"])
-def test_export_takes_any_length(name: str) -> None:
-    class Plain(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = model(name)
-
-        def forward(self, x: Tensor, r: Tensor) -> Tensor:
-            return self.network(TokenSet(x, Where(r))).features
-
-    plain = Plain().eval()
-    length = torch.export.Dim("length", min=2, max=100)
-    inputs = torch.randn(2, 7, 16), torch.rand(2, 7, 2)
-    exported = torch.export.export(plain, inputs, dynamic_shapes=({1: length}, {1: length})).module()
-    x, r = torch.randn(2, 11, 16), torch.rand(2, 11, 2)
-    torch.testing.assert_close(exported(x, r), plain(x, r), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++, which is not there")

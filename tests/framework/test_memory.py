@@ -6,44 +6,24 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import ndformer.framework.kernels.dense as dense_module
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
+from tools.benchmarks.attention import LiveBytes
 
 
-class Peak(TorchDispatchMode):
-    """The most bytes of new storages alive at any one time: what an allocator would have to give, to the byte."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.live = self.peak = 0
-        self.seen: set[int] = set()
+class Peak(LiveBytes):
+    """The most bytes of new storages alive at any one time: those that operators are given were there before."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for tensor in tree_leaves((args, kwargs)):
-            if isinstance(tensor, Tensor):
-                self.note(tensor.untyped_storage(), new=False)
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, Tensor):
-                self.note(tensor.untyped_storage(), new=True)
-        return out
-
-    def note(self, storage: torch.UntypedStorage, new: bool) -> None:
-        address, size = storage._cdata, storage.nbytes() if new else 0
-        if address in self.seen:
-            return
-        self.seen.add(address)
-        self.live += size
-        self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self.forget, address, size)
-
-    def forget(self, address: int, size: int) -> None:
-        self.seen.discard(address)
-        self.live -= size
+            if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self.counted:
+                storage = tensor.untyped_storage()
+                self.counted.add(storage._cdata)
+                weakref.finalize(storage, self.counted.discard, storage._cdata)
+        return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def peak(tokens: int, backend: str, name: str = "PaPE", train: bool = True) -> float:
@@ -59,7 +39,7 @@ def peak(tokens: int, backend: str, name: str = "PaPE", train: bool = True) -> f
         y = attention(x, where, encoding.prepare(where))
         if train:
             y.sum().backward()
-    assert memory.live < memory.peak
+    assert memory.now < memory.peak
     return memory.peak / 2**20
 
 
@@ -69,11 +49,11 @@ def test_the_measure_counts_what_is_alive_at_once() -> None:
         b = a + 1
         c = (b.view(2, -1)[0] * 2).sum()  # half a MiB, and a number
         del b
-        assert memory.live == c.nbytes
+        assert memory.now == c.nbytes
         _ = a.view(-1), a[:3]
         d = a * 2
     assert memory.peak == 2**20 + 2**19 + 4
-    assert d.nbytes + c.nbytes == memory.live
+    assert d.nbytes + c.nbytes == memory.now
 
 
 def test_a_bias_made_whole_grows_with_the_square() -> None:

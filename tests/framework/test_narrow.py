@@ -9,15 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.attention import build_encoding
-from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
-from ndformer.framework.kernels import BACKENDS, attend
-from ndformer.framework.kernels import narrow as narrow_module
-from ndformer.framework.tokens import TokenSet, Where
-from tests.framework.helpers import relative, spy
+from ndformer.framework.kernels import attend
+from ndformer.framework.kernels.choose import choose
+from ndformer.framework.tokens import Where
+from tests.framework.helpers import relative
 
 CASES: dict[str, Any] = dict(
     seed=st.integers(0, 99),
@@ -40,46 +38,9 @@ def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> Is
     )
 
 
-def exactly(q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias) -> Tensor:
-    """dense, in float64."""
-    exact = Where(where.positions.double(), valid=where.valid, segment=where.segment)
-    if isinstance(bias, IsotropicBias):
-        wide: Bias = IsotropicBias(bias.alpha.double(), exact.positions)
-    else:
-        assert isinstance(bias, QuadraticBias)
-        M, c = ([t.double() for t in terms] if terms else None for terms in (bias.M, bias.c))
-        wide = QuadraticBias(M, c, exact.positions)
-    return attend(q.double(), k.double(), v.double(), exact, wide, backend="dense")
-
-
 @settings(max_examples=25, deadline=None)
 @given(**CASES)
-def test_it_gives_the_numbers_of_the_reference(
-    seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
-) -> None:
-    """Rows of any length, over tiles of keys and pairs of queries; one row of nothing but padding."""
-    g = torch.Generator().manual_seed(seed)
-    B, H = 3, 2
-    r = torch.rand(1 if layout == "shared" else B, tokens, dims, generator=g)
-    valid = None
-    if layout == "padded":
-        valid = torch.rand(B, tokens, generator=g) < torch.tensor([[0.6], [0.0], [1.0]])
-        r = r.masked_fill(~valid[..., None], math.nan)
-    q, k = (torch.randn(B, H, tokens, widths[0], generator=g) for _ in range(2))
-    v = torch.randn(B, H, tokens, widths[1], generator=g)
-    where, bias = Where(r, valid=valid), bias_of(r.expand(B, -1, -1), H, g, kind)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        y = attend(q, k, v, where, bias, backend="narrow")
-    finally:
-        torch.set_num_threads(before)
-    torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
-
-
-@settings(max_examples=25, deadline=None)
-@given(**CASES)
-def test_its_gradients_are_those_of_the_reference(
+def test_outputs_and_gradients_are_those_of_the_reference(
     seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
 ) -> None:
     """Of queries, keys, values, which lie in memory as a layer has them, and each coefficient; what padding holds gets
@@ -87,7 +48,10 @@ def test_its_gradients_are_those_of_the_reference(
     g = torch.Generator().manual_seed(seed)
     B, H = 3, 2
     r = torch.rand(1 if layout == "shared" else B, tokens, dims, generator=g) * 2
-    valid = torch.rand(B, tokens, generator=g) < torch.tensor([[0.6], [0.0], [1.0]]) if layout == "padded" else None
+    valid = None
+    if layout == "padded":
+        valid = torch.rand(B, tokens, generator=g) < torch.tensor([[0.6], [0.0], [1.0]])
+        r = r.masked_fill(~valid[..., None], math.nan)
     some = lambda width: torch.randn(B, tokens, H, width, generator=g).transpose(1, 2)
     upstream, given = some(widths[1]), [some(w).requires_grad_() for w in (widths[0], *widths)]
     bias = bias_of(r.expand(B, -1, -1), H, g, kind)
@@ -109,15 +73,9 @@ def test_its_gradients_are_those_of_the_reference(
 
 
 def gradients(
-    qkv: list[Tensor],
-    learned: list[Tensor],
-    kind: str,
-    r: Tensor,
-    valid: Tensor | None,
-    upstream: Tensor,
-    backend: str,
+    qkv: list[Tensor], learned: list[Tensor], kind: str, r: Tensor, valid: Tensor | None, upstream: Tensor, backend: str
 ) -> list[Tensor]:
-    """Of q, k, v and the coefficients."""
+    """The output, and the gradients of q, k, v and the coefficients."""
     where = Where(r, valid=valid)
     places, n = where.positions, r.shape[-1] * (r.shape[-1] + 1) // 2
     if kind == "isotropic":
@@ -126,7 +84,7 @@ def gradients(
         forms = 0 if kind == "direction" else n
         bias = QuadraticBias(learned[:forms] or None, learned[forms:] or None, places)
     out = attend(qkv[0], qkv[1], qkv[2], where, bias, backend=backend)
-    return list(torch.autograd.grad(out, [*qkv, *learned], upstream))
+    return [out.detach(), *torch.autograd.grad(out, [*qkv, *learned], upstream)]
 
 
 def test_gradients_far_from_the_origin_lose_nothing_and_threads_do_not_matter() -> None:
@@ -145,26 +103,6 @@ def test_gradients_far_from_the_origin_lose_nothing_and_threads_do_not_matter() 
     assert all(map(torch.equal, near, far))
 
 
-def test_packed_rows_are_cut_into_samples() -> None:
-    g = torch.Generator().manual_seed(0)
-    segment = torch.tensor([[0] * 40 + [1] * 3 + [2] * 85, [3] * 128])
-    r = torch.rand(2, 128, 3, generator=g)
-    q, k, v = (torch.randn(2, 2, 128, 16, generator=g) for _ in range(3))
-    where, bias = Where(r, segment=segment), bias_of(r, 2, g)
-    y = attend(q, k, v, where, bias, backend="narrow")
-    torch.testing.assert_close(y.double(), exactly(q, k, v, where, bias), rtol=0, atol=1e-5)
-
-
-def test_far_from_the_origin_nothing_is_lost() -> None:
-    g = torch.Generator().manual_seed(0)
-    r = torch.randint(0, 8, (1, 130, 3), generator=g).float()
-    q, k, v = (torch.randn(1, 2, 130, 16, generator=g) for _ in range(3))
-    M, c = [0.1 * torch.randn(1, 2, 130, generator=g) for _ in range(6)], None
-    near = attend(q, k, v, Where(r), QuadraticBias(M, c, r), backend="narrow")
-    far = attend(q, k, v, Where(r + 2.0**20), QuadraticBias(M, c, r + 2.0**20), backend="narrow")
-    assert torch.equal(near, far)
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
     g = torch.Generator().manual_seed(0)
@@ -177,45 +115,22 @@ def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
     assert not ours.isfinite().all()
 
 
-def test_auto_takes_it_where_torch_would_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    for backend in BACKENDS.values():
-        inner = type(backend).__call__
-        record = lambda self, *given, inner=inner: calls.append(self.name) or inner(self, *given)
-        monkeypatch.setattr(type(backend), "__call__", record)
+def test_auto_takes_it_where_torch_would_take_longer() -> None:
+    """For far positions, which would be a mask; with gradients, for padded rows and long ones."""
     g = torch.Generator().manual_seed(0)
     r = torch.rand(1, 100, 3, generator=g)
     q, k, v = (torch.randn(1, 2, 100, 16, generator=g) for _ in range(3))
-    learned = bias_of(r, 2, g)
-    assert isinstance(learned, QuadraticBias)
-
-    def taken(q: Tensor, where: Where, bias: Bias | None) -> str:
-        calls.clear()
-        attend(q, k.to(q.dtype), v.to(q.dtype), where, bias)
-        return calls[0]
-
-    where = Where(r)
-    assert taken(q, where, learned) == "narrow"
-    assert taken(q, where, None) == "sdpa"
-    assert taken(q.double(), where, learned) == "sdpa"
-    assert taken(q, Where(r, placed=torch.arange(100)[None] > 0), learned) == "sdpa"
-    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"  # with gradients, a short row is as fast there
-    padded = Where(r, valid=torch.ones(1, 100, dtype=torch.bool))
-    assert taken(q.clone().requires_grad_(), padded, learned) == "narrow"
-    learned.local = single_block(r)  # near enough to be extra channels of q and k, for which torch's kernel is faster
-    assert taken(q.clone().requires_grad_(), where, learned) == "sdpa"
-    with torch.no_grad():
-        assert taken(q, where, learned) == "sdpa"
-    short = torch.randn(1, 2, 9, 16)
-    attend(short, short, short, Where(r[:, :9]), bias_of(r[:, :9], 2, g))
-    assert calls[-1] == "sdpa"  # nothing to win there
-    middle = slice(0, 50)
-    near, far = (bias_of(r[:, middle], 2, g), bias_of(r[:, middle], 2, g))
-    assert isinstance(near, QuadraticBias)
-    near.local = single_block(r[:, middle])  # may ride on q and k; the other would be a mask
-    for bias, backend in ((near, "sdpa"), (far, "narrow")):
-        attend(q[:, :, middle], k[:, :, middle], v[:, :, middle], Where(r[:, middle]), bias)
-        assert calls[-1] == backend
+    near, far, where, learned = bias_of(r, 2, g), bias_of(r, 2, g), Where(r), q.clone().requires_grad_()
+    near.local = single_block(r)  # near enough to be extra channels of q and k
+    padded, unplaced = Where(r, valid=torch.ones(1, 100).bool()), Where(r, placed=torch.arange(100)[None] > 0)
+    chosen = {"narrow": [(q, where, far), (learned, padded, far)]}
+    chosen["sdpa"] = [(q, where, near), (q.double(), where, far), (q, unplaced, far), (learned, where, far)]
+    for name, cases in chosen.items():
+        for queries, places, bias in cases:
+            assert choose(queries, k.to(queries.dtype), v.to(queries.dtype), places, bias).name == name
+    for tokens, name in ((9, "sdpa"), (50, "narrow")):
+        few = torch.randn(1, 2, tokens, 16)
+        assert choose(few, few, few, Where(r[:, :tokens]), bias_of(r[:, :tokens], 2, g)).name == name
 
 
 def test_transforms_of_torch_func_go_elsewhere() -> None:
@@ -244,43 +159,3 @@ def test_what_it_cannot_do_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=r"backend 'narrow' requires a parabolic bias .* Use backend 'auto'"):
             attend(given_q, given_q.detach(), given_q.detach(), where, bias, backend="narrow")
-
-
-@pytest.mark.parametrize("encoding", [dict(type="PaPE", m=5), dict(type="PaPERI")])
-def test_point_transformer_v3_learns_and_evaluates_with_it(
-    encoding: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows of 512 points, the last one short: the numbers of torch's kernel, and its gradients."""
-    torch.manual_seed(0)
-    points = torch.rand(1, 700, 3)
-    sizes: dict[str, Any] = dict(
-        enc_depths=(1, 1), enc_channels=(16, 32), enc_heads=(2, 2), dec_depths=(1,), dec_channels=(16,)
-    )
-    model = PTv3(in_channels=3, grid_size=0.01, encoding=encoding, window=512, dec_heads=(2,), **sizes).eval()
-    tokens = TokenSet(points, Where(points))
-    taken, upstream = spy(monkeypatch, narrow_module, "_narrow"), torch.randn(1, 700, 16)
-    monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: True)
-
-    def learnt() -> list[Tensor]:
-        features = model(tokens).features
-        return [features.detach(), *torch.autograd.grad((features * upstream).sum(), [*model.parameters()])]
-
-    ours = learnt()
-    assert taken
-    with torch.no_grad():
-        evaluated = model(tokens).features
-    assert relative(evaluated, ours[0]) <= 1e-6  # products of other shapes have the same bits on some CPUs alone
-    monkeypatch.setattr(narrow_module.Narrow, "preferred", lambda *_: False)
-    torchs = learnt()
-    assert not torch.equal(torchs[0], ours[0])  # another kernel
-    for one, other in zip(ours, torchs):
-        assert relative(one, other) <= 1e-5
-
-
-def test_encodings_of_more_than_three_dimensions_go_elsewhere() -> None:
-    encoding = build_encoding(dict(type="PaPE", m=4), dim=32, heads=2, position_dims=4, depth=1)
-    r = torch.rand(1, 120, 4)
-    q = torch.randn(1, 2, 120, 16)
-    bias = encoding.layer(0, 1)(q, q, torch.randn(1, 120, 32), encoding.prepare(Where(r)))[2]
-    with torch.no_grad():
-        torch.testing.assert_close(attend(q, q, q, Where(r), bias), attend(q, q, q, Where(r), bias, backend="dense"))

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from ndformer.framework.tokens import Rows, TokenSet, Where, join
+from ndformer.framework.tokens import Rows, TokenSet, Where
 
 NAN, INF = float("nan"), float("inf")
 
 
-def where_with(name: str, mask: Any) -> Where:
-    return Where(torch.zeros(1, 3, 2), **{name: mask})
+def listed(t: Tensor | None) -> Any:
+    assert t is not None
+    return t.tolist()
 
 
 def bools(*rows: list[int]) -> Tensor:
@@ -25,39 +26,33 @@ def bools(*rows: list[int]) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- errors teach
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.int32])
-def test_positions_of_few_bits_are_refused_with_the_reason(dtype: torch.dtype) -> None:
-    with pytest.raises(TypeError, match=r"positions must be float32 or float64, got torch\.\w+\. 16 bits.*reference"):
-        Where(torch.zeros(2, 3, 2, dtype=dtype))
+def ones(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    return torch.ones(shape, dtype=dtype)
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (1, 2, 3, 2), (5,)])
-def test_positions_of_the_wrong_shape_are_refused_with_the_right_one(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"\(rows, tokens, dimensions\), got \("):
-        Where(torch.zeros(shape))
-
-
-@pytest.mark.parametrize("name", ["valid", "placed", "segment", "objects"])
-@pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 3), (2, 3, 1)])
-def test_masks_must_lie_like_the_positions(name: str, shape: tuple[int, ...]) -> None:
-    mask: Any = torch.ones(shape, dtype=torch.int64 if name in ("segment", "objects") else torch.bool)
-    with pytest.raises(ValueError, match=rf"{name} must have shape \(rows, tokens\) like positions \(2, 3, 2\), got"):
-        Where(torch.zeros(2, 3, 2), **{name: mask})
-
-
-@pytest.mark.parametrize("name", ["valid", "placed"])
-def test_masks_must_be_bool_and_the_error_says_how(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"{name} must be bool, got torch.int64. Write {name}.bool\(\)"):
-        where_with(name, torch.ones(1, 3, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
-def test_segments_must_be_whole_numbers(dtype: torch.dtype) -> None:
+SHAPED = torch.zeros(2, 3, 2)
+KINDS = dict(valid=torch.bool, placed=torch.bool, segment=torch.int64, objects=torch.int64)
+REFUSED: list[tuple[Tensor, dict[str, Any], type[Exception], str]] = [
+    *((ones((2, 3, 2), dtype), {}, TypeError, r"must be float32 or float64, got torch\.\w+\. 16 bits.*reference")
+      for dtype in (torch.float16, torch.bfloat16, torch.int64, torch.int32)),
+    *((torch.zeros(shape), {}, ValueError, r"\(rows, tokens, dimensions\), got \(")
+      for shape in ((3, 2), (1, 2, 3, 2), (5,))),
+    *((SHAPED, {name: ones(shape, dtype)}, ValueError, rf"{name} .* \(rows, tokens\) like positions \(2, 3, 2\), got")
+      for name, dtype in KINDS.items() for shape in ((3,), (2, 4), (3, 3), (2, 3, 1))),
+    *((SHAPED, {name: ones((1, 3), torch.int64)}, TypeError, rf"{name} .* got torch.int64. Write {name}.bool\(\)")
+      for name in ("valid", "placed")),
     # a mask given by mistake would make all padding valid: False is 0, and 0 is a sample
-    with pytest.raises(TypeError, match="segment"):
-        Where(torch.zeros(1, 3, 2), segment=torch.ones(1, 3, dtype=dtype))
-    with pytest.raises(TypeError, match="objects must be an integer tensor of object numbers, 0 for background"):
-        Where(torch.zeros(1, 3, 2), objects=torch.ones(1, 3, dtype=dtype))
+    *((SHAPED, {name: ones((1, 3), dtype)}, TypeError, f"{name} must be an integer tensor of {of} numbers")
+      for name, of in (("segment", "sample"), ("objects", "object")) for dtype in (torch.bool, torch.float32)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("positions, masks, error, message", REFUSED)
+def test_wrong_tensors_are_refused_with_what_was_expected(
+    positions: Tensor, masks: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        Where(positions, **masks)
 
 
 def test_a_grid_must_fit_and_stand_alone() -> None:
@@ -146,11 +141,9 @@ def test_no_tokens_are_tokens_too(shape: tuple[int, ...], masked: str) -> None:
 def test_segments_say_what_is_padding_and_valid_may_add_to_it() -> None:
     segment = torch.tensor([[0, 0, 0, 1, 1, -1]])
     where = Where(torch.zeros(1, 6, 1), segment=segment)
-    assert where.valid is not None
-    assert where.valid.tolist() == [[True] * 5 + [False]]
+    assert listed(where.valid) == [[True] * 5 + [False]]
     both = Where(torch.zeros(1, 6, 1), valid=bools([1, 0, 1, 1, 1, 1]), segment=segment)
-    assert both.valid is not None
-    assert both.valid.tolist() == [[True, False, True, True, True, False]]
+    assert listed(both.valid) == [[True, False, True, True, True, False]]
 
 
 def test_runs_are_contiguous_stretches_whatever_their_number() -> None:
@@ -199,15 +192,12 @@ def test_to_changes_the_dtype_of_positions_and_keeps_all_else() -> None:
     ).to(dtype=torch.float64)
     assert where.positions.dtype == torch.float64
     assert where.positions.flatten().tolist() == [1, 0, 0]
-    assert where.placed is not None
-    assert where.placed.tolist() == [[True, False, True]]
-    assert where.segment is not None
-    assert where.segment.tolist() == [[0, 0, -1]]
+    assert listed(where.placed) == [[True, False, True]]
+    assert listed(where.segment) == [[0, 0, -1]]
     assert where.cut is not None
     of_objects = Where(torch.zeros(1, 6, 2), grid=(2, 3), objects=torch.arange(6)[None]).to("cpu")
     assert of_objects.grid == (2, 3)
-    assert of_objects.objects is not None
-    assert of_objects.objects.tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert listed(of_objects.objects) == [[0, 1, 2, 3, 4, 5]]
 
 
 def test_tokens_in_16_bit_keep_positions_in_32() -> None:
@@ -216,8 +206,7 @@ def test_tokens_in_16_bit_keep_positions_in_32() -> None:
     assert half.features.dtype == torch.bfloat16
     assert half.where.positions.dtype == torch.float32
     assert half.where.positions.flatten().tolist() == [512, 513]
-    assert half.modality is not None
-    assert half.modality.tolist() == [[0, 1]]
+    assert listed(half.modality) == [[0, 1]]
     double = tokens.to(dtype=torch.float64)
     assert double.features.dtype == double.where.positions.dtype == torch.float64
 
@@ -301,91 +290,13 @@ def test_the_where_of_rows_follows_its_tokens() -> None:
         objects=torch.tensor([[7, 6, 5, 4, 3]]),
     )
     cut = borrowed().where(where)
-    assert cut.objects is not None
-    assert cut.objects.tolist() == torch.where(borrowed().valid, 7 - borrowed().index, 0).tolist()
-    assert cut.valid is not None
-    assert cut.placed is not None
-    assert cut.valid.tolist() == [[True, True, False], [True, True, False], [False] * 3]
-    assert cut.placed.tolist() == [[True, False, True], [True, False, True], [False] * 3]
+    assert listed(cut.objects) == torch.where(borrowed().valid, 7 - borrowed().index, 0).tolist()
+    assert listed(cut.valid) == [[True, True, False], [True, True, False], [False] * 3]
+    assert listed(cut.placed) == [[True, False, True], [True, False, True], [False] * 3]
     assert cut.positions.flatten().tolist() == [1, 0, 0, 4, 0, 0, 0, 0, 0]
     plain = borrowed().where(Where(torch.ones(1, 5, 1)))
-    assert plain.valid is not None
-    assert plain.valid.tolist() == borrowed().valid.tolist()
+    assert listed(plain.valid) == borrowed().valid.tolist()
     assert plain.placed is None
-
-
-# ---------------------------------------------------------------------------------------------------- join
-
-
-def tokens(n: int, dims: int = 2, channels: int = 4, rows: int = 2, **where: Any) -> TokenSet:
-    return TokenSet(torch.randn(rows, n, channels), Where(torch.randn(rows, n, dims), **where))
-
-
-def test_join_lays_sets_side_by_side_and_numbers_them() -> None:
-    a, b, c = tokens(3), tokens(2), tokens(1)
-    joined = join(a, b, c)
-    assert torch.equal(joined.features, torch.cat([a.features, b.features, c.features], dim=1))
-    assert torch.equal(joined.where.positions, torch.cat([s.where.positions for s in (a, b, c)], dim=1))
-    assert joined.modality is not None
-    assert joined.modality.dtype == torch.int64
-    assert joined.modality.tolist() == [[0, 0, 0, 1, 1, 2]] * 2
-    assert joined.where.valid is joined.where.placed is joined.where.segment is None
-
-
-def test_join_keeps_modalities_that_sets_bring_and_refuses_half_of_them() -> None:
-    a = TokenSet(torch.zeros(1, 2, 4), Where(torch.zeros(1, 2, 2)), torch.tensor([[5, 6]]))
-    b = TokenSet(torch.zeros(1, 1, 4), Where(torch.zeros(1, 1, 2)), torch.tensor([[7]]))
-    assert join(a, b).modality.tolist() == [[5, 6, 7]]  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="either all joined sets must have a modality"):
-        join(a, tokens(1, rows=1))
-
-
-def test_join_fills_masks_that_one_set_lacks() -> None:
-    a = tokens(2, valid=bools([1, 0], [1, 1]))
-    b = tokens(2, placed=bools([0, 1], [1, 1]), objects=torch.tensor([[4, 2], [1, 1]]))
-    where = join(a, b).where
-    assert where.objects is not None
-    assert where.objects.tolist() == [[0, 0, 4, 2], [0, 0, 1, 1]]
-    assert where.valid is not None
-    assert where.placed is not None
-    assert where.valid.tolist() == [[True, False, True, True], [True] * 4]
-    assert where.placed.tolist() == [[True, True, False, True], [True] * 4]
-
-
-def test_join_repeats_what_rows_share() -> None:
-    shared = TokenSet(torch.zeros(3, 2, 4), Where(torch.tensor([[[1.0], [2.0]]]), placed=bools([0, 1])))
-    own = TokenSet(torch.ones(3, 1, 4), Where(torch.tensor([[[5.0]], [[6.0]], [[7.0]]])))
-    joined = join(shared, own)
-    assert joined.features.shape == (3, 3, 4)
-    assert joined.where.positions.flatten(1).tolist() == [[0, 2, 5], [0, 2, 6], [0, 2, 7]]
-    assert joined.where.placed is not None
-    assert joined.where.placed.tolist() == [[False, True, True]] * 3
-
-
-def test_join_keeps_the_grid_that_ends_a_row_unless_there_is_padding() -> None:
-    prefix, image = tokens(1, placed=bools([0], [0])), tokens(6, grid=(2, 3))
-    assert join(prefix, image).where.grid == (2, 3)
-    assert join(image, tokens(1)).where.grid is None
-    assert join(tokens(6, grid=(3, 2)), image).where.grid == (2, 3)
-    assert join(tokens(1, valid=bools([1], [0])), image).where.grid is None
-
-
-def test_join_refuses_what_has_no_common_space_width_or_row() -> None:
-    with pytest.raises(ValueError, match=r"same position dimensions, got 2 and 3\. Place both in one space"):
-        join(tokens(2), tokens(2, dims=3))
-    with pytest.raises(ValueError, match="same channels, got 4 and 5"):
-        join(tokens(2), tokens(2, channels=5))
-    with pytest.raises(ValueError, match="Join before packing"):
-        join(tokens(2), tokens(2, segment=torch.tensor([[0, 1], [0, 1]])))
-
-
-def test_join_passes_gradients_to_both() -> None:
-    x, y = torch.zeros(1, 2, 4, requires_grad=True), torch.zeros(1, 1, 4, requires_grad=True)
-    where = Where(torch.zeros(1, 2, 1)), Where(torch.zeros(1, 1, 1))
-    join(TokenSet(x, where[0]), TokenSet(y, where[1])).features.sum().backward()
-    assert x.grad is not None
-    assert y.grad is not None
-    assert bool((x.grad == 1).all() & (y.grad == 1).all())
 
 
 @pytest.mark.parametrize("masks", [{}, dict(segment=True), dict(grid=(2, 3))], ids=str)

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where, join
 from ndformer.framework.transformer import Block, DropPath, LayerScale, Transformer
+from tests.framework.helpers import ANYWHERE
 
 DIM, HEADS = 24, 2
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +77,6 @@ def standardised(x: Tensor, norm: Any) -> Tensor:
     return (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
 
 
-def attended(x: Tensor, block: Any) -> Tensor:
-    W, b, h = block.attention.qkv.weight, block.attention.qkv.bias, DIM // HEADS
-    heads = []
-    for head in range(HEADS):
-        q, k, v = (x @ W[i * DIM + head * h :][:h].T + b[i * DIM + head * h :][:h] for i in range(3))
-        heads.append((q @ k.mT / math.sqrt(h)).softmax(-1) @ v)
-    return torch.cat(heads, dim=-1) @ block.attention.proj.weight.T + block.attention.proj.bias
-
-
 def perceived(x: Tensor, block: Any) -> Tensor:
     first, _, second = block.mlp
     hidden = x @ first.weight.T + first.bias
@@ -109,7 +98,7 @@ def test_blocks_are_pre_norm_and_norms_stand_at_the_ends(
     for block in network.blocks:
         part: Any = block
         one, two = (1.0, 1.0) if layer_scale is None else (part.scale1.gamma, part.scale2.gamma)
-        x = x + one * attended(standardised(x, part.norm1), part)
+        x = x + one * part.attention(standardised(x, part.norm1), given.where)
         x = x + two * perceived(standardised(x, part.norm2), part)
         assert part.mlp[0].out_features == 36
     torch.testing.assert_close(network(given).features, standardised(x, network.final_norm))
@@ -159,18 +148,6 @@ def test_options_reach_every_block() -> None:
     assert [b.drop_path.rate for b in model(drop_path=0.1, depth=3).blocks] == [0.1] * 3  # type: ignore[union-attr]
     with pytest.raises(ValueError, match=r"one rate or one per layer \(2\), got 3"):
         model(drop_path=[0.1, 0.2, 0.3], depth=2)
-
-
-def test_each_layer_owns_its_own_weights_once() -> None:
-    network = model(dict(type="PaPE", m=3), depth=3)
-    names = list(network.state_dict())
-    for i in range(3):
-        for weight, shape in dict(wp=(HEADS, 3, 2), wa=(HEADS, 3, DIM), wb=(HEADS, 3, DIM)).items():
-            assert network.state_dict()[f"blocks.{i}.attention.encoding.{weight}"].shape == shape
-    assert len({p.data_ptr() for p in network.parameters()}) == len(
-        list(network.named_parameters(remove_duplicate=False))
-    )
-    assert not [name for name in names if name.startswith("encoding.")]
 
 
 # ---------------------------------------------------------------------------------------------------- drop path
@@ -259,32 +236,6 @@ def test_checkpointing_changes_memory_and_no_number(name: str, packed: bool) -> 
 # ---------------------------------------------------------------------------------------------------- the same numbers
 
 
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_a_sample_gives_the_same_alone_padded_and_packed(name: str) -> None:
-    network = model(dict(type=name))
-    a, b = tokens(rows=1, n=5), tokens(rows=1, n=3)
-    alone = [network(s).features[0] for s in (a, b)]
-
-    junk = torch.full((1, 2, DIM), math.nan)
-    features = torch.cat([a.features, torch.cat([b.features, junk], dim=1)])
-    positions = torch.cat([a.where.positions, torch.cat([b.where.positions, junk[..., :2]], dim=1)])
-    valid = torch.arange(5) < torch.tensor([[5], [3]])
-    padded = network(TokenSet(features, Where(positions, valid=valid))).features
-    torch.testing.assert_close(padded[0], alone[0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(padded[1, :3], alone[1], rtol=1e-4, atol=1e-5)
-
-    packed = TokenSet(
-        torch.cat([b.features, a.features, junk], dim=1),
-        Where(
-            torch.cat([b.where.positions, a.where.positions, junk[..., :2]], dim=1),
-            segment=torch.tensor([[4] * 3 + [2] * 5 + [-1] * 2]),
-        ),
-    )
-    y = network(packed).features[0]
-    torch.testing.assert_close(y[:3], alone[1], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(y[3:8], alone[0], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 def test_nothing_that_stands_in_padding_reaches_a_gradient(layout: str) -> None:
     network = model(dict(type="PaPE"), initial_norm=True)
@@ -302,28 +253,19 @@ def test_nothing_that_stands_in_padding_reaches_a_gradient(layout: str) -> None:
             assert torch.equal(gradient, results[0][weight]), weight
 
 
+@pytest.mark.parametrize("kind", ["autocast", "bfloat16", "float16", "float64"])
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_autocast_runs_and_learns_in_float32(name: str) -> None:
-    network, given = model(dict(type=name), qk_norm=True, layer_scale=0.5), tokens()
-    exact = network(given).features
-    with torch.autocast("cpu", torch.bfloat16):
-        y = network(given).features
-    torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.1)
-    y.float().square().sum().backward()
-    for weight, gradient in gradients(network).items():
-        assert gradient.dtype == torch.float32
-        assert bool(gradient.isfinite().all()), weight
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_a_model_may_be_of_any_precision(name: str, dtype: torch.dtype) -> None:
+def test_a_model_learns_in_any_precision(name: str, kind: str) -> None:
+    """With gradients in the dtype of the weights, which autocast leaves in float32."""
+    options: dict[str, Any] = dict(encoding=dict(type=name), qk_norm=True, layer_scale=0.5)
     given = tokens(placed=torch.arange(6).expand(2, 6) > 0, valid=torch.arange(6) < torch.tensor([[6], [4]]))
-    exact = model(dict(type=name))(given).features
-    network = model(dict(type=name)).to(dtype)
-    y = network(TokenSet(given.features.to(dtype), given.where)).features
-    assert y.dtype == dtype
-    torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.1 if dtype == torch.bfloat16 else 0.02)
+    exact = model(**options)(given).features
+    dtype = torch.float32 if kind == "autocast" else getattr(torch, kind)
+    network = model(**options).to(dtype)
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        y = network(TokenSet(given.features.to(dtype), given.where)).features
+    assert y.dtype == dtype or kind == "autocast"
+    torch.testing.assert_close(y.float(), exact, rtol=0.1, atol=0.02 if kind.startswith("float") else 0.1)
     y.float().square().sum().backward()
     assert {g.dtype for g in gradients(network).values()} == {dtype}
     assert all(bool(g.isfinite().all()) for g in gradients(network).values())

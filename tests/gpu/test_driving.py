@@ -9,7 +9,6 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat
 from ndformer.framework.model import TokenModel
 from tests.modalities.driving.test_network import batch, model
-from tools.benchmarks import driving as benchmark_driving
 
 DEVICE = "cuda"
 HEADS = ["CentrePoint", "TransFusion"]
@@ -64,8 +63,3 @@ def test_it_learns_in_16_bit(head: str) -> None:
     (exact, _), (ours, net) = found
     assert ours == pytest.approx(exact, rel=0.05)
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in net.parameters())
-
-
-def test_latency_and_memory_of_the_published_size(capsys: pytest.CaptureFixture[str]) -> None:
-    benchmark_driving.main(["--encodings", "none", "PaPE", "--repeats", "1"])
-    assert capsys.readouterr().out.count(" s\n") == 6

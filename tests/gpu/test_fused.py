@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.kernels.fused import TRITON
-from ndformer.framework.kernels.fused_op import attention, learns
+from ndformer.framework.kernels.fused_op import attention
 from ndformer.framework.kernels.fused_reference import Bias
 from tests.kernels.cases import CASES, B, H, N, Results, bias_of, distances, exactly
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not TRITON, reason="no triton: pip install 'ndfo
 def on_gpu(given: list[Tensor], bias: Bias) -> Results:
     q, k, v, d_out = (t.cuda() for t in given)
     forms, places, placed, spans = (None if t is None else t.cuda() for t in bias[:4])
-    learned = [q, k, v] if forms is None or not learns(bias.kind) else [q, k, v, forms]
+    learned = [q, k, v] if forms is None else [q, k, v, forms]
     for t in learned:
         t.requires_grad_()
     out, *_ = attention(q, k, v, forms, places, placed, spans, bias.kind, q.shape[-1] ** -0.5, learning=True)

@@ -11,16 +11,14 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, attend, build_encoding
 from ndformer.framework.kernels.flex import FAILED, compiled
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
+from tests.framework.helpers import ANYWHERE
 
 DEVICE = "cuda"
 HEADS, WIDTH = 2, 16
 DIM = HEADS * WIDTH
-ENCODINGS.get("NoPE")  # the first look-up finds all
-ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 LAYOUTS = ["plain", "padded", "packed", "unplaced"]
 BACKENDS = ["dense", "sdpa", "flex", "fused"]
 REFUSED = {  # biases of whole rows, and biases that the fused kernels do not have

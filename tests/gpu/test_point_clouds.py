@@ -6,15 +6,13 @@ import pytest
 import torch
 
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import Sites, SubMConv3d
 from ndformer.framework.sparse.spconv import build
 from ndformer.framework.tokens import TokenSet, Where
+from tests.framework.helpers import ANYWHERE
 from tools.benchmarks import points as benchmark_points
 
 DEVICE = "cuda"
-ENCODINGS.get("NoPE")  # the first look-up finds all
-FREE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 SMALL: dict[str, Any] = dict(
     enc_depths=(1, 2, 1),
     enc_channels=(16, 32, 32),
@@ -33,7 +31,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", ANYWHERE)
 @pytest.mark.parametrize("cpe", ["xcpe", "none"])
 def test_the_gpu_computes_what_the_cpu_does(name: str, cpe: Literal["xcpe", "none"]) -> None:
     torch.manual_seed(0)
@@ -47,7 +45,7 @@ def test_the_gpu_computes_what_the_cpu_does(name: str, cpe: Literal["xcpe", "non
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", ANYWHERE)
 def test_it_learns_in_16_bit(name: str, dtype: torch.dtype) -> None:
     """As the recipe of ScanNet does (fp16): near float32, and every gradient is finite."""
     r = benchmark_points.surface(1500)
@@ -83,10 +81,3 @@ def test_spconv_and_torch_agree(kernel: int) -> None:
         found.append((y, *torch.autograd.grad((y * up).sum(), [own, layer.weight])))
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)  # spconv multiplies in TF32
-
-
-def test_latency_and_memory_of_a_scene(capsys: pytest.CaptureFixture[str]) -> None:
-    """At the size of a scene, 100,000 points."""
-    for options in ([], ["--amp"], ["--amp", "--train"]):
-        benchmark_points.main(["--points", "110000", "--repeats", "1", "--cpe", "none", *options])
-    assert capsys.readouterr().out.count("MiB") == 3 * (1 + len(benchmark_points.ENCODINGS))

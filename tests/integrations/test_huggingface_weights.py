@@ -91,6 +91,6 @@ def test_features_of_videos_are_those_of_transformers() -> None:
     model = random("VJEPA2", crop_size=64, frames_per_clip=4, mlp_ratio=2, **small)
     found: Any = ours("vjepa2", by_the_sources_names(model), "video")
     videos, adapter = torch.randn(2, 4, 3, 64, 64), found.modalities["video"]
-    pixels = videos * adapter.std.view(3, 1, 1) + adapter.mean.view(3, 1, 1)  # which it normalises itself
+    pixels = videos * adapter.std.view(3, 1, 1) + adapter.mean.view(3, 1, 1)  # which it normalizes itself
     theirs = model(videos, skip_predictor=True).last_hidden_state
     torch.testing.assert_close(found.features(pixels).features, theirs, rtol=1e-5, atol=1e-5)

@@ -20,7 +20,7 @@ from ndformer.framework.kernels import fused_triton
 from ndformer.framework.kernels.fused_variants import Variant, padded
 
 TOOLS = Path(triton.__path__[0]) / "backends" / "nvidia" / "bin"
-FLOATS = ("forms", "places", "placed", "boxes", "lse", "d_lse", "query_stats", "d_forms")
+FLOATS = ("forms", "places", "placed", "lse", "d_lse", "query_stats", "d_forms")
 COUNTS = {"none": 0, "isotropic": 1, "distance": 1, "power": 2, "logarithm": 2, "gaussian": 1}
 
 
@@ -100,9 +100,9 @@ def _source(case: Case, tiles: Variant) -> Any:
     """As fused_launch.py calls it, with all tensors aligned, and steps of q, k and v in whole 16s."""
     kernel = getattr(fused_triton, case.kernel)
     P = 0 if case.kind == "none" else case.P
-    count = {"parabola": P * (P + 1) // 2 + P, "cone": P + 1}.get(case.kind, COUNTS.get(case.kind, 0))
+    count = P * (P + 1) // 2 + P if case.kind == "parabola" else COUNTS[case.kind]
     unplaced = case.unplaced and P > 0
-    given = dict(forms=P > 0, places=P > 0, placed=unplaced, spans=case.spans, boxes=case.kind == "cone")
+    given = dict(forms=P > 0, places=P > 0, placed=unplaced, spans=case.spans)
     constants: dict[str, Any] = dict(
         KIND=case.kind,
         P=P,
@@ -131,7 +131,7 @@ def _source(case: Case, tiles: Variant) -> Any:
         elif name == "places_step":
             signature[name] = ("i32", "i32")
             attributes |= {(at, axis): aligned for axis in range(2)}
-        elif name in ("H", "N", "placed_step", "spans_step", "boxes_step"):
+        elif name in ("H", "N", "placed_step", "spans_step"):
             signature[name] = "i32"
         elif name.endswith("_step"):
             signature[name] = ("i32",) * 3

@@ -9,7 +9,7 @@ from ndformer.framework.kernels import fused_reference as reference
 from ndformer.framework.kernels.fused_reference import Bias
 
 B, H, N = 2, 2, 130
-KINDS = ["none", "isotropic", "distance", "power", "logarithm", "gaussian", "cone"]
+KINDS = ["none", "isotropic", "distance", "power", "logarithm", "gaussian"]
 CASES = [(kind, P) for kind in KINDS for P in ((2,) if kind == "none" else (1, 2, 3))]
 CASES += [("parabola", P) for P in range(1, 7)]
 MASKS = ["plain", "unplaced", "padded", "packed", "packed, unplaced"]
@@ -49,10 +49,6 @@ def shape(kind: str, P: int, radius: tuple[float, float]) -> Tensor | None:
     size = size * max(1, P / 3) ** 0.5  # as distances grow with dimensions
     if kind == "none":
         return None
-    if kind == "cone":
-        u = torch.nn.functional.normalize(torch.randn(H, P), dim=1)
-        cone = torch.cat([u, torch.tensor([[0.7], [-0.3]]) - 1e-5], 1)
-        return cone[None, :, :, None].expand(B, H, P + 1, N)
     if kind == "parabola":
         root = torch.randn(B, H, N, P, P) / (P**0.5 * size[..., None, None])
         M = -0.5 * root @ root.mT

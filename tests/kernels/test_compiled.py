@@ -21,7 +21,7 @@ OTHERS = [
     for arch in SHARED
     for kernel in KERNELS
     for kind, P in [("none", 0), ("isotropic", 3), ("distance", 2), ("power", 3), ("logarithm", 3), ("gaussian", 2)]
-    + [("cone", 2), ("parabola", 1), ("parabola", 3)]
+    + [("parabola", 1), ("parabola", 3)]
 ]
 WIDE = [
     Case(kernel, "parabola", P, width, dtype, arch, spans=spans)
@@ -44,8 +44,7 @@ def check(case: Case) -> None:
 
 
 def tiles_of(case: Case) -> Variant:
-    masked = case.spans or case.kind == "cone"
-    return table_variant(case.kernel, 4 if case.dtype == "fp32" else 2, case.width, case.P, masked)
+    return table_variant(case.kernel, 4 if case.dtype == "fp32" else 2, case.width, case.P, case.spans)
 
 
 @pytest.mark.parametrize("case", EVERY, ids=str)

@@ -36,7 +36,7 @@ def test_a_page_has_the_numbers_of_its_model(kind, home, runs, tmp_path):
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values[1].numpy(), rtol=1e-5, atol=1e-3, err_msg=name)
     assert side["count"] == len(looks[0]["semantic"][0])
-    assert side["scene"]["kind"] == ("cloud" if kind == "cloud" else "moments")
+    assert side["view"]["kind"] == ("cloud" if kind == "cloud" else "moments")
     assert side["prefix"] == ([] if kind == "cloud" else ["class token"])
 
 

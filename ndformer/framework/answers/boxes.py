@@ -13,7 +13,7 @@ from ndformer.framework.answer import Source
 from ndformer.framework.answers.objects import Objects
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
-from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colours, font, resize_to_fit
+from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colors, font, resize_to_fit
 from ndformer.framework.registry import ANSWERS
 
 SIDE, IOU = 640, 0.5  # height of a picture in pixels; IoU threshold of a match
@@ -85,7 +85,7 @@ class Boxes(Objects):
 
 
 def in_colours(classes: Sequence[str]) -> list[Colour]:
-    return [(r, g, b) for r, g, b in class_colours(len(classes)).tolist()]
+    return [(r, g, b) for r, g, b in class_colors(len(classes)).tolist()]
 
 
 def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.answers.objects import Objects
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colours, resize_to_fit
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colors, resize_to_fit
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
@@ -88,6 +88,6 @@ class Boxes3D(Objects):
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
-        colours, labels = class_colours(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
+        colours, labels = class_colors(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
         solids = [Solid(box, tuple(colours[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
         return resize_to_fit(np.asarray(draw(pixels, solids, truth)), *size)

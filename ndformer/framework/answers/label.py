@@ -10,7 +10,7 @@ from torch import Tensor
 from ndformer.framework.answer import Answer
 from ndformer.framework.pictures.cards import (
     EDGE,
-    GREY,
+    GRAY,
     INK,
     LINE,
     OTHER,
@@ -111,5 +111,5 @@ def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str |
         pen.rectangle((left, top + 3, left + max(1, round(BAR_WIDTH * scores[i])), top + 13), fill=tint)
         pen.text((left + BAR_WIDTH + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
         top += LINE
-    pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GREY, font=font(10))
+    pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GRAY, font=font(10))
     return sheet

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.pictures.cards import EDGE, INK, LINE, class_colours, font, resize_to_fit, shortened
+from ndformer.framework.pictures.cards import EDGE, INK, LINE, class_colors, font, resize_to_fit, shortened
 from ndformer.framework.registry import ANSWERS
 
 SIDE = 320  # pixels of each picture
@@ -76,7 +76,7 @@ class Pixels(Answer):
 
 def colours(count: int) -> np.ndarray:
     """Return (count + 1, 3) uint8 colors; the last one is gray, for unknown classes."""
-    return np.concatenate([class_colours(count), np.full((1, 3), 102, np.uint8)])
+    return np.concatenate([class_colors(count), np.full((1, 3), 102, np.uint8)])
 
 
 def painted(labels: np.ndarray, count: int) -> np.ndarray:

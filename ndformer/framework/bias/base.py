@@ -10,7 +10,7 @@ an unplaced token to 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -162,6 +162,25 @@ class PositionBias(Bias):
 
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
+
+
+Select = Callable[[Tensor], Tensor]
+
+
+class FormulaBias(PositionBias):
+    """A bias given by one formula of the position difference and of numbers per head or query: implement `values`."""
+
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        """Return the bias at dr = r_j - r_i; `select` picks the numbers of these pairs from (H,) or (B, H, N)."""
+        raise NotImplementedError
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
+        return self.values(dr, lambda t: t[h] if t.dim() == 1 else t[b, h, i])
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
+        return self.values(dr, lambda t: t[:, None, None] if t.dim() == 1 else t[:, :, lo:hi, None])
 
 
 def squares(dr: Sequence[Tensor]) -> Tensor:

@@ -1,13 +1,11 @@
-"""Biases computed from the distance by a curve with parameters per head, or by a small network."""
+"""A bias computed from the distance by a curve with parameters per head."""
 
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, norm
-from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, norm
 from ndformer.framework.tokens import Rows
 
 Curve = Callable[..., Tensor]  # (distance, parameters of the head ...) -> bias
@@ -27,7 +25,7 @@ def gaussian(d: Tensor, width: Tensor) -> Tensor:
     return -0.5 * (d / width) ** 2
 
 
-class CurveBias(PositionBias):
+class CurveBias(FormulaBias):
     """A bias curve(|r_j - r_i|, parameters of the head)."""
 
     term = "distance"
@@ -37,36 +35,8 @@ class CurveBias(PositionBias):
         super().__init__(positions)
         self.curve, self.numbers = curve, list(numbers)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        d = norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
-        return self.curve(d, *(number[h] for number in self.numbers))
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        d = norm(self.differences(lo, hi))[:, None]  # (B or 1, 1, n, N)
-        return self.curve(d, *(number[:, None, None] for number in self.numbers))
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        return self.curve(norm(dr), *map(select, self.numbers))
 
     def cut(self, rows: Rows) -> Bias:
         return CurveBias(self.curve, self.numbers, self.cut_positions(rows))
-
-
-class NetworkBias(PositionBias):
-    """A bias network(log(1 + c |r_j - r_i|) / divisor_i) from a small network with one output per head."""
-
-    term = "distance"
-
-    def __init__(self, weights: Sequence[Tensor], c: Tensor, divisor: Tensor, positions: Tensor) -> None:
-        """`weights`: matrix and vector of each linear layer, with ReLU between them; `divisor`: (B or 1, N, 1)."""
-        super().__init__(positions)
-        self.weights, self.c, self.divisor = list(weights), c, divisor
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        share = torch.log1p(self.c * norm(self.differences(lo, hi))) / self.divisor[:, lo:hi]  # (B or 1, n, N)
-        with without_autocast(share):
-            y = F.linear(share[..., None], *self.weights[:2])
-            for layer in range(2, len(self.weights), 2):
-                y = F.linear(y.relu(), *self.weights[layer : layer + 2])
-            return y.permute(0, 3, 1, 2)
-
-    def cut(self, rows: Rows) -> Bias:
-        divisor = rows.gather(self.divisor.flatten(0, 1)) + (~rows.valid[..., None]).to(self.divisor.dtype)
-        return NetworkBias(self.weights, self.c, divisor, self.cut_positions(rows))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, squares
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, squares
 from ndformer.framework.bias.channels import LocalPositions, single_block
 from ndformer.framework.tokens import Rows
 
@@ -21,8 +21,19 @@ class Parabolas(NamedTuple):
     entries: dict[tuple[int, ...], Tensor]  # (p, q) of M with p <= q, (p,) of c, each (B, H, N); missing ones are 0
     axes: list[Tensor]  # P of (B or 1, N)
 
+    def coefficients(self, dims: int, shape: Sequence[int]) -> list[Tensor]:
+        """Return the upper entries of M, row by row, then those of c, for `dims` axes, each expanded to `shape`."""
+        zero = next(iter(self.entries.values())).new_zeros(())
+        names = [*upper_entries(dims), *((p,) for p in range(dims))]
+        return [self.entries.get(name, zero).expand(shape) for name in names]
 
-class SeparableBias(PositionBias):
+
+def upper_entries(dims: int) -> list[tuple[int, int]]:
+    """Return the indices of the upper entries of a symmetric matrix, row by row."""
+    return [(p, q) for p in range(dims) for q in range(p, dims)]
+
+
+class SeparableBias(FormulaBias):
     """The bias dr' M_i dr + c_i' dr with dr = r_j - r_i, also a product of channels of queries and keys.
 
     `local`: positions for these channels (channels.py); None if float32 is not precise enough.
@@ -83,34 +94,13 @@ class QuadraticBias(SeparableBias):
         self.M = None if M is None else list(M)
         self.c = None if c is None else list(c)
 
-    @property
-    def _entries(self) -> list[tuple[int, int]]:
-        P = len(self.axes)
-        return [(p, q) for p in range(P) for q in range(p, P)]
-
-    def _monomials(self, dr: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Return pairs of coefficient (B, H, N) and monomial; off-diagonal entries of M count twice."""
-        terms = []
-        if self.M is not None:
-            terms += [(m, _power(dr, p, q)) for m, (p, q) in zip(self.M, self._entries)]
-        if self.c is not None:
-            terms += list(zip(self.c, dr))
-        return terms
-
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        values = [coefficient[b, h, i] * monomial for coefficient, monomial in self._monomials(dr)]
-        return sum(values[1:], values[0])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        values = [
-            coefficient[:, :, lo:hi, None] * monomial[:, None]
-            for coefficient, monomial in self._monomials(self.differences(lo, hi))
-        ]
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        values = [select(m) * _power(dr, p, q) for m, (p, q) in zip(self.M or [], upper_entries(len(dr)))]
+        values += [select(c) * d for c, d in zip(self.c or [], dr)]
         return sum(values[1:], values[0])
 
     def parabolas(self) -> Parabolas:
-        entries: dict[tuple[int, ...], Tensor] = dict(zip(self._entries, self.M or []))
+        entries: dict[tuple[int, ...], Tensor] = dict(zip(upper_entries(len(self.axes)), self.M or []))
         return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
 
     def cut(self, rows: Rows) -> Bias:
@@ -138,11 +128,8 @@ class IsotropicBias(SeparableBias):
         super().__init__(positions, alpha.dtype, local)
         self.alpha = alpha  # (B, H, N)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return self.alpha[b, h, i] * squares([self.difference(p, b, i, j) for p in range(len(self.axes))])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        return self.alpha[:, :, lo:hi, None] * squares(self.differences(lo, hi))[:, None]
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        return select(self.alpha) * squares(dr)
 
     def parabolas(self) -> Parabolas:
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)

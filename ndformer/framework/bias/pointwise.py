@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
+from ndformer.framework.bias.base import Bias, FormulaBias, PositionBias, Select, norm, round_to_steps
 from ndformer.framework.tokens import Rows
 
 
-class DistanceBias(PositionBias):
+class DistanceBias(FormulaBias):
     """A bias that decreases linearly with distance: -slope_h |r_j - r_i|."""
 
     term = "distance"
@@ -18,17 +18,14 @@ class DistanceBias(PositionBias):
         super().__init__(positions)
         self.slopes = slopes  # (H,)
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return -self.slopes[h] * norm([self.difference(p, b, i, j) for p in range(len(self.axes))])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        return -self.slopes[:, None, None] * norm(self.differences(lo, hi))[:, None]
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        return -select(self.slopes) * norm(dr)
 
     def cut(self, rows: Rows) -> Bias:
         return DistanceBias(self.slopes, self.cut_positions(rows))
 
 
-class ConeBias(PositionBias):
+class ConeBias(FormulaBias):
     """A mask that is -inf where r_j - r_i is outside the cone of a head, given by its direction and cosine.
 
     Cones are closed up to rounding: keys on the boundary, such as diagonal neighbors on a grid, are inside.
@@ -42,16 +39,9 @@ class ConeBias(PositionBias):
         self.directions = [axis.contiguous() for axis in directions.unbind(-1)]  # P of (H,)
         self.cosines = cosines  # (H,); -1 masks nothing
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        dr = [self.difference(p, b, i, j) for p in range(len(self.axes))]
-        along = sum((u[h] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
-        inside = along >= (self.cosines[h] - self.tolerance) * norm(dr)
-        return torch.where(inside, 0.0, -torch.inf)
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
-        along = sum((u[:, None, None] * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
-        inside = along >= (self.cosines[:, None, None] - self.tolerance) * norm(dr)
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        along = sum((select(u) * d for u, d in zip(self.directions, dr)), torch.zeros_like(dr[0]))
+        inside = along >= (select(self.cosines) - self.tolerance) * norm(dr)
         return torch.where(inside, 0.0, -torch.inf)
 
     def cut(self, rows: Rows) -> Bias:

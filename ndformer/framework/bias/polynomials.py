@@ -1,33 +1,27 @@
 """Polynomial biases of the position difference, of any degree (PaPE's appendix C)."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, PositionBias
+from ndformer.framework.bias.base import Bias, FormulaBias, Select
 from ndformer.framework.tokens import Rows
 
 Exponents = tuple[int, ...]  # one per axis: (2, 1) is dy^2 dx
 
 
-class PolynomialBias(PositionBias):
+class PolynomialBias(FormulaBias):
     """A sum of terms c dr_1^n_1 ... dr_P^n_P, some n > 0, with coefficients c (B, H, N) computed from the query."""
 
     def __init__(self, terms: Mapping[Exponents, Tensor], positions: Tensor) -> None:
         super().__init__(positions, next(iter(terms.values())).dtype)
         self.exponents, self.coefficients = list(terms), list(terms.values())
 
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        powers = self._powers([self.difference(p, b, i, j) for p in range(len(self.axes))])
-        values = [c[b, h, i] * _product(powers, n) for c, n in zip(self.coefficients, self.exponents)]
-        return sum(values[1:], values[0])
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        powers = self._powers(self.differences(lo, hi))
-        values = (
-            c[:, :, lo:hi, None] * _product(powers, n)[:, None] for c, n in zip(self.coefficients, self.exponents)
-        )
+    def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        powers = self._powers(dr)
+        values = (select(c) * _product(powers, n) for n, c in self._terms)
         return sum(values, next(values))
 
     def _powers(self, dr: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -57,8 +51,4 @@ class PolynomialBias(PositionBias):
 
 
 def _product(powers: Sequence[Sequence[Tensor]], exponents: Exponents) -> Tensor:
-    factors = [powers[p][n - 1] for p, n in enumerate(exponents) if n]
-    result = factors[0]
-    for factor in factors[1:]:
-        result = result * factor
-    return result
+    return functools.reduce(torch.mul, (powers[p][n - 1] for p, n in enumerate(exponents) if n))

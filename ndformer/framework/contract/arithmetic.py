@@ -50,10 +50,10 @@ def derivatives(tried: Sequence[Trial]) -> str:
             worst.update((error.abs() / slope.norm().clamp(min=0.1)).item(), f"{name}, {case}")
     if worst.error > 0.01:
         raise Broken(
-            f"a gradient is off by {worst.error:.0%} of its size, says a finite difference ({worst.case}): part of it "
-            "is cut off by .detach() or torch.no_grad(), or a backward of one's own is wrong"
+            f"a gradient differs from a finite difference by {worst.error:.0%} of its size ({worst.case}): part of it "
+            "is cut off by .detach() or torch.no_grad(), or a custom backward is wrong"
         )
-    return f"of the tokens{f' and all {count} weights' if count else ''}, as finite differences say"
+    return f"of the tokens{f' and all {count} weights' if count else ''}, as in finite differences"
 
 
 @promise("half precision")

@@ -44,7 +44,7 @@ def ownership(tried: Sequence[Trial]) -> str:
                 "layer() returns a module that the encoding or another layer holds too: make a new one each time, and "
                 "do not keep it"
             )
-    return "layer() makes a new module each time; no weight is held twice"
+    return "layer() makes a new module each time; no weight is stored twice"
 
 
 @promise("same seed, same numbers")
@@ -59,7 +59,9 @@ def seeded(tried: Sequence[Trial]) -> str:
                     "not with numpy or random"
                 )
         if difference(first(*first.first()), second(*second.first())) > 0:
-            raise Broken("two encodings built after one torch.manual_seed answer differently: what else is drawn?")
+            raise Broken(
+                "two encodings built after one torch.manual_seed have different outputs. Draw numbers only with torch"
+            )
     return "torch.manual_seed decides every number"
 
 
@@ -75,10 +77,10 @@ def shared(tried: Sequence[Trial]) -> str:
             worst.compare(trial.with_state(x, where, state), expected, f"{use}, {trial.dims}-D")
     if worst.error > 0:
         raise Broken(
-            f"a state gives other outputs later, by {worst}: tables() returns all that layers need and keeps nothing "
-            "in self, and nobody changes a state in place"
+            f"a state gives other outputs later, by {worst}: return all that layers need from tables(), store "
+            "nothing in self, and do not change a state in place"
         )
-    return "prepared once, a state serves all layers and stays as it is"
+    return "one state serves all layers, and no layer changes it"
 
 
 @promise("torch.compile")

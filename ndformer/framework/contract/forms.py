@@ -37,8 +37,8 @@ def padding(tried: Sequence[Trial]) -> str:
             worst.compare(trial(x, where)[where.valid], expected, f"{name}, {trial.dims}-D")
     if worst.error > CLOSE:
         raise Broken(
-            f"a sample in a batch differs from the same sample alone by {worst}: something reaches over from padding "
-            "or from other samples; means, counts and numbers of tokens want where.real and where.segment"
+            f"a sample in a batch differs from the same sample alone by {worst}: padding or other samples have an "
+            "effect. Use where.real and where.segment in means, counts and numbers of tokens"
         )
     return f"a sample gives the same in any batch ({worst.about})"
 
@@ -66,7 +66,7 @@ def backends(tried: Sequence[Trial]) -> str:
     if worst.error > 1:
         raise Broken(
             f"backends disagree, {worst.error:.1e} times more than rounding explains ({worst.case}): flex reads "
-            "pair(), dense reads rows(), sdpa features() where `separable` is set; do they say the same?"
+            "pair(), dense reads rows(), sdpa features() where `separable` is set. Make them equal"
         )
     note = "" if pointwise else "; not on flex: the bias exists only as whole rows"
     return f"forward in float32 and float64, gradients of dense and sdpa{note}"

@@ -32,7 +32,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)
-            if trial.encoding.changes_unplaced:  # as where nobody has a place
+            if trial.encoding.changes_unplaced:  # as if no token had a position
                 *before, _ = layer.encoding(*before, x, trial.encoding.prepare(nowhere))
             for a, b in zip(before, after):  # more channels may come, empty for these tokens
                 wider = F.pad(a, (0, b.shape[-1] - a.shape[-1]))
@@ -48,23 +48,22 @@ def unplaced(tried: Sequence[Trial]) -> str:
                         biased.compare(values, torch.zeros_like(values), f"'{name}' of layer {i}, {case}")
         elsewhere = trial.samples[0].r.masked_fill(here[:, None], 1000.0)
         stored.compare(trial(*trial.first(elsewhere)), trial(x, where), case)
-    which = "where.real says which tokens have one"
     if added.error > CLOSE and not tried[0].encoding.embeds_unplaced:
-        raise Broken(f"the embedding adds {added} to a token that has no place: {which}")
+        raise Broken(f"the embedding adds {added} to a token without a position. Mask it with where.real")
     if turned.error > CLOSE:
-        raise Broken(f"q or k of a token that has no place is changed by {turned}: {which}")
+        raise Broken(f"q or k of a token without a position changes by {turned}. Mask it with where.real")
     if biased.error > 0:
         raise Broken(
-            f"a pair with a token that has no place gets a bias of {biased}: a bias and its parts() must agree on "
+            f"a pair with a token without a position gets a bias of {biased}. A bias and its parts() must agree on "
             "handles_unplaced"
         )
     if stored.error > CLOSE:
-        raise Broken(f"the position stored for a token that has no place changes outputs by {stored}")
+        raise Broken(f"the position stored for a token without a position changes outputs by {stored}")
     if tried[0].encoding.changes_unplaced:
-        return "have no position: no bias, nothing added, and q and k as where no token has a place"
+        return "no bias, nothing added; q and k are as if no token had a position"
     if tried[0].encoding.embeds_unplaced:
-        return "have an embedding of their own, no bias and no turn"
-    return "the bias handles them itself" if handled else "have no position: no bias, no turn, nothing added"
+        return "have an embedding of their own, no bias and no rotation"
+    return "the bias handles them itself" if handled else "no bias, no rotation, nothing added"
 
 
 @promise("token permutation")
@@ -78,10 +77,10 @@ def permutation(tried: Sequence[Trial]) -> str:
         worst.compare(trial(*trial.alone(shuffled)), trial(*trial.first())[:, order], f"{trial.dims}-D")
     if worst.error > CLOSE:
         raise Broken(
-            f"tokens in another order, each with its position, give outputs that differ by {worst}: the number of a "
-            "token is not its place; read the positions, or declare needs_grid"
+            f"tokens in another order, each with its position, give outputs that differ by {worst}: read the "
+            "positions and not the order of tokens, or declare needs_grid"
         )
-    return f"the order of tokens means nothing ({worst.about})"
+    return f"the order of tokens does not change outputs ({worst.about})"
 
 
 @promise("translation invariance")
@@ -89,7 +88,7 @@ def translation(tried: Sequence[Trial]) -> str:
     def shift(trial: Trial, r: Tensor) -> Tensor:
         return r + r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]) + (0.37 if trial.encoding.float_positions else 0)
 
-    return _invariance(tried, "translation_invariant", "a move of all positions", shift)
+    return _invariance(tried, "translation_invariant", "a translation", shift)
 
 
 @promise("rotation invariance")
@@ -100,11 +99,11 @@ def rotation(tried: Sequence[Trial]) -> str:
         return r @ q.T
 
     if tried[0].encoding.needs_grid:
-        return "not tried: a grid that is turned is none"
+        return "not tried: a rotated grid is not a grid"
     if not tried[0].encoding.float_positions:
-        return "not tried: a turn does not keep whole steps"
+        return "not tried: a rotation does not keep positions integers"
     several = [trial for trial in tried if trial.dims > 1]
-    return _invariance(several, "rotation_invariant", "a turn about the origin", turn)
+    return _invariance(several, "rotation_invariant", "a rotation about the origin", turn)
 
 
 def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor]) -> str:
@@ -118,14 +117,14 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
     declared, others = worst.get(True), worst.get(False)
     if declared is not None and declared.error > CLOSE_FLOAT32:
         raise Broken(
-            f"{flag} is declared, but {move} changes logits by {declared}: say {flag} = False, or look only at "
-            "differences r_j - r_i, neither rounded nor taken from a fixed point"
+            f"{flag} is declared, but {move} changes logits by {declared}. Set {flag} = False, or use only "
+            "differences r_j - r_i, not rounded and not relative to a fixed point"
         )
     if others is not None and tried[0].encoding.needs_grid:
-        return "not declared: on a grid places are counted, not measured"
+        return "not declared: on a grid, positions are indices of cells"
     if others is not None and others.error <= CLOSE_FLOAT32:
-        return f"holds undeclared: a hint that {flag} = True would be right"
-    said = [] if declared is None else [f"declared and kept ({declared.about})"]
+        return f"holds, but is not declared: consider {flag} = True"
+    said = [] if declared is None else [f"declared and true ({declared.about})"]
     said += [] if others is None else [f"not declared: {move} changes logits by {others}"]
     return "; ".join(said) or "not tried: one dimension has none"
 
@@ -133,33 +132,33 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
 @promise("precision of positions")
 def precision(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
-        return "not tried: places on a grid are counted, not measured"
+        return "not tried: on a grid, positions are indices of cells"
     if tried[0].encoding.bounded:
-        return "not tried: beyond its extent all places are those of its border"
+        return "not tried: positions beyond the extent are clamped to its border"
     step = SMALL if tried[0].encoding.float_positions else 1.0
     small = large = 0.0
     for trial in tried:
         x = trial.samples[1].x
-        r = (trial.samples[1].r > 3).double()  # neighbours, so that they feel each other
+        r = (trial.samples[1].r > 3).double()  # neighbors, so that they affect each other
         near, far, unit = (_effect(trial, x, *move) for move in ((r, step), (r + FAR, step), (r, 1.0)))
         small, large = max(small, near.max().item()), max(large, unit.max().item())
         lost = (near > MIN_EFFECT) & ~(far > 1e-3 * near)
         if lost.any():
             i = int((near * lost).argmax())
             raise Broken(
-                f"a move of {step:g} changes outputs by {near[i]:.1e} near 0 but by {far[i]:.1e} near {FAR:g} "
+                f"a step of {step:g} changes outputs by {near[i]:.1e} near 0 but by {far[i]:.1e} near {FAR:g} "
                 f"({trial.dims}-D): positions are rounded on the way, as by .to(x.dtype) or .bfloat16(); keep their "
                 "dtype, and take differences before products"
             )
     if small < MIN_EFFECT < large:
         raise Broken(
-            f"a move of 1 changes outputs but none of {step:g} does: positions are rounded to whole steps; say "
+            f"a step of 1 changes outputs and a step of {step:g} does not: positions are rounded to integers. Set "
             "float_positions = False, or do not round"
         )
     return (
-        f"a move of {step:g} is seen near {FAR:g} as it is near 0"
+        f"a step of {step:g} changes outputs near {FAR:g} as it does near 0"
         if large > MIN_EFFECT
-        else "positions change nothing: a set"
+        else "positions do not change outputs"
     )
 
 

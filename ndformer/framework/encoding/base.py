@@ -245,6 +245,11 @@ def per_axis(value: PerAxis, position_dims: int, name: str) -> tuple[float, ...]
     return values
 
 
+def ints_per_axis(value: int | Sequence[int], position_dims: int, name: str) -> tuple[int, ...]:
+    """Expand one integer, or one per axis, to one per axis."""
+    return tuple(int(v) for v in per_axis(value, position_dims, name))
+
+
 def short(number: float) -> float:
     """Round a number to 3 digits, as written to configs."""
     return float(f"{number:.3g}")

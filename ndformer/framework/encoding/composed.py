@@ -23,16 +23,17 @@ class Composed(PositionEncoding):
         first = parts[0]
         super().__init__(first.dim, first.heads, first.position_dims, first.depth)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
-        self.needs_grid = any(p.needs_grid for p in parts)
-        self.float_positions = all(p.float_positions for p in parts)
-        self.content_dependent = any(p.content_dependent for p in parts)
-        self.translation_invariant = all(p.translation_invariant for p in parts)
-        self.rotation_invariant = all(p.rotation_invariant for p in parts)
-        self.embeds_unplaced = any(p.embeds_unplaced for p in parts)
-        self.changes_unplaced = any(p.changes_unplaced for p in parts)
-        self.bounded = any(p.bounded for p in parts)
-        self.scales_waves = any(p.scales_waves for p in parts)
-        self.fullgraph = all(p.fullgraph for p in parts)
+        for flag in (
+            "needs_grid",
+            "content_dependent",
+            "embeds_unplaced",
+            "changes_unplaced",
+            "bounded",
+            "scales_waves",
+        ):
+            setattr(self, flag, any(getattr(part, flag) for part in parts))
+        for flag in ("float_positions", "translation_invariant", "rotation_invariant", "fullgraph"):
+            setattr(self, flag, all(getattr(part, flag) for part in parts))
         self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
 
     @property

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ndformer.framework.bias.parabolas import upper_entries
+
 ROUNDING = 4e-6  # relative rounding error of float32 in a sum of several products
 
 
@@ -30,9 +32,8 @@ class Blocked(NamedTuple):
 def unpack_forms(forms: Tensor, P: int) -> tuple[list[list[Tensor]], list[Tensor]]:
     """Return M and c by their entries from (..., P(P+1)/2 + P)."""
     entries = forms.unbind(-1)
-    upper = {(a, b): a * P - a * (a - 1) // 2 + b - a for a in range(P) for b in range(a, P)}
-    M = [[entries[upper[min(a, b), max(a, b)]] for b in range(P)] for a in range(P)]
-    return M, list(entries[len(upper) :])
+    upper = dict(zip(upper_entries(P), entries))
+    return [[upper[min(a, b), max(a, b)] for b in range(P)] for a in range(P)], list(entries[len(upper) :])
 
 
 @torch.no_grad()
@@ -63,7 +64,7 @@ def _block_logsumexp(rows: Blocked, scale: float) -> Tensor:
     dtype, origin = rows.q.dtype, middle(rows)
     constant, slopes, M = about(rows, origin, dtype)
     y = (rows.r - origin).to(dtype).unbind(-1)
-    pairs = [(a, b) for a in range(len(y)) for b in range(a, len(y))]
+    pairs = upper_entries(len(y))
     coefficients = torch.stack([constant, *slopes, *(M[a][b] * (1 + (a != b)) for a, b in pairs)], -1)
     monomials = torch.stack([torch.ones_like(y[0]), *y, *(y[a] * y[b] for a, b in pairs)], -1)
     far = monomials[..., 1 + len(y) :].abs().amax((2, 3))[..., None]

@@ -1,6 +1,11 @@
-"""attend() and the choice between its backends."""
+"""attend() and the choice between its backends.
+
+NDFORMER_LOG=attention logs on stderr how attention is computed, once per kind of call outside compiled graphs.
+"""
 
 import math
+import os
+import sys
 
 import torch
 from torch import Tensor
@@ -11,7 +16,6 @@ from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.flex import Flex
 from ndformer.framework.kernels.fused import Fused
-from ndformer.framework.kernels.log import log_call
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.select import Select
@@ -23,6 +27,8 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend for backend in (Dense(), SDPA(), Flex(), Fused(), Narrow(), Select())
 }
 AUTO = list(reversed(BACKENDS.values()))
+VARIABLE, TOPIC = "NDFORMER_LOG", "attention"
+_printed: set[str] = set()
 
 
 def attend(
@@ -85,3 +91,17 @@ def by_rows(backend: Backend, q: Tensor, k: Tensor, v: Tensor, where: Where, bia
         out = backend(qr, kr, vr, row_where, part, scale)
         total = total + rows.scatter(out.transpose(1, 2), B * N)
     return total.reshape(B, N, H, v.shape[-1]).transpose(1, 2)
+
+
+def log_call(backend: Backend, q: Tensor, where: Where, bias: Bias | None) -> None:
+    if torch.compiler.is_compiling() or TOPIC not in os.environ.get(VARIABLE, "").split(","):
+        return
+    B, H, N, width = q.shape
+    pairs = backend.pairs_in_memory(q, where, bias)
+    tables = "no table of pairs" if not pairs else f"holds {pairs:,} of {B * H * N * N:,} pairs at a time"
+    kind = "no bias" if bias is None else type(bias).__name__
+    call = f"{B} x {H} heads of {width}, {N} tokens, {str(q.dtype).removeprefix('torch.')} on {q.device}, {kind}"
+    line = f"attention: {backend.name} for {call}: {tables}"
+    if line not in _printed:
+        _printed.add(line)
+        print(line, file=sys.stderr)

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.bias.base import Bias, PositionBias
-from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
+from ndformer.framework.bias.curves import CurveBias
 from ndformer.framework.bias.parabolas import IsotropicBias, SeparableBias
-from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
+from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.kernels.backend import Backend, on_gpu
 from ndformer.framework.kernels.fused_op import attention
+from ndformer.framework.kernels.fused_reference import CURVES
 from ndformer.framework.kernels.fused_variants import WIDEST
 from ndformer.framework.tokens import Where
 
@@ -23,11 +24,10 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: compiled graphs cannot
 AXES = 6
 _cached_spans: WeakKeyDictionary[Where, Tensor | None] = WeakKeyDictionary()
-CURVES = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
 
 
 class Fused(Backend):
-    """Serves parabolas, distances, curves and cones on a GPU, with gradients. On a CPU all pairs at once: a check."""
+    """Serve parabolas, distances and curves on a GPU, with gradients. On a CPU all pairs at once: a check."""
 
     name, packed = "fused", True
 
@@ -49,7 +49,7 @@ class Fused(Backend):
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):
             raise ValueError(
-                "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances, curves and cones, in up to "
+                "backend 'fused' is for parabolas (PaPE, PaPE-RI ...), distances and curves, in up to "
                 f"{AXES} dimensions, with float32 positions, heads of up to {WIDEST} channels, and triton on a GPU "
                 "(pip install 'ndformer[gpu]'): take 'auto'"
             )
@@ -71,21 +71,16 @@ def bias_kind(bias: Bias | None) -> str | None:
     if isinstance(bias, SeparableBias):
         return "parabola"
     if isinstance(bias, CurveBias):
-        return CURVES.get(bias.curve)
-    return {DistanceBias: "distance", ConeBias: "cone"}.get(type(bias))
+        return next((kind for kind, curve in CURVES.items() if curve is bias.curve), None)
+    return "distance" if type(bias) is DistanceBias else None
 
 
 def bias_forms(bias: PositionBias, q: Tensor) -> Tensor:
     """Return the numbers of each query, (B, H, F, N); those that all queries share are expanded and take no memory."""
     if isinstance(bias, SeparableBias):
-        entries, axes = bias.parabolas()
-        P, none = len(axes), q.new_zeros(1, dtype=bias.dtype)
-        names = [(a, b) for a in range(P) for b in range(a, P)] + [(a,) for a in range(P)]
-        chosen = [(0, 0)] if isinstance(bias, IsotropicBias) else names
-        return torch.stack([entries.get(name, none).expand(q.shape[:3]) for name in chosen], 2)
-    if isinstance(bias, ConeBias):
-        numbers = [*bias.directions, bias.cosines - bias.tolerance]
-    elif isinstance(bias, CurveBias):
+        coefficients = bias.parabolas().coefficients(len(bias.axes), q.shape[:3])
+        return torch.stack(coefficients[:1] if isinstance(bias, IsotropicBias) else coefficients, 2)
+    if isinstance(bias, CurveBias):
         numbers = bias.numbers
     else:
         assert isinstance(bias, DistanceBias)

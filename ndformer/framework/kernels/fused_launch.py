@@ -11,7 +11,6 @@ from ndformer.framework.kernels import fused_triton as kernels
 from ndformer.framework.kernels.fused_reference import Bias, empty_like, empty_residual
 from ndformer.framework.kernels.fused_variants import Variant, padded, variant
 
-FAR = 1e30
 ALIGNED = 16  # rows of places begin at whole 16s, so that several numbers are read at once
 
 
@@ -21,7 +20,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning:
     out, lse = empty_like(q), q.new_empty(B, H, N, dtype=torch.float32)
     residual = empty_residual(q, bias.places, learning)
     tiles = variant("forward", q, bias)
-    arguments, steps = _bias_arguments(bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias)
     if out.numel():
         kernels.forward[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
             q, k, v, *arguments, out, lse, residual if residual.numel() else None,
@@ -37,20 +36,18 @@ def backward(
     B, H, N, _ = q.shape
     q, k, v, out, d_out = (_contiguous_channels(t) for t in (q, k, v, out, d_out))
     dq, dk, dv = (empty_like(t) for t in (q, k, v))
-    has_form_gradients = bias.forms is not None and bias.kind != "cone"
-    d_forms = lse.new_empty(bias.forms.shape if has_form_gradients and bias.forms is not None else 0)
+    d_forms = lse.new_empty(0 if bias.forms is None else bias.forms.shape)
     query_stats = lse.new_empty(B, H, 2 + (0 if bias.forms is None else bias.forms.shape[2]), N)
     if not q.numel():
         return dq, dk, dv, d_forms
     tiles = variant("backward_queries", q, bias)
-    arguments, steps = _bias_arguments(bias, tiles.keys)
+    arguments, steps = _bias_arguments(bias)
     kernels.backward_queries[(triton.cdiv(N, tiles.queries) * B * H,)](  # pyright: ignore[reportIndexIssue]
         q, k, v, *arguments, out, residual if residual.numel() else None, lse, d_out, d_lse.contiguous(),
         query_stats, dq, d_forms,
         *map(_steps, (q, k, v, out, d_out, dq)), *steps, H, N, scale, **_constants(q, bias, tiles),
     )  # fmt: skip
     tiles = variant("backward_keys", q, bias)
-    arguments, steps = _bias_arguments(bias, tiles.queries)
     kernels.backward_keys[(triton.cdiv(N, tiles.keys) * B * H,)](  # pyright: ignore[reportIndexIssue]
         q, k, v, *arguments, d_out, query_stats, dk, dv,
         *map(_steps, (q, k, v, d_out, dk)), *steps, H, N, scale, **_constants(q, bias, tiles),
@@ -78,29 +75,15 @@ def _constants(q: Tensor, bias: Bias, tiles: Variant) -> dict[str, Any]:
     )
 
 
-def _bias_arguments(bias: Bias, size: int) -> tuple[list[Any], list[Any]]:
-    """Return the bias as tensors, with bounding boxes of tiles of `size` tokens for cones, and their strides."""
+def _bias_arguments(bias: Bias) -> tuple[list[Any], list[Any]]:
+    """Return the bias as tensors, and their strides."""
     places = None if bias.places is None else F.pad(bias.places, (0, -bias.places.shape[2] % ALIGNED)).contiguous()
     placed = None if bias.placed is None else bias.placed.float().contiguous()
     spans = None if bias.spans is None else bias.spans.contiguous()
-    boxes = None if bias.kind != "cone" or bias.places is None else _boxes(bias.places, bias.placed, size)
     forms_steps = (0, 0, 0, 0) if bias.forms is None else bias.forms.stride()
-    places_step, *row_steps = [
-        0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans, boxes)
-    ]
+    places_step, *row_steps = [0 if t is None or t.shape[0] == 1 else t.stride(0) for t in (places, placed, spans)]
     axis = 0 if places is None else places.stride(1)
-    return [bias.forms, places, placed, spans, boxes], [forms_steps, (places_step, axis), *row_steps]
-
-
-def _boxes(places: Tensor, placed: Tensor | None, size: int) -> Tensor:
-    """Return the bounds of the positions in each tile, (B or 1, tiles, 2 P); infinite where a token has none."""
-    low, high = places, places
-    if placed is not None:
-        low, high = (torch.where(placed[:, None], places, far) for far in (-FAR, FAR))
-    missing = -places.shape[2] % size
-    low, high = F.pad(low, (0, missing), value=FAR), F.pad(high, (0, missing), value=-FAR)
-    bounds = torch.stack([low.unflatten(2, (-1, size)).amin(3), high.unflatten(2, (-1, size)).amax(3)], -1)
-    return bounds.transpose(1, 2).flatten(2).contiguous()  # low and high of each axis in turn
+    return [bias.forms, places, placed, spans], [forms_steps, (places_step, axis), *row_steps]
 
 
 def _contiguous_channels(t: Tensor) -> Tensor:

@@ -9,10 +9,9 @@ q, k and v stay at the width of a head. A bias is a `kind` and `forms`, F number
     power         a, p                                              -a |dr|^p             (KERPLE, BAM)
     logarithm     a, p                                              -p log(1 + a |dr|)    (KERPLE)
     gaussian      width                                             -(|dr| / width)^2 / 2
-    cone          a direction and a cosine                          -inf outside of it    (LookHere)
 
-with dr = r_j - r_i. Pairs with an unplaced token get none. Gradients go to q, k, v and to the forms, cones apart; a
-number that all queries share is expanded, and torch sums its gradient.
+with dr = r_j - r_i. Pairs with an unplaced token get none. Gradients go to q, k, v and to the forms; a number that all
+queries share is expanded, and torch sums its gradient.
 
 On a CPU it is the reference, in float32 or float64; on a GPU the kernels of fused_triton.py.
 """
@@ -30,17 +29,9 @@ from ndformer.framework.kernels import fused_reference as reference
 
 @torch.library.custom_op("ndformer::attention", mutates_args=())
 def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    forms: Tensor | None,
-    places: Tensor | None,
-    placed: Tensor | None,
-    spans: Tensor | None,
-    kind: str,
-    scale: float,
-    learning: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    q: Tensor, k: Tensor, v: Tensor, forms: Tensor | None, places: Tensor | None, placed: Tensor | None,
+    spans: Tensor | None, kind: str, scale: float, learning: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return softmax(q k' scale + bias) v over the keys in each query's span, and what its gradients need.
 
     The output is (B, H, N, h), 0 for padding; the log-sum-exp is (B, H, N) in float32 or finer; the last tensor is what
@@ -56,29 +47,18 @@ def _(q, k, v, forms, places, placed, spans, kind, scale, learning):
 
 @torch.library.custom_op("ndformer::attention_backward", mutates_args=())
 def attention_backward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    forms: Tensor | None,
-    places: Tensor | None,
-    placed: Tensor | None,
-    spans: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    residual: Tensor,
-    d_out: Tensor,
-    d_lse: Tensor,
-    kind: str,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of q, k, v and the forms; the last is empty without forms and for cones."""
+    q: Tensor, k: Tensor, v: Tensor, forms: Tensor | None, places: Tensor | None, placed: Tensor | None,
+    spans: Tensor | None, out: Tensor, lse: Tensor, residual: Tensor, d_out: Tensor, d_lse: Tensor,
+    kind: str, scale: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return the gradients of q, k, v and the forms; the last is empty without forms."""
     bias = reference.Bias(forms, places, placed, spans, kind)
     return reference.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
 @attention_backward.register_fake
 def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, kind, scale):
-    d_forms = forms.new_empty(forms.shape) if learns(kind) else lse.new_empty(0)
+    d_forms = lse.new_empty(0) if forms is None else forms.new_empty(forms.shape)
     return *map(reference.empty_like, (q, k, v)), d_forms
 
 
@@ -97,11 +77,6 @@ def _(q, k, v, forms, places, placed, spans, out, lse, residual, d_out, d_lse, k
     return fused_launch.backward(q, k, v, bias, out, lse, residual, d_out, d_lse, scale)
 
 
-def learns(kind: str) -> bool:
-    """Return whether the forms of this kind have gradients."""
-    return kind not in ("none", "cone")
-
-
 def _save(ctx, inputs, output):
     *tensors, ctx.kind, ctx.scale, _ = inputs
     ctx.save_for_backward(*tensors, *output)
@@ -111,7 +86,7 @@ def _save(ctx, inputs, output):
 def _gradients(ctx, d_out, d_lse, _):
     saved = ctx.saved_tensors
     dq, dk, dv, d_forms = attention_backward(*saved, d_out, d_lse, ctx.kind, ctx.scale)
-    return dq, dk, dv, d_forms if learns(ctx.kind) else None, *[None] * 6
+    return dq, dk, dv, None if ctx.kind == "none" else d_forms, *[None] * 6
 
 
 attention.register_autograd(_gradients, setup_context=_save)

@@ -1,13 +1,16 @@
 """Reference of the fused kernels, and their CPU version: attention that materializes all N x N logits and biases."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from ndformer.framework.bias.base import norm
+from ndformer.framework.bias.curves import gaussian, logarithm, power
 from ndformer.framework.system.autocast import without_autocast
+
+CURVES = dict(power=power, logarithm=logarithm, gaussian=gaussian)  # by kind of bias
 
 
 class Bias(NamedTuple):
@@ -17,7 +20,7 @@ class Bias(NamedTuple):
     places: Tensor | None  # (B or 1, P, N), coordinates
     placed: Tensor | None  # (B or 1, N), False: a token without a position
     spans: Tensor | None  # (B or 1, 2, N), the first visible key and the one after the last
-    kind: str  # "none", "parabola", "isotropic", "distance", "power", "logarithm", "gaussian" or "cone"
+    kind: str  # "none", "parabola", "isotropic", "distance", "power", "logarithm" or "gaussian"
 
 
 def forward(q: Tensor, k: Tensor, v: Tensor, bias: Bias, scale: float, learning: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +47,7 @@ def backward(
         delta = (out * d_out).sum(-1, keepdim=True) - d_lse[..., None]
         d_logits = weights * (d_out @ ve.mT - delta)  # (B, H, N, N)
         d_forms = lse.new_empty(0)
-        if bias.forms is not None and bias.kind != "cone":
+        if bias.forms is not None:
             slopes = _form_gradients(bias, _differences(bias))
             d_forms = torch.stack([(d_logits * slope).sum(-1) for slope in slopes], 2).to(bias.forms.dtype)
         dq, dk, dv = d_logits @ ke * scale, d_logits.mT @ qe * scale, weights.mT @ d_out
@@ -99,29 +102,12 @@ def _differences(bias: Bias) -> list[Tensor]:
     return [axis[:, None] for axis in dr.unbind(1)]
 
 
-def _norm(dr: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(dr)).square().sum(0).sqrt()
-
-
 def _values(bias: Bias, dr: Sequence[Tensor]) -> Tensor:
     assert bias.forms is not None
     forms = [form[..., None] for form in bias.forms.unbind(2)]  # F of (B, H, N, 1)
-    if bias.kind == "parabola":
-        return sum((form * slope for form, slope in zip(forms, _form_gradients(bias, dr))), torch.zeros_like(dr[0]))
-    d = _norm(dr)
-    if bias.kind == "isotropic":
-        return forms[0] * d**2
-    if bias.kind == "distance":
-        return -forms[0] * d
-    if bias.kind == "power":
-        return torch.where(d > 0, -forms[0] * d ** forms[1], 0)
-    if bias.kind == "logarithm":
-        return -forms[1] * torch.log1p(forms[0] * d)
-    if bias.kind == "gaussian":
-        return -0.5 * (d / forms[0]) ** 2
-    # cone
-    along = sum((u * axis for u, axis in zip(forms, dr)), torch.zeros_like(d))
-    return torch.where(along >= forms[-1] * d, 0.0, -math.inf)
+    if bias.kind in CURVES:
+        return CURVES[bias.kind](norm(dr), *forms)
+    return sum((form * slope for form, slope in zip(forms, _form_gradients(bias, dr))), torch.zeros_like(dr[0]))
 
 
 def _form_gradients(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
@@ -132,7 +118,7 @@ def _form_gradients(bias: Bias, dr: Sequence[Tensor]) -> list[Tensor]:
         return [*squares, *dr]
     assert bias.forms is not None
     forms = [form[..., None] for form in bias.forms.unbind(2)]
-    d = _norm(dr)
+    d = norm(dr)
     if bias.kind == "isotropic":
         return [d**2]
     if bias.kind == "distance":

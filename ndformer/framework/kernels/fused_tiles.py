@@ -8,7 +8,6 @@ import triton  # pyright: ignore[reportMissingImports]
 import triton.language as tl  # pyright: ignore[reportMissingImports]
 
 LOG2E = tl.constexpr(1.4426950408889634)
-FAR = tl.constexpr(1e30)
 
 
 @triton.jit
@@ -41,15 +40,12 @@ def load_row(base, n, N, ALL: tl.constexpr):
 
 
 @triton.jit
-def load_forms(forms, b, h, n, N, step, COUNT: tl.constexpr, KIND: tl.constexpr):
-    """Load COUNT tiles (n, 1) of the forms (B, H, F, N); a cone is the same for all queries of a head."""
+def load_forms(forms, b, h, n, N, step, COUNT: tl.constexpr):
+    """Load COUNT tiles (n, 1) of the forms (B, H, F, N)."""
     result = ()
     for f in tl.static_range(COUNT):
         at = forms + b * step[0] + h * step[1] + f * step[2]
-        if KIND == "cone":
-            result = result + (tl.load(at),)
-        else:
-            result = result + (tl.load(at + n * step[3], mask=n < N, other=1.0)[:, None],)
+        result = result + (tl.load(at + n * step[3], mask=n < N, other=1.0)[:, None],)
     return result
 
 
@@ -97,13 +93,10 @@ def prepare_forms(form, query_placed, KIND: tl.constexpr, P: tl.constexpr, COUNT
         result = result + (1.0 / form[0],)
     else:
         result = form
-    if UNPLACED and (KIND == "parabola" or KIND == "isotropic" or KIND == "cone"):
+    if UNPLACED and (KIND == "parabola" or KIND == "isotropic"):
         masked = ()
         for f in tl.static_range(COUNT):
-            if KIND == "cone" and f == P:
-                masked = masked + (tl.where(query_placed > 0, result[f], -2.0),)
-            else:
-                masked = masked + (result[f] * query_placed,)
+            masked = masked + (result[f] * query_placed,)
         result = masked
     return result
 
@@ -162,11 +155,6 @@ def add_bias(logits, form, dr, query_placed, KIND: tl.constexpr, P: tl.constexpr
     elif KIND == "gaussian":
         share = norm(dr, query_placed, P, UNPLACED) * form[0]
         logits -= (0.5 * LOG2E) * share * share
-    elif KIND == "cone":
-        along = form[0] * dr[0]
-        for a in tl.static_range(1, P):
-            along += form[a] * dr[a]
-        logits = tl.where(along >= form[P] * norm(dr, query_placed, P, False), logits, float("-inf"))
     return logits
 
 
@@ -221,42 +209,3 @@ def span(spans, b, n, N, step, TILE: tl.constexpr, SPANS: tl.constexpr, NEVER: t
         return tl.where(first < 0, NEVER, first), low // TILE * TILE, tl.max(last)
     else:
         return n, 0, N
-
-
-@triton.jit
-def tile_bounds(positions, placed, b, n, N, step, KIND: tl.constexpr, P: tl.constexpr, UNPLACED: tl.constexpr):
-    """Return the 2 P bounds of a tile of positions; they are infinite where a token has no position."""
-    result = ()
-    if KIND == "cone":
-        free = False
-        if UNPLACED:
-            free = tl.min(tl.load(placed + b * step + n, mask=n < N, other=1.0)) == 0
-        for a in tl.static_range(P):
-            flat = tl.reshape(positions[a], (n.shape[0],))
-            low, high = tl.min(tl.where(n < N, flat, FAR)), tl.max(tl.where(n < N, flat, -FAR))
-            result = result + (tl.where(free, -FAR, low), tl.where(free, FAR, high))
-    return result
-
-
-@triton.jit
-def load_bounds(boxes, b, tile, step, P: tl.constexpr):
-    """Load the 2 P bounds of a tile from the table `boxes`, (B or 1, tiles, 2 P)."""
-    result = ()
-    for a in tl.static_range(2 * P):
-        result = result + (tl.load(boxes + b * step + tile * (2 * P) + a),)
-    return result
-
-
-@triton.jit
-def meets(cone, queries, keys, P: tl.constexpr):
-    """Return whether a key in one box can be in the cone of a query in the other."""
-    along, nearest, farthest = 0.0, 0.0, 0.0
-    for a in tl.static_range(P):
-        low, high = keys[2 * a] - queries[2 * a + 1], keys[2 * a + 1] - queries[2 * a]
-        along += tl.maximum(cone[a] * low, cone[a] * high)
-        near, far = tl.maximum(tl.maximum(low, -high), 0.0), tl.maximum(-low, high)
-        nearest += near * near
-        farthest += far * far
-    nearest, farthest = tl.sqrt(nearest), tl.sqrt(farthest)
-    bound = cone[P] * tl.where(cone[P] > 0, nearest, farthest)
-    return along + 1e-5 * farthest >= bound

@@ -15,25 +15,22 @@ from ndformer.framework.kernels.fused_tiles import (
     add_bias,
     add_form_gradients,
     differences,
-    load_bounds,
     load_forms,
     load_placed,
     load_positions,
     load_query_stats,
     load_row,
-    meets,
     prepare_forms,
     program_index,
     rows,
     span,
-    tile_bounds,
 )
 
 
 @triton.jit
 def forward(
-    q, k, v, forms, places, placed, spans, boxes, out, lse, residual,
-    q_step, k_step, v_step, out_step, forms_step, places_step, placed_step, spans_step, boxes_step,
+    q, k, v, forms, places, placed, spans, out, lse, residual,
+    q_step, k_step, v_step, out_step, forms_step, places_step, placed_step, spans_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
@@ -48,9 +45,8 @@ def forward(
     v += b * v_step[0] + h * v_step[1]
     query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 0, False)
     query_positions = load_positions(places, b, i, N, places_step, P, 0, False)
-    cone = load_forms(forms, b, h, i, N, forms_step, COUNT, KIND)
-    form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
-    box = tile_bounds(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
+    form = load_forms(forms, b, h, i, N, forms_step, COUNT)
+    form = prepare_forms(form, query_placed, KIND, P, COUNT, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     row_max = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
@@ -58,29 +54,25 @@ def forward(
     unmasked_end = N // KEYS * KEYS
     for part in tl.static_range(1 if SPANS else 0, 2):  # full tiles without a mask, then the others
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
-            visible = True
-            if KIND == "cone":
-                visible = meets(cone, box, load_bounds(boxes, b, start // KEYS, boxes_step, P), P)
-            if visible:
-                j = start + tl.arange(0, KEYS)
-                ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
-                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
-                logits = add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED)
-                if SPANS:
-                    key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                    logits = tl.where(first[:, None] == key_first[None, :], logits, float("-inf"))
-                elif part:
-                    logits = tl.where((j < N)[None, :], logits, float("-inf"))
-                new_max = tl.maximum(row_max, tl.max(logits, 1))
-                weights = tl.exp2(logits - new_max[:, None])
-                rescale = tl.exp2(row_max - new_max)
-                total = total * rescale + tl.sum(weights, 1)
-                vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
-                sums = tl.dot(weights.to(vs.dtype), vs, sums * rescale[:, None], input_precision=PRECISION)
-                row_max = new_max
+            j = start + tl.arange(0, KEYS)
+            ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
+            key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+            logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+            key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
+            dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+            logits = add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED)
+            if SPANS:
+                key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                logits = tl.where(first[:, None] == key_first[None, :], logits, float("-inf"))
+            elif part:
+                logits = tl.where((j < N)[None, :], logits, float("-inf"))
+            new_max = tl.maximum(row_max, tl.max(logits, 1))
+            weights = tl.exp2(logits - new_max[:, None])
+            rescale = tl.exp2(row_max - new_max)
+            total = total * rescale + tl.sum(weights, 1)
+            vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
+            sums = tl.dot(weights.to(vs.dtype), vs, sums * rescale[:, None], input_precision=PRECISION)
+            row_max = new_max
     has_keys = total > 0  # not by padding
     total = tl.where(has_keys, total, 1.0)
     at = b * out_step[0] + h * out_step[1] + i[:, None] * out_step[2] + d[None, :]
@@ -96,9 +88,9 @@ def forward(
 
 @triton.jit
 def backward_queries(
-    q, k, v, forms, places, placed, spans, boxes, out, residual, lse, d_out, d_lse, query_stats, dq, d_forms,
+    q, k, v, forms, places, placed, spans, out, residual, lse, d_out, d_lse, query_stats, dq, d_forms,
     q_step, k_step, v_step, out_step, d_out_step, dq_step,
-    forms_step, places_step, placed_step, spans_step, boxes_step,
+    forms_step, places_step, placed_step, spans_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
@@ -122,13 +114,12 @@ def backward_queries(
     logarithm = tl.where(logarithm > float("-inf"), logarithm * LOG2E, float("inf"))  # no weights: padding
     query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 0, False)
     query_positions = load_positions(places, b, i, N, places_step, P, 0, False)
-    cone = load_forms(forms, b, h, i, N, forms_step, COUNT, KIND)
-    form = prepare_forms(cone, query_placed, KIND, P, COUNT, UNPLACED)
+    form = load_forms(forms, b, h, i, N, forms_step, COUNT)
+    form = prepare_forms(form, query_placed, KIND, P, COUNT, UNPLACED)
     query_stats += (b * H + h) * (2 + COUNT) * N + i
     tl.store(query_stats + N, logarithm, mask=i < N)
     for f in tl.static_range(COUNT):
         tl.store(query_stats[:, None] + (2 + f) * N, form[f], mask=(i < N)[:, None])
-    box = tile_bounds(query_positions, placed, b, i, N, placed_step, KIND, P, UNPLACED)
     first, low, high = span(spans, b, i, N, spans_step, KEYS, SPANS, -1)
     sums = tl.zeros([QUERIES, D], tl.float32)
     f = tl.arange(0, triton.next_power_of_2(COUNT + 1))
@@ -136,32 +127,28 @@ def backward_queries(
     unmasked_end = N // KEYS * KEYS
     for part in tl.static_range(1 if SPANS else 0, 2):
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, KEYS):
-            visible = True
-            if KIND == "cone":
-                visible = meets(cone, box, load_bounds(boxes, b, start // KEYS, boxes_step, P), P)
-            if visible:
-                j = start + tl.arange(0, KEYS)
-                ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
-                logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
-                key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
-                key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
-                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
-                weights = tl.exp2(add_bias(logits - logarithm[:, None], form, dr, query_placed, KIND, P, UNPLACED))
-                if SPANS:
-                    key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
-                    weights = tl.where(first[:, None] == key_first[None, :], weights, 0.0)
-                elif part:
-                    weights = tl.where((j < N)[None, :], weights, 0.0)
-                vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
-                d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - delta[:, None])
-                slopes = add_form_gradients(slopes, d_logits, form, dr, query_placed, KIND, P, UNPLACED)
-                sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
+            j = start + tl.arange(0, KEYS)
+            ks = rows(k, j, k_step[2], d, N, WIDTH, D, part == 0)
+            logits = tl.dot(qs, tl.trans(ks), input_precision=PRECISION) * (scale * LOG2E)
+            key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 1, part == 0)
+            key_positions = load_positions(places, b, j, N, places_step, P, 1, part == 0)
+            dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+            weights = tl.exp2(add_bias(logits - logarithm[:, None], form, dr, query_placed, KIND, P, UNPLACED))
+            if SPANS:
+                key_first, _, _ = span(spans, b, j, N, spans_step, KEYS, SPANS, -2)
+                weights = tl.where(first[:, None] == key_first[None, :], weights, 0.0)
+            elif part:
+                weights = tl.where((j < N)[None, :], weights, 0.0)
+            vs = rows(v, j, v_step[2], d, N, WIDTH, D, part == 0)
+            d_weights = tl.dot(d_outs, tl.trans(vs), input_precision=PRECISION)
+            d_logits = weights * (d_weights - delta[:, None])
+            slopes = add_form_gradients(slopes, d_logits, form, dr, query_placed, KIND, P, UNPLACED)
+            sums = tl.dot(d_logits.to(ks.dtype), ks, sums, input_precision=PRECISION)
     tl.store(query_stats, delta, mask=i < N)
     at = dq + b * dq_step[0] + h * dq_step[1] + i[:, None] * dq_step[2] + d[None, :]
     within = (i < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(at, (sums * scale).to(dq.dtype.element_ty), mask=within)
-    if KIND != "cone" and COUNT > 0:
+    if COUNT > 0:
         if UNPLACED:
             slopes *= load_row(placed + b * placed_step, i, N, False)[:, None]
         at = d_forms + ((b * H + h) * COUNT + f[None, :]) * N + i[:, None]
@@ -170,9 +157,9 @@ def backward_queries(
 
 @triton.jit
 def backward_keys(
-    q, k, v, forms, places, placed, spans, boxes, d_out, query_stats, dk, dv,
+    q, k, v, forms, places, placed, spans, d_out, query_stats, dk, dv,
     q_step, k_step, v_step, d_out_step, dk_step,
-    forms_step, places_step, placed_step, spans_step, boxes_step,
+    forms_step, places_step, placed_step, spans_step,
     H, N, scale,
     KIND: tl.constexpr, P: tl.constexpr, COUNT: tl.constexpr, UNPLACED: tl.constexpr, SPANS: tl.constexpr,
     WIDTH: tl.constexpr, D: tl.constexpr, PRECISION: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
@@ -187,35 +174,29 @@ def backward_keys(
     query_stats += (b * H + h) * (2 + COUNT) * N
     key_placed = load_placed(placed, b, j, N, placed_step, UNPLACED, 0, False)
     key_positions = load_positions(places, b, j, N, places_step, P, 0, False)
-    box = tile_bounds(key_positions, placed, b, j, N, placed_step, KIND, P, UNPLACED)
-    cone = load_forms(forms, b, h, j, N, forms_step, COUNT if KIND == "cone" else 0, KIND)
     first, low, high = span(spans, b, j, N, spans_step, QUERIES, SPANS, -2)
     d_keys = tl.zeros([KEYS, D], tl.float32)
     d_values = tl.zeros([KEYS, D], tl.float32)
     unmasked_end = N // QUERIES * QUERIES
     for part in tl.static_range(1 if SPANS else 0, 2):  # full tiles without a mask, then the others
         for start in range(low if part == SPANS else unmasked_end, high if part else unmasked_end, QUERIES):
-            visible = True
-            if KIND == "cone":
-                visible = meets(cone, load_bounds(boxes, b, start // QUERIES, boxes_step, P), box, P)
-            if visible:
-                i = start + tl.arange(0, QUERIES)
-                qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
-                logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
-                query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
-                query_positions = load_positions(places, b, i, N, places_step, P, 1, part == 0)
-                form = load_query_stats(query_stats + 2 * N, i, N, COUNT, part == 0)
-                logits -= load_row(query_stats + N, i, N, part == 0)[None, :]
-                dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
-                weights = tl.exp2(add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED))
-                if SPANS:
-                    query_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
-                    weights = tl.where(first[:, None] == query_first[None, :], weights, 0.0)
-                d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, part == 0)
-                d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
-                d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
-                d_logits = weights * (d_weights - load_row(query_stats, i, N, part == 0)[None, :])
-                d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
+            i = start + tl.arange(0, QUERIES)
+            qs = rows(q, i, q_step[2], d, N, WIDTH, D, part == 0)
+            logits = tl.dot(ks, tl.trans(qs), input_precision=PRECISION) * (scale * LOG2E)
+            query_placed = load_placed(placed, b, i, N, placed_step, UNPLACED, 1, part == 0)
+            query_positions = load_positions(places, b, i, N, places_step, P, 1, part == 0)
+            form = load_query_stats(query_stats + 2 * N, i, N, COUNT, part == 0)
+            logits -= load_row(query_stats + N, i, N, part == 0)[None, :]
+            dr = differences(query_positions, key_positions, key_placed, P, UNPLACED)
+            weights = tl.exp2(add_bias(logits, form, dr, query_placed, KIND, P, UNPLACED))
+            if SPANS:
+                query_first, _, _ = span(spans, b, i, N, spans_step, QUERIES, SPANS, -1)
+                weights = tl.where(first[:, None] == query_first[None, :], weights, 0.0)
+            d_outs = rows(d_out, i, d_out_step[2], d, N, WIDTH, D, part == 0)
+            d_values = tl.dot(weights.to(d_outs.dtype), d_outs, d_values, input_precision=PRECISION)
+            d_weights = tl.dot(vs, tl.trans(d_outs), input_precision=PRECISION)
+            d_logits = weights * (d_weights - load_row(query_stats, i, N, part == 0)[None, :])
+            d_keys = tl.dot(d_logits.to(qs.dtype), qs, d_keys, input_precision=PRECISION)
     base = b * dk_step[0] + h * dk_step[1] + j[:, None] * dk_step[2] + d[None, :]
     within = (j < N)[:, None] & (d < WIDTH)[None, :]
     tl.store(dk + base, (d_keys * scale).to(dk.dtype.element_ty), mask=within)

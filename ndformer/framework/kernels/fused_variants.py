@@ -65,14 +65,14 @@ TABLE: dict[tuple[str, int, int], Row] = {
 
 
 def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
-    P, masked = 0 if bias.places is None else bias.places.shape[1], bias.kind == "cone" or bias.spans is not None
+    P, masked = 0 if bias.places is None else bias.places.shape[1], bias.spans is not None
     return table_variant(kernel, q.element_size(), q.shape[-1], P, masked)
 
 
 def table_variant(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     """Return the tiles of a kernel from the table, for numbers of `size` bytes.
 
-    `masked`: logits are masked, by padding, packed rows or cones."""
+    `masked`: logits are masked, by padding or packed rows."""
     return TABLE[kernel, size, padded(size, width, P)][_column(P, masked)]
 
 

@@ -7,7 +7,7 @@ does not matter. At close positions torch's kernel with extra channels is faster
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,8 +27,7 @@ from ndformer.framework.tokens import Where
 MAX_WIDTH, MIN_TOKENS = 64, 40
 MAX_WIDTH_TRAINING, MIN_TOKENS_TRAINING = 32, 300  # with gradients
 AXES = 3
-# entries of M and c in the order of the kernel
-TERMS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2), (0,), (1,), (2,)]
+FACTORS = (1.0, 2.0, 2.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0)  # off-diagonal entries of M count twice
 
 
 class Narrow(Backend):
@@ -56,7 +55,7 @@ class Narrow(Backend):
         if not (torch.is_grad_enabled() and any(t.requires_grad for t in (q, *entries.values()))):
             return q.shape[-1] <= MAX_WIDTH
         costly = where.valid is not None or (
-            len(entries) == len(TERMS) and q.shape[2] >= MIN_TOKENS_TRAINING
+            len(entries) == len(FACTORS) and q.shape[2] >= MIN_TOKENS_TRAINING
         )  # as a mask
         return costly and q.shape[-1] <= MAX_WIDTH_TRAINING
 
@@ -72,8 +71,7 @@ class Narrow(Backend):
 
 def _narrow(q: Tensor, k: Tensor, v: Tensor, where: Where, parts: Parabolas, scale: float) -> Tensor:
     B, H, N, _ = q.shape
-    zero = q.new_zeros(1).expand(B, H, N)
-    terms = torch.stack([parts.entries.get(term, zero).expand(B, H, N) for term in TERMS], -1)  # (B, H, N, 9)
+    terms = torch.stack(parts.coefficients(AXES, (B, H, N)), -1)  # (B, H, N, 9)
     places = F.pad(torch.stack(parts.axes, -1), (0, AXES - len(parts.axes)))  # (B or 1, N, 3)
     valid = None if where.valid is None else where.valid.expand(B, N)
     return _Loops.apply(q, k, v, terms, places, valid, scale)[0]
@@ -86,9 +84,9 @@ class _Loops(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         q: Tensor, k: Tensor, v: Tensor, terms: Tensor, places: Tensor, valid: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, scale)
-        out, weights = q.new_zeros(*queries.q.shape[:3], v.shape[-1]), q.new_zeros(queries.q.shape[:3])
-        rows = queries.q, keys.in_eights(k), keys.long(v), queries.parabolas, out, weights
+        keys, (queries, parabolas) = _Keys(places, valid, len(q)), _queries(q, terms, places, scale)
+        out, weights = q.new_zeros(*queries.shape[:3], v.shape[-1]), q.new_zeros(queries.shape[:3])
+        rows = queries, keys.in_eights(k), keys.long(v), parabolas, out, weights
         _run(narrow_numba.compiled(), [keys.counts, keys.tiled_places], rows)
         return out[:, :, : q.shape[2]], weights
 
@@ -103,37 +101,31 @@ class _Loops(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, terms, places, valid, out, weights = ctx.saved_tensors
         N = q.shape[2]
-        keys, queries = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
+        keys, (queries, parabolas) = _Keys(places, valid, len(q)), _queries(q, terms, places, ctx.scale)
         kT, vT = keys.in_eights(k), keys.in_eights(v)
         per_query = weights, _even(gradient), F.pad((gradient * out).sum(-1), (0, N % 2))
-        dq, dk, dv = (q.new_zeros(t.shape) for t in (queries.q, kT, vT))  # contiguous, which q may not be
-        dterms = q.new_zeros(*queries.q.shape[:3], len(TERMS))
-        rows = queries.q, kT, vT, keys.long(k), queries.parabolas, *per_query, dq, dk, dv, dterms
+        dq, dk, dv = (q.new_zeros(t.shape) for t in (queries, kT, vT))  # contiguous, which q may not be
+        dterms = q.new_zeros(*queries.shape[:3], len(FACTORS))
+        rows = queries, kT, vT, keys.long(k), parabolas, *per_query, dq, dk, dv, dterms
         _run(narrow_backward.compiled(), [keys.counts, keys.tiled_places, keys.long_places], rows)
         dk = keys.from_eights(dk) * math.log(2)  # queries were multiplied by log2(e)
-        return dq[:, :, :N] * ctx.scale, dk, keys.from_eights(dv), dterms[:, :, :N] * _twice(q), None, None, None
+        dterms = dterms[:, :, :N] * q.new_tensor(FACTORS)
+        return dq[:, :, :N] * ctx.scale, dk, keys.from_eights(dv), dterms, None, None, None
 
 
-class _Queries(NamedTuple):
-    """Queries for logits in base 2, padded to an even number because the loops process pairs."""
+def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """Return q (B, H, N, D), and coefficients and position (B, H, N, 9 + 3), for logits in base 2.
 
-    q: Tensor  # (B, H, N, D)
-    parabolas: Tensor  # (B, H, N, 9 + 3), coefficients and position
-
-
-def _queries(q: Tensor, terms: Tensor, places: Tensor, scale: float) -> _Queries:
+    N is padded to an even number because the loops process pairs.
+    """
     log2 = math.log2(math.e)
     positions = places[:, None].expand(*q.shape[:3], AXES)
-    return _Queries(_even(q * (scale * log2)), _even(torch.cat([terms * (_twice(q) * log2), positions], -1)))
+    terms = terms * (q.new_tensor(FACTORS) * log2)
+    return _even(q * (scale * log2)), _even(torch.cat([terms, positions], -1))
 
 
 def _even(t: Tensor) -> Tensor:
     return F.pad(t, (0, 0, 0, 1)) if t.shape[2] % 2 else t
-
-
-def _twice(like: Tensor) -> Tensor:
-    """Return (9,) factors: 2 for off-diagonal entries of M, which count twice."""
-    return like.new_tensor([1.0 + (len(set(term)) == 2) for term in TERMS])
 
 
 class _Keys:

@@ -8,8 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ndformer.framework.kernels.loops import OPTIONS, threaded
-from ndformer.framework.kernels.narrow_numba import ROW, TILE, TOGETHER, pieces
+from ndformer.framework.kernels.narrow_numba import OPTIONS, ROW, TILE, TOGETHER, pieces, threaded
 
 PART = 64  # keys at a time: their channels and gradients fit in 32 KiB
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.parabolas import SeparableBias
+from ndformer.framework.bias.parabolas import SeparableBias, upper_entries
 from ndformer.framework.kernels.backend import Backend, samples
 from ndformer.framework.kernels.block_bounds import Blocked, about, middle, relevant_blocks, unpack_forms
 from ndformer.framework.kernels.blocks import in_blocks
@@ -67,7 +67,8 @@ class Select(Backend):
             chosen = t.to(exact).transpose(1, 2).flatten(0, 1).index_select(0, index)
             return chosen.view(B, n, K, H, -1).permute(0, 3, 1, 2, 4).reshape(B * H, n, K, -1)
 
-        forms, r = coefficients(bias, q), r.expand(B, -1, -1).flatten(0, 1)[index].view(B, n, K, -1)
+        forms = torch.stack(bias.parabolas().coefficients(r.shape[-1], q.shape[:3]), -1)
+        r = r.expand(B, -1, -1).flatten(0, 1)[index].view(B, n, K, -1)
         places = [r, blocks.occupied, blocks.low, blocks.high, blocks.free]
         rows = Blocked(*map(gather_blocks, (q, k, v, forms)), *(t.repeat_interleave(H, 0) for t in places))
         allowed = 0.499 * self.tolerance  # the difference to 0.5 covers rounding of the bounds
@@ -77,14 +78,6 @@ class Select(Backend):
         occupied = blocks.occupied.flatten()
         total = out.new_zeros(B * N, H, v.shape[-1]).index_copy(0, index[occupied], out[occupied])
         return total.view(B, N, H, -1).transpose(1, 2).to(q.dtype)
-
-
-def coefficients(bias: SeparableBias, q: Tensor) -> Tensor:
-    """Return (B, H, N, P(P+1)/2 + P): the upper entries of M, then c."""
-    parts = bias.parabolas()
-    P, zero = len(parts.axes), q.new_zeros(1, dtype=bias.dtype)
-    names = [(a, b) for a in range(P) for b in range(a, P)] + [(a,) for a in range(P)]
-    return torch.stack([parts.entries.get(name, zero).expand(q.shape[:3]) for name in names], -1)
 
 
 def _attend_blocks(rows: Blocked, scale: float, allowed: float) -> Tensor:
@@ -141,7 +134,7 @@ def _with_channels(rows: Blocked, scale: float, dtype: torch.dtype) -> _Wide:
     """Add the bias as a polynomial of the key position, relative to the center of the query block, to the channels."""
     origin = middle(rows)
     constant, slopes, M = about(rows, origin, dtype)
-    fq = torch.stack([constant, *slopes, *(M[a][b] for a in range(len(M)) for b in range(a, len(M)))], -1) / scale
+    fq = torch.stack([constant, *slopes, *(M[a][b] for a, b in upper_entries(len(M)))], -1) / scale
     fq = torch.where(rows.free[..., None, None], 0.0, fq)
     D, width = rows.q.shape[-1], rows.v.shape[-1]
     wide = max(D + fq.shape[-1] + 1, width)  # torch's flash attention on a CPU needs q, k and v equally wide
@@ -160,7 +153,7 @@ def _attend_group(blocks: _Wide, queries: Tensor, keys: Tensor, real: Tensor, sc
         return t.index_select(0, keys.flatten()).view(G, S * t.shape[1], *t.shape[2:])
 
     y = [(gather(blocks.r) - blocks.middle[queries]).to(blocks.q.dtype)[..., a] for a in range(blocks.r.shape[-1])]
-    squares = [y[a] * y[b] * (1 if a == b else 2) for a in range(len(y)) for b in range(a, len(y))]
+    squares = [y[a] * y[b] * (1 if a == b else 2) for a, b in upper_entries(len(y))]
     placed = ~blocks.free[keys].repeat_interleave(blocks.occupied.shape[1], 1)
     fk = torch.stack([torch.ones_like(y[0]), *y, *squares], -1) * placed[..., None]
     present = gather(blocks.occupied) & real.repeat_interleave(blocks.occupied.shape[1], 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.pictures.canvas import Canvas
-from ndformer.framework.pictures.figures import Panels, color_map, new_figure, ring
+from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring
 from ndformer.framework.system import atomic
 
 UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
@@ -37,7 +37,7 @@ class Painting:
         first = next((query for query in queries if query is not None), None)
         with_query = (m for m in range(canvas.moments) if first is not None and canvas.spot(first, m) is not None)
         self.now = next(with_query, canvas.stills[0])  # the moment drawn in a still image
-        self.maps: list[tuple[Any, np.ndarray | None]] = []  # images, colours (N, 4)
+        self.maps: list[tuple[Any, np.ndarray | None]] = []  # images, colors (N, 4)
         self.rings: list[tuple[Any, int]] = []  # axes, token
         height, width = canvas.plain(0).shape[:2]
         pixel = canvas.inches / max(height, width)
@@ -63,7 +63,7 @@ class Painting:
                     ax.set_title(columns[c] if r == empty.argmin() and (number == 0 or not moments) else "")
                     ax.set_ylabel(rows[r] if c == 0 and block.kind != "plain" else "")
                     self._map(ax, block, r, c, queries[r])
-                _colour_bar(part, axes, block)
+                _color_bar(part, axes, block)
 
     def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
         """Draw the sample once for each run of rows with the same query."""
@@ -75,24 +75,24 @@ class Painting:
                 continue
             self._show(ax, None, 0, different[slot])
 
-    def _show(self, ax: Any, colours: np.ndarray | None, column: int, query: int | None) -> None:
+    def _show(self, ax: Any, colors: np.ndarray | None, column: int, query: int | None) -> None:
         ax.set(xticks=[], yticks=[])
         ax.grid(False)
         moment = self.moments[column] if self.moments else self.now
-        self.maps.append((ax.imshow(self._pixels(colours, moment)), colours))
+        self.maps.append((ax.imshow(self._pixels(colors, moment)), colors))
         if query is not None:
             self.rings.append((ax, query))
             ring(ax, self.canvas.spot(query, moment), animated=not self.moments and self.canvas.moments > 1)
 
-    def _pixels(self, colours: np.ndarray | None, moment: int) -> np.ndarray:
-        return self.canvas.plain(moment) if colours is None else self.canvas.painted(colours, moment)
+    def _pixels(self, colors: np.ndarray | None, moment: int) -> np.ndarray:
+        return self.canvas.plain(moment) if colors is None else self.canvas.painted(colors, moment)
 
     def _map(self, ax: Any, block: Panels, row: int, column: int, query: int | None) -> None:
         values = block.values[row, column]
         if block.kind != "plain" and np.isnan(values).all():  # this layer has fewer heads
             ax.set_axis_off()
             return
-        self._show(ax, None if block.kind == "plain" else coloured(values, block), column, query)
+        self._show(ax, None if block.kind == "plain" else colored(values, block), column, query)
         if block.beneath:
             ax.set_xlabel(block.beneath[row][column], fontsize=7.5, color="0.35", labelpad=2)
 
@@ -111,8 +111,8 @@ class Painting:
         frames = []
         for moment in range(self.canvas.moments):
             agg.restore_region(empty)
-            for image, colours in self.maps:
-                image.set_data(self._pixels(colours, moment))
+            for image, colors in self.maps:
+                image.set_data(self._pixels(colors, moment))
                 image.axes.draw_artist(image)
             for ax, query in self.rings:
                 y, x = self.canvas.spot(query, moment) or (np.nan, np.nan)
@@ -169,25 +169,25 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(1, count), np.nan)
 
 
-def coloured(values: np.ndarray, block: Panels) -> np.ndarray:
+def colored(values: np.ndarray, block: Panels) -> np.ndarray:
     """Return colors (N, 4) of values (N,): shares (root of value / max), signed (around 0), level (min to max)."""
     finite = np.isfinite(values)
     if block.kind == "signed":
         low, high = block.range
         limit = max(high, -low)
-        colours = color_map("signed")(0.5 + 0.5 * np.where(finite, values, 0).clip(-limit, limit) / limit)
+        colors = color_map("signed")(0.5 + 0.5 * np.where(finite, values, 0).clip(-limit, limit) / limit)
     elif block.kind == "share":
         root = np.sqrt(np.where(finite, values, 0) / max(np.nanmax(values), np.finfo(np.float32).tiny))
-        colours = color_map("share")(root)
-        colours[:, 3] = 0.25 + 0.6 * root
+        colors = color_map("share")(root)
+        colors[:, 3] = 0.25 + 0.6 * root
     else:
         low, high = block.range
-        colours = color_map("level")((np.where(finite, values, low) - low) / (high - low))
-    colours[~finite] = UNSEEN
-    return colours
+        colors = color_map("level")((np.where(finite, values, low) - low) / (high - low))
+    colors[~finite] = UNSEEN
+    return colors
 
 
-def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
+def _color_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
     """Draw the color bar of a block; a plain block gets an invisible one, so that all blocks have the same width."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize, PowerNorm
@@ -196,18 +196,9 @@ def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
         part.colorbar(ScalarMappable(Normalize(-10, 10)), ax=axes, fraction=0.05, pad=0.02).ax.set_visible(False)
         return
     low, high = block.range
-    limit = max(high, -low)
-    norms = {"signed": Normalize(-limit, limit), "share": PowerNorm(0.5, 0.0, 1.0)}
-    finite = block.values[np.isfinite(block.values)]
-    below, above = block.kind != "share" and finite.min() < low, block.kind != "share" and finite.max() > high
-    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    mappable = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
-    bar = part.colorbar(mappable, ax=axes, fraction=0.05, pad=0.02, extend=extend[bool(below), bool(above)])
-    bar.outline.set_linewidth(0.4)
-    if block.kind == "share":
-        bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])
-    if block.kind == "signed":
-        bar.ax.set_ylim(low, high)  # no colors beyond the values
+    norms = {"signed": Normalize(-max(high, -low), max(high, -low)), "share": PowerNorm(0.5, 0.0, 1.0)}
+    image = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
+    color_bar(part, axes, block, image)
 
 
 def z_map(title: str, values: np.ndarray) -> Any:
@@ -225,15 +216,8 @@ def z_map(title: str, values: np.ndarray) -> Any:
         for (layer, head), value in np.ndenumerate(values) if numbers else ():
             if math.isfinite(value):
                 ink = "w" if abs(value) > 0.6 else "k"
-                axis.text(
-                    head,
-                    layer,
-                    f"{value:.2f}" if abs(value) < 100 else f"{value:.0e}",
-                    ha="center",
-                    va="center",
-                    fontsize=7,
-                    color=ink,
-                )
+                text = f"{value:.2f}" if abs(value) < 100 else f"{value:.0e}"
+                axis.text(head, layer, text, ha="center", va="center", fontsize=7, color=ink)
         bar = figure.colorbar(image, ax=axis, extend="both")
         bar.set_label("semantics           positions", fontsize=8)
     return figure

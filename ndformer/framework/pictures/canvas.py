@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer.view import Cloud, Moments, View, points_view
+from ndformer.framework.pictures.view import Cloud, Moments, View, points_view
 from ndformer.moved import old_names
 
 STILLS = 8  # moments of an animation on one sheet
@@ -40,7 +40,7 @@ class Canvas:
         """Return the sample as (H, W, 3) uint8."""
         raise NotImplementedError
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
         """Return the sample with RGBA colors (N, 4) in 0..1 of its tokens drawn over it."""
         raise NotImplementedError
 
@@ -115,14 +115,14 @@ class GridCanvas(Canvas):
     def _time(self, moment: int) -> int:
         return moment * self.grid[0] // self.moments
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
         picture = self.pictures[moment]
         height, width = picture.shape[:2]
-        cells = colours.reshape(*self.grid, 4)[self._time(moment)]  # (rows, columns, 4)
+        cells = colors.reshape(*self.grid, 4)[self._time(moment)]  # (rows, columns, 4)
         _, rows, columns = self.grid
         over = cells[np.arange(height) * rows // height][:, np.arange(width) * columns // width]
-        grey = picture.mean(2, keepdims=True) * 0.6 + 70  # visible under dark and bright colors
-        return blended(grey, over)
+        gray = picture.mean(2, keepdims=True) * 0.6 + 70  # visible under dark and bright colors
+        return blended(gray, over)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
         time, row, column = np.unravel_index(token, self.grid)
@@ -169,7 +169,7 @@ class Dots(Canvas):
         if not axes and positions.shape[1] != 2:
             keys = "ABCDEFGH"
         self.axes = dict(zip(keys, self.names))  # pyright: ignore[reportAttributeAccessIssue]
-        x, y, z = self.view().centres.T
+        x, y, z = self.view().centers.T
         plane = np.stack([-y - OBLIQUE[0] * z, x + OBLIQUE[1] * z], 1)  # (N, 2): down, right
         low, high = plane.min(0), plane.max(0)
         share = (plane - (low + high) / 2) / max(float((high - low).max()), 1e-9)  # -0.5 to 0.5
@@ -186,8 +186,8 @@ class Dots(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self.painted(np.zeros((len(self.pixels), 4)), moment)
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        over = np.concatenate([colours, np.zeros((1, 4))])[self.pixel_tokens]  # (SIDE, SIDE, 4)
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        over = np.concatenate([colors, np.zeros((1, 4))])[self.pixel_tokens]  # (SIDE, SIDE, 4)
         return blended(np.where(self.pixel_tokens < 0, 16.0, 150.0)[..., None], over)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:

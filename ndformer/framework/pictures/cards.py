@@ -9,10 +9,10 @@ from ndformer.framework import foreign
 from ndformer.moved import old_names
 
 SIZE, EDGE, LINE = 256, 12, 18  # pixels of a card's picture, margin and line of text
-INK, GREY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
+INK, GRAY, RIGHT, WRONG, OTHER = (20, 20, 20), (120, 120, 120), (0, 128, 96), (200, 70, 20), (140, 165, 200)
 
 
-def class_colours(count: int) -> np.ndarray:
+def class_colors(count: int) -> np.ndarray:
     """Return a color (count, 3) uint8 for each class; class i has the same color for any `count`."""
     turns = np.arange(count) * 0.381966 % 1  # the golden angle: neighboring classes differ clearly
     rows = [colorsys.hsv_to_rgb(float(turn), 0.75 if i % 2 else 0.5, 0.95) for i, turn in enumerate(turns)]
@@ -51,18 +51,18 @@ def shortened(text: str, width: int, size: int, end: bool = False) -> str:
     return cut(low)
 
 
-def card(picture: Any, verdict: str, title: str, colour: tuple[int, int, int] = INK) -> Any:
+def card(picture: Any, verdict: str, title: str, color: tuple[int, int, int] = INK) -> Any:
     """Return a PIL image with a verdict above the picture and a title below it."""
     from PIL import Image, ImageDraw
 
     wide = picture.width + 2 * EDGE
     sheet = Image.new("RGB", (wide, picture.height + 2 * LINE + 3 * EDGE), "white")
     pen = ImageDraw.Draw(sheet)
-    pen.text((EDGE, EDGE - 4), shortened(verdict, wide - 2 * EDGE, 15), fill=colour, font=font(15))
+    pen.text((EDGE, EDGE - 4), shortened(verdict, wide - 2 * EDGE, 15), fill=color, font=font(15))
     sheet.paste(picture, (EDGE, EDGE + LINE + 4))
     name = shortened(title, wide - 2 * EDGE, 10, end=True)
-    pen.text((EDGE, picture.height + LINE + 2 * EDGE), name, fill=GREY, font=font(10))
+    pen.text((EDGE, picture.height + LINE + 2 * EDGE), name, fill=GRAY, font=font(10))
     return sheet
 
 
-__getattr__ = old_names(__name__, {"fitted": "resize_to_fit"})
+__getattr__ = old_names(__name__, {"class_colours": "class_colors", "fitted": "resize_to_fit"})

@@ -1,9 +1,7 @@
 """Pictures of how an untrained position encoding changes attention, for some queries and all keys."""
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from torch import Tensor, nn
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.pictures.figures import Panels, curves, heat_maps
-from ndformer.framework.system import atomic
 from ndformer.framework.tokens import Where
 
 Options = dict[str, Any]
@@ -139,7 +136,7 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
         return curves(title, blocks, steps, names, columns, "relative position of the key")
     note = "ring: the query" + (", its token is random" if random else "")
     note += "; first axis down, second to the right" if dims == 2 else ""
-    note += "; grey: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
+    note += "; gray: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
     marks = [[row.mark] * len(columns) for row in rows]
     if len(columns) == 1:  # transpose: one row of maps
         blocks = [Panels(b.name, b.values.swapaxes(0, 1), b.kind, b.limit) for b in blocks]
@@ -150,15 +147,3 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
 
 def _format_options(options: dict[str, Any]) -> str:
     return f" ({', '.join(f'{key}={value}' for key, value in options.items())})" if options else ""
-
-
-def draw_file(*kinds: type[PositionEncoding]) -> None:
-    """Run the command line of a module that defines encodings: `python -m MODULE` draws each with default options."""
-    parser = argparse.ArgumentParser(description="Draw what the encodings of this file do to attention, untrained.")
-    parser.add_argument("--out", type=Path, default=Path(), metavar="FOLDER", help="where NAME.png goes (here)")
-    folder = parser.parse_args().out
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in kinds:
-        with atomic.replacing(folder / f"{kind.__name__}.png") as half:
-            draw(kind, {}, [], 2, 4).savefig(half)
-        print(folder / f"{kind.__name__}.png")

@@ -108,7 +108,7 @@ def heat_maps(
                 ring(ax, marks[r][c])
                 ax.set_title(columns[c] if r == 0 else "")
                 ax.set_ylabel(rows[r] if c == 0 else "")
-            _colour_bar(part, axes, block)
+            color_bar(part, axes, block, axes[0, 0].images[-1])
     return fig
 
 
@@ -118,18 +118,18 @@ def _map(ax: Any, block: Panels, row: int, column: int) -> None:
     values = block.values[row, column]
     ax.set(xticks=[], yticks=[], facecolor="0.78")
     low, high = block.range
-    colours: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
+    colors: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
     if block.kind == "signed":
-        colours = dict(cmap=color_map("signed"), vmin=-max(high, -low), vmax=max(high, -low))
+        colors = dict(cmap=color_map("signed"), vmin=-max(high, -low), vmax=max(high, -low))
     beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # keeps blocks aligned
     beneath = block.beneath[row][column] if block.beneath else beneath
     ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
-        colours = dict(
+        colors = dict(
             cmap=color_map("share"), norm=PowerNorm(0.5, 0.0, 1.0)
         )  # square root, so that small shares are visible
-    ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colours)
+    ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colors)
 
 
 def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> None:
@@ -137,16 +137,17 @@ def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> N
     if mark is None and not animated:
         return
     y, x = mark or (np.nan, np.nan)
-    for colour, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
-        ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=colour, mew=width, clip_on=False, animated=animated)
+    for color, width in (("white", 2.6), ("black", 1.1)):  # seen on dark and on light
+        ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=color, mew=width, clip_on=False, animated=animated)
 
 
-def _colour_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
+def color_bar(part: Any, axes: np.ndarray, block: Panels, image: Any) -> None:
+    """Draw the color bar of a block, of which `image` has the colors."""
     low, high = block.range
     finite = block.values[np.isfinite(block.values)]
+    below, above = (bool(beyond and block.kind != "share") for beyond in (finite.min() < low, finite.max() > high))
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    below, above = bool(finite.min() < low), bool(finite.max() > high)
-    bar = part.colorbar(axes[0, 0].images[-1], ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
+    bar = part.colorbar(image, ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
     bar.outline.set_linewidth(0.4)
     if block.kind == "share":
         bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])

@@ -101,15 +101,8 @@ def confusion_matrix(
     if C <= MANY:
         for i, j in np.argwhere(counts):
             text = f"{int(counts[i, j])}"
-            axis.text(
-                j,
-                i,
-                text,
-                ha="center",
-                va="center",
-                fontsize=7 if len(text) < 4 else 5,
-                color="w" if shares[i, j] > 0.5 else "k",
-            )
+            size, ink = 7 if len(text) < 4 else 5, "w" if shares[i, j] > 0.5 else "k"
+            axis.text(j, i, text, ha="center", va="center", fontsize=size, color=ink)
     axis.set_xlabel("predicted")
     axis.set_ylabel("truth (how many)")
     bar = figure.colorbar(image, ax=axis, fraction=min(0.04, 0.3 / side), pad=min(0.02, 0.2 / side))

@@ -21,7 +21,7 @@ class Solid:
     """A 3-D box to draw."""
 
     box: np.ndarray  # x, y, z of the center, width, length, height, yaw, ...
-    colour: tuple[int, int, int]
+    color: tuple[int, int, int]
 
 
 def corners(boxes: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ def draw(pixels: np.ndarray, solids: Sequence[Solid], about: Mapping[str, Any]) 
         pen = ImageDraw.Draw(piece)
         for shape, solid in zip(shapes, solids):
             for line in outlines(shape, view):
-                pen.line(line.ravel().tolist(), fill=solid.colour, width=1 if piece.width < 400 else 2)
+                pen.line(line.ravel().tolist(), fill=solid.color, width=1 if piece.width < 400 else 2)
         sheet.paste(piece, window[:2])
     return sheet
 

@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from ndformer.framework.pictures.studies import learning_curves
 from ndformer.lab.experiment import Cell, DataSet, Results, printed
+from ndformer.lab.figures import learning_curves
 from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import ahead, below
 from ndformer.studies.data import CIFAR10, CIFAR100, FLOWERS, TINY_IMAGENET

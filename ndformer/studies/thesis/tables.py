@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ndformer.framework.pictures.studies import learning_curves
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.figures import learning_curves
 from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import Claim, above, ahead, alike, below
 from ndformer.studies.small import controls

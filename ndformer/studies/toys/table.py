@@ -8,8 +8,8 @@ import torch
 from torch import Generator, nn
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.pictures.studies import abilities
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values
+from ndformer.lab.figures import abilities
 from ndformer.lab.interval import Summary
 from ndformer.lab.verdicts import Claim, above, below
 from ndformer.studies.small import Control, Reader, Samples, accuracy, controls, fit, split_control

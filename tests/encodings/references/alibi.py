@@ -16,9 +16,3 @@ def published_slopes(heads: int) -> list[float]:
 class ALiBi(Reference):
     def bias(self, h: int, x: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return -published_slopes(self.heads)[h] * (self.dr**2).sum(-1).sqrt()
-
-
-CASES = {
-    "ALiBi": dict(type="ALiBi"),
-}
-REFERENCES = {"ALiBi": ALiBi}

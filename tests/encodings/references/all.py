@@ -8,15 +8,19 @@ import torch
 
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.registry import ENCODINGS
 from tests.encodings.references.base import Reference
 
+ENCODINGS.get("NoPE")  # finds them all
 CASES: dict[str, dict[str, Any]] = {}  # name -> config
 REFERENCES: dict[str, type[Reference]] = {}  # registry name -> class
 for _file in sorted(Path(__file__).parent.glob("*.py")):
     if _file.stem not in ("all", "base"):
         _module = importlib.import_module(f"tests.encodings.references.{_file.stem}")
-        CASES |= getattr(_module, "CASES", {})  # skew_matrices.py has none
-        REFERENCES |= getattr(_module, "REFERENCES", {})
+        _kinds = {name: kind for name, kind in vars(_module).items() if name in ENCODINGS.module_dict}
+        _kinds = {name: kind for name, kind in _kinds.items() if kind.__module__ == _module.__name__}
+        REFERENCES |= _kinds
+        CASES |= getattr(_module, "CASES", {name: dict(type=name) for name in _kinds})
 
 
 def allows(cfg: dict[str, Any], dims: int) -> bool:

@@ -21,8 +21,4 @@ class ComRoPE(Generated):
         return torch.where(self.placed[:, None], (self.r - low + 0.5) / (high - low + 1), 0.5)
 
 
-CASES = {
-    "ComRoPE": dict(type="ComRoPE"),
-    "ComRoPE AP": dict(type="ComRoPE", kind="AP", block=4),
-}
-REFERENCES = {"ComRoPE": ComRoPE}
+CASES = {"ComRoPE": dict(type="ComRoPE"), "ComRoPE AP": dict(type="ComRoPE", kind="AP", block=4)}

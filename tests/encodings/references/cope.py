@@ -45,4 +45,3 @@ CASES: dict[str, dict[str, Any]] = {
     "CoPE": dict(type="CoPE", npos_max=4),
     "CoPE-two-sided": dict(type="CoPE", two_sided=True, order=[0], preset="code"),
 }
-REFERENCES = {"CoPE": CoPE}

@@ -1,4 +1,4 @@
-"""CPVT's depthwise convolution over a grid, and Point Transformer V3's among voxels, neighbour by neighbour."""
+"""CPVT's depthwise convolution over a grid, and Point Transformer V3's among voxels, neighbor by neighbor."""
 
 import itertools
 import math
@@ -57,4 +57,3 @@ class CPE(Reference):
 
 
 CASES = {"CPE": dict(type="CPE"), "CPE-voxels": dict(type="CPE", voxels=True)}
-REFERENCES = {"CPE": CPE}

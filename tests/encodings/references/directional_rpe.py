@@ -31,4 +31,3 @@ CASES = {
     "DirectionalRPE": dict(type="DirectionalRPE"),
     "DirectionalRPE-repo": dict(type="DirectionalRPE", preset="repo"),
 }
-REFERENCES = {"DirectionalRPE": DirectionalRPE}

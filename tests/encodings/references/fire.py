@@ -25,9 +25,3 @@ class FIRE(Radial):
             hidden = ((share[:, None] * w0[:, 0] + b0).clamp(min=0) @ w1.T + b1).clamp(min=0)
             values = values.index_put((torch.tensor(i),), hidden @ w2[h] + b2[h])
         return values
-
-
-CASES = {
-    "FIRE": dict(type="FIRE"),
-}
-REFERENCES = {"FIRE": FIRE}

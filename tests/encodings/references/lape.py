@@ -33,4 +33,3 @@ CASES = {
     "LaPE-absolute": dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
     "LaPE-free": dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=2, extent=(0, 10))),
 }
-REFERENCES = {"LaPE": LaPE}

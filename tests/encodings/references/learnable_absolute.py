@@ -43,4 +43,3 @@ CASES = {
     "LearnableAbsolute-free": dict(type="LearnableAbsolute", grid=3, extent=(0, 10)),
     "LearnableAbsolute-free-no-class": dict(type="LearnableAbsolute", grid=2, extent=(-3, 8), class_entries=0),
 }
-REFERENCES = {"LearnableAbsolute": LearnableAbsolute}

@@ -24,7 +24,4 @@ class LearnableFourier(Reference):
         return x + torch.cat(code, dim=1) * self.placed[:, None]
 
 
-CASES = {
-    "LearnableFourier": dict(type="LearnableFourier", gamma=3),
-}
-REFERENCES = {"LearnableFourier": LearnableFourier}
+CASES = {"LearnableFourier": dict(type="LearnableFourier", gamma=3)}

@@ -14,7 +14,3 @@ class LearnableMLP(Reference):
         h = (h - h.mean(1, keepdim=True)) / (spread + 1e-5).sqrt() * w["1.weight"] + w["1.bias"]
         code = torch.clamp(h, min=0) @ w["3.weight"].T + w["3.bias"]
         return x + code * self.placed[:, None]
-
-
-CASES = {"LearnableMLP": dict(type="LearnableMLP")}
-REFERENCES = {"LearnableMLP": LearnableMLP}

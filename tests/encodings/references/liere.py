@@ -26,4 +26,3 @@ CASES = {
     "LieRE 2": dict(type="LieRE", block=2),
     "LieRE free": dict(type="LieRE", block=4, normalize=None, position_scale=0.1),
 }
-REFERENCES = {"LieRE": LieRE}

@@ -34,4 +34,3 @@ class LogCPB(Reference):
 
 
 CASES = {"LogCPB": dict(type="LogCPB", hidden=8), "LogCPB cosine": dict(type="LogCPB", hidden=8, cosine=True)}
-REFERENCES = {"LogCPB": LogCPB}

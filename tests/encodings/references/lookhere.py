@@ -18,9 +18,3 @@ class LookHere(Reference):
         along = self.dr @ torch.tensor(encoding.directions[h], dtype=x.dtype)
         inside = along >= (encoding.cosines[h] - 1e-5) * distance
         return torch.where(inside, -layer_slope * encoding.slopes[h] * distance, -math.inf)
-
-
-CASES = {
-    "LookHere": dict(type="LookHere"),
-}
-REFERENCES = {"LookHere": LookHere}

@@ -1,8 +1,7 @@
-"""NoPE: no position anywhere."""
+"""NoPE: attention without positions."""
 
 from tests.encodings.references.base import Reference
 
-CASES = {
-    "NoPE": dict(type="NoPE"),
-}
-REFERENCES = {"NoPE": Reference}
+
+class NoPE(Reference):
+    pass

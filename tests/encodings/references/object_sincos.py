@@ -24,9 +24,3 @@ class ObjectSincos(Reference):
         parts = [wave(torch.zeros_like(self.r[:, 0]), half)]
         parts += [wave(self.r[:, axis], width) for axis, width in enumerate(widths)]
         return x + torch.cat(parts, dim=1) * self.placed[:, None]
-
-
-CASES = {
-    "ObjectSincos": dict(type="ObjectSincos"),
-}
-REFERENCES = {"ObjectSincos": ObjectSincos}

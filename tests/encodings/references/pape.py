@@ -39,4 +39,3 @@ CASES = {
     "PaPE-concat": dict(type="PaPE", m=8, impl="paper_concat"),
     "PaPE-offsets": dict(type="PaPE", m=8, offsets=True, init_radius=(2, 6)),
 }
-REFERENCES = {"PaPE": PaPE}

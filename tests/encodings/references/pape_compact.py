@@ -24,4 +24,3 @@ CASES = {
     "PaPECompact": dict(type="PaPECompact"),
     "PaPECompact-near": dict(type="PaPECompact", init_radius=3.0, position_scale=0.25),
 }
-REFERENCES = {"PaPECompact": PaPECompact}

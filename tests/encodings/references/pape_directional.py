@@ -26,4 +26,3 @@ CASES = {
     "PaPEDirectional": dict(type="PaPEDirectional", init_radius=6.0),
     "PaPEDirectional-3": dict(type="PaPEDirectional", landmarks=3, position_scale=0.25),
 }
-REFERENCES = {"PaPEDirectional": PaPEDirectional}

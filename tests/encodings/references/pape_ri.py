@@ -13,9 +13,3 @@ class PaPERI(Reference):
         alpha = -F.softplus(x @ self.weights["encoding.wa"][h])
         square = (self.dr * self.dr).sum(-1)
         return alpha[:, None] * self.weights["encoding.scale"][h] ** 2 * square / math.sqrt(self.width)
-
-
-CASES = {
-    "PaPERI": dict(type="PaPERI"),
-}
-REFERENCES = {"PaPERI": PaPERI}

@@ -37,8 +37,8 @@ class PEMixer(Reference):
             return w["of_token"] * ux + w["of_position"] * ue
         if strategy == "layer_norm":
             s = x + e
-            centred = s - s.mean(1, keepdim=True)
-            normed = centred / ((centred * centred).mean(1, keepdim=True) + 1e-5).sqrt()
+            centered = s - s.mean(1, keepdim=True)
+            normed = centered / ((centered * centered).mean(1, keepdim=True) + 1e-5).sqrt()
             return normed * w["norm.weight"] + w["norm.bias"]
         assert strategy == "positional_attention"
         heads = self.cfg.get("attention_heads", 8)
@@ -67,4 +67,3 @@ CASES: dict[str, dict[str, Any]] = {
         second=dict(type="Sincos", position_scale=0.5),
     ),
 }
-REFERENCES = {"PEMixer": PEMixer}

@@ -43,4 +43,3 @@ CASES = {
     "Polynomial-mixed-2": dict(type="Polynomial", degree=2, m=8, form="multivariate"),
     "Polynomial-mixed-1": dict(type="Polynomial", degree=1, form="multivariate", position_scale=0.1),
 }
-REFERENCES = {"Polynomial": Polynomial}

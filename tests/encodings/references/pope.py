@@ -19,9 +19,3 @@ class PoPE(Reference):
             lengths = torch.outer(torch.log(1 + q[:, c].exp()), torch.log(1 + k[:, c].exp()))
             total = total + lengths * torch.cos(angle + delta)
         return total
-
-
-CASES = {
-    "PoPE": dict(type="PoPE"),
-}
-REFERENCES = {"PoPE": PoPE}

@@ -49,4 +49,3 @@ CASES = {
     "RadialBias bam": dict(type="RadialBias", curve="bam"),
     "RadialBias gaussian": dict(type="RadialBias", curve="gaussian"),
 }
-REFERENCES = {"RadialBias": RadialBias}

@@ -59,4 +59,3 @@ CASES: dict[str, dict[str, Any]] = {
     "Relative": dict(type="Relative", reach=6, class_entries=True),
     "Relative-cross": dict(type="Relative", method="cross", buckets="piecewise", shared=False),
 }
-REFERENCES = {"Relative": Relative}

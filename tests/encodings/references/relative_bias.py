@@ -26,4 +26,3 @@ CASES = {
     "RelativeBias": dict(type="RelativeBias", reach=6),
     "RelativeBias-joint": dict(type="RelativeBias", reach=(2, 3, 1, 2, 1, 1), joint=True),  # as many as there are axes
 }
-REFERENCES = {"RelativeBias": RelativeBias}

@@ -17,8 +17,4 @@ class RoPEMixed(ComplexRotation):
         return list(self.weights["encoding.frequencies"][h])
 
 
-CASES = {
-    "AxialRoPE": dict(type="AxialRoPE"),
-    "RoPEMixed": dict(type="RoPEMixed"),
-}
-REFERENCES = {"AxialRoPE": AxialRoPE, "RoPEMixed": RoPEMixed}
+CASES = {"AxialRoPE": dict(type="AxialRoPE"), "RoPEMixed": dict(type="RoPEMixed")}

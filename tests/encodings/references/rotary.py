@@ -54,7 +54,7 @@ class RotaryND(ComplexRotation):
         return super().content(h, q, k)
 
     def rotated_tiled(self, x: Tensor) -> Tensor:
-        """Channel c of an axis rotates with its neighbour by r w_(c mod n): the two of a pair by different angles."""
+        """Channel c of an axis rotates with its neighbor by r w_(c mod n): the two of a pair by different angles."""
         n, out = self.width // (2 * self.dims), x.clone()
         for p in range(self.dims):
             for c in range(2 * n):
@@ -90,4 +90,3 @@ CASES = {
     "RotaryND vjepa2": dict(type="RotaryND", preset="vjepa2"),
     "RotaryND qwen3vl": dict(type="RotaryND", preset="qwen3vl"),
 }
-REFERENCES = {"RotaryND": RotaryND}

@@ -48,4 +48,3 @@ CASES: dict[str, dict[str, Any]] = {
     "SaPE2": dict(type="SaPE2"),
     "SaPE2-both": dict(type="SaPE2", mode="qk", npos_max=3, sign=-1, preset="code"),
 }
-REFERENCES = {"SaPE2": SaPE2}

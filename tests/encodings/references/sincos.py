@@ -39,8 +39,4 @@ class LearnableSincos(Reference):
         return x + torch.stack(channels, dim=1) * self.placed[:, None]
 
 
-CASES = {
-    "Sincos": dict(type="Sincos"),
-    "LearnableSincos": dict(type="LearnableSincos"),
-}
-REFERENCES = {"Sincos": Sincos, "LearnableSincos": LearnableSincos}
+CASES = {"Sincos": dict(type="Sincos"), "LearnableSincos": dict(type="LearnableSincos")}

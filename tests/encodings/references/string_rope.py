@@ -17,9 +17,3 @@ class STRING(RotaryND):
 
     def frequencies(self, h: int) -> list[Tensor]:
         return list(self.weights["encoding.frequencies"][h])
-
-
-CASES = {
-    "STRING": dict(type="STRING"),
-}
-REFERENCES = {"STRING": STRING}

@@ -9,16 +9,6 @@ from torch import Tensor
 import ndformer.encodings.centered_positions as centered_module
 import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.bias import (
-    Bias,
-    DistanceBias,
-    IsotropicBias,
-    PositionBias,
-    QuadraticBias,
-    SeparableBias,
-    SumBias,
-)
-from ndformer.framework.bias.channels import single_block
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from tests.framework.helpers import relative, spy
@@ -27,17 +17,6 @@ from tests.framework.helpers import relative, spy
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-def test_only_what_rides_knows_of_riding() -> None:
-    """A stranger's bias has pair() or rows(), and nothing to leave alone."""
-    for kind in (Bias, PositionBias, DistanceBias, SumBias):
-        assert not {"local", "separable", "parabolas", "features"} & set(dir(kind))
-    r, none = torch.zeros(1, 3, 2), torch.zeros(1, 1, 3)
-    for bias in (IsotropicBias(none, r), QuadraticBias(None, [none, none], r)):
-        assert isinstance(bias, SeparableBias)
-        assert not bias.separable
-    assert IsotropicBias(none, r, local=single_block(r)).separable
 
 
 def pape(positions: Tensor, dtype: torch.dtype = torch.float32, name: str = "PaPE", **masks: Any) -> Any:
@@ -132,29 +111,6 @@ def test_wherever_pape_rides_it_loses_less_than_1e5th(
             assert errors[0] <= 2e-6, side
     assert rode[0]
     assert not rode[-1]
-
-
-GRIDS = {"1-D": (12,), "2-D, halved": (24, 24), "3-D, halved": (3, 32, 6), "4-D": (3, 2, 3, 3)}
-
-
-@pytest.mark.parametrize("sizes", GRIDS.values(), ids=GRIDS)
-def test_channels_have_the_numbers_of_dense_float64_in_any_dimension(
-    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Output and gradients, in heads wider than those of the kernel for narrow heads."""
-    called = spy(monkeypatch, sdpa_module, "features")
-    positions = torch.cartesian_prod(*(torch.arange(float(size)) for size in sizes)).view(1, -1, len(sizes))
-    x, results = torch.randn(1, positions.shape[1], 36), []
-    encoding = build_encoding(dict(type="PaPE", m=5), dim=36, heads=1, position_dims=len(sizes), depth=1)
-    attention = Attention(36, 1, encoding.layer(0, 1))
-    for dtype, backend in ((torch.float32, "auto"), (torch.float64, "dense")):
-        where = Where(positions.to(dtype), grid=sizes)
-        attention.to(dtype).backend = backend
-        tokens = x.to(dtype, copy=True).requires_grad_()
-        y = attention(tokens, where, encoding.prepare(where))
-        results.append((y, *torch.autograd.grad(y.square().sum(), [tokens, *attention.parameters()])))
-    assert len(called) == 1
-    assert max(map(relative, *results)) <= 1e-5
 
 
 def test_packed_samples_ride_each_about_its_own_middle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,16 +34,6 @@ class FlatRows(WholeRows):
         return super().rows(lo, hi).squeeze(0)
 
 
-class FlatRowsOnly(ALiBi):
-    def tables(self, positions, where):
-        return FlatRows(positions)
-
-
-class CentresOverPadding(Sincos):
-    def tables(self, positions, where):
-        return super().tables(positions - positions.mean(1, keepdim=True), where)
-
-
 class NoPackedRows(ALiBi):
     def tables(self, positions, where):
         if where.segment is not None:
@@ -51,15 +41,35 @@ class NoPackedRows(ALiBi):
         return super().tables(positions, where)
 
 
+def moved(base, move, **flags):
+    """An encoding whose tables are those of moved positions."""
+    tables = lambda self, positions, where: base.tables(self, move(positions), where)
+    return type(f"Moved{base.__name__}", (base,), dict(tables=tables, **flags))
+
+
 def alibi_with(kind):
     """ALiBi with another bias class."""
+    tables = lambda self, positions, where: kind(ALiBi.tables(self, positions, where).slopes, positions)
+    return type("OtherALiBi", (ALiBi,), dict(tables=tables))
 
-    class Other(ALiBi):
-        def tables(self, positions, where):
-            right = super().tables(positions, where)
-            return kind(right.slopes, positions)
 
-    return Other
+def with_bias(base, bias, weight=None):
+    """An encoding with another LayerEncoding.bias(self, q, k, x, state), and maybe a learned number of each head."""
+
+    class Layer(LayerEncoding):
+        def __init__(self, heads):
+            super().__init__()
+            if weight is not None:
+                self.register_parameter(weight, nn.Parameter(torch.ones(heads)))
+
+    Layer.bias = bias
+    return type(f"Other{base.__name__}", (base,), dict(layer=lambda self, index, depth: Layer(self.heads)))
+
+
+def pape_ri_with(bias):
+    """PaPE-RI with another LayerEncoding.bias(self, q, k, x, state)."""
+    layer = type("Layer", (PaPERILayer,), dict(bias=bias))
+    return type("OtherPaPERI", (PaPERI,), dict(layer=lambda self, index, depth: layer(self)))
 
 
 class Flipped(DistanceBias):
@@ -93,21 +103,6 @@ class Strided(DistanceBias):
         self.axes = positions.unbind(-1)
 
 
-def pape_ri_with(bias):
-    """PaPE-RI with another LayerEncoding.bias(self, q, k, x, state)."""
-
-    class Layer(PaPERILayer):
-        pass
-
-    Layer.bias = bias
-
-    class Other(PaPERI):
-        def layer(self, index, depth):
-            return Layer(self)
-
-    return Other
-
-
 class WrongFeatures(IsotropicBias):
     def features(self):
         q, k = super().features()
@@ -139,24 +134,6 @@ class PlacesClassTokens(Sincos):
         return super().tables(positions, Where(positions))
 
 
-class TurnsClassTokens(AxialRoPE):
-    def tables(self, positions, where):
-        return super().tables(positions + 1, where)
-
-
-class MovesClassTokens(AxialRoPE):
-    changes_unplaced = True
-
-    def tables(self, positions, where):
-        return super().tables(positions - positions.mean(1, keepdim=True).round(), where)
-
-
-class CountsTokens(ALiBi):
-    def tables(self, positions, where):
-        numbers = torch.arange(positions.shape[1], dtype=positions.dtype)
-        return super().tables(numbers[None, :, None], where)
-
-
 class MovesEveryTokenBetweenBlocks(PositionEncoding):
     def block_update(self, x, state, passed):
         return x + x.mean(2, keepdim=True) if passed == 1 else x
@@ -171,46 +148,14 @@ class HearsTheRowBetweenBlocks(PositionEncoding):
         return x + (heard if state is None else heard * state[..., None])
 
 
-class FalselyTranslationInvariant(Sincos):
-    translation_invariant = True
-
-
-class FalselyRotationInvariant(PaPE):
-    rotation_invariant = True
-
-
-class RoundsToBfloat16(Sincos):
-    def tables(self, positions, where):
-        return super().tables(positions.bfloat16().to(positions.dtype), where)
-
-
-class RoundsDistances(ALiBi):
-    def tables(self, positions, where):
-        return super().tables(positions.bfloat16().to(positions.dtype), where)
-
-
-class RoundsToWhole(Sincos):
-    def tables(self, positions, where):
-        return super().tables(positions.round(), where)
-
-
 class IgnoresScale(Sincos):
     def prepare(self, where):
         return self.tables(where.positions, where)
 
 
-class Stretched(LayerEncoding):
+class StretchedBias(PositionBias):
     """A distance with a learned length of each head, whose root has no slope at 0."""
 
-    def __init__(self, heads):
-        super().__init__()
-        self.length = nn.Parameter(torch.ones(heads))
-
-    def bias(self, q, k, x, state):
-        return StretchedBias(self.length.to(state.dtype), state, q.shape[:3])
-
-
-class StretchedBias(PositionBias):
     def __init__(self, length, positions, size):
         super().__init__(positions)
         self.length, self.size = length, size
@@ -222,20 +167,6 @@ class StretchedBias(PositionBias):
         return -squares.sqrt()
 
 
-class RootAtZero(PositionEncoding):
-    def layer(self, index, depth):
-        return Stretched(self.heads)
-
-
-class LearnedTwice(LayerEncoding):
-    def __init__(self, heads):
-        super().__init__()
-        self.slopes = nn.Parameter(torch.ones(heads))
-
-    def bias(self, q, k, x, state):
-        return TwiceBias(self.slopes.to(state.dtype), state)
-
-
 class TwiceBias(DistanceBias):
     def cut(self, rows):
         return TwiceBias(self.slopes, self.cut_positions(rows))
@@ -245,22 +176,6 @@ class TwiceBias(DistanceBias):
 
     def pair(self, b, h, i, j):
         return super().pair(b, h, i, j) - self.slopes[h]
-
-
-class ReadsTwice(PositionEncoding):
-    def layer(self, index, depth):
-        return LearnedTwice(self.heads)
-
-
-class PositionsInHalf(ALiBi):
-    def layer(self, index, depth):
-        return RoundedLayer()
-
-
-class RoundedLayer(LayerEncoding):
-    def bias(self, q, k, x, state):
-        positions = torch.stack(state.axes, dim=-1)
-        return DistanceBias(state.slopes, positions.to(x.dtype).to(positions.dtype))
 
 
 class WidensTokens(Sincos):
@@ -328,8 +243,31 @@ class ReadsValues(Sincos):
         return super().tables(positions, where)
 
 
+def round_to_bfloat16(r):
+    return r.bfloat16().to(r.dtype)
+
+
+def stretched(self, q, k, x, state):
+    return StretchedBias(self.length.to(state.dtype), state, q.shape[:3])
+
+
+def learned_twice(self, q, k, x, state):
+    return TwiceBias(self.slopes.to(state.dtype), state)
+
+
+def half_positions(self, q, k, x, state):
+    positions = torch.stack(state.axes, dim=-1)
+    return DistanceBias(state.slopes, positions.to(x.dtype).to(positions.dtype))
+
+
+CountsTokens = moved(ALiBi, lambda r: torch.arange(r.shape[1], dtype=r.dtype)[None, :, None])
+MovesClassTokens = moved(AxialRoPE, lambda r: r - r.mean(1, keepdim=True).round(), changes_unplaced=True)
+FalselyTranslationInvariant = type("Declared", (Sincos,), dict(translation_invariant=True))
+FalselyRotationInvariant = type("Declared", (PaPE,), dict(rotation_invariant=True))
+RootAtZero = with_bias(PositionEncoding, stretched, weight="length")
+
 BROKEN = [
-    (CentresOverPadding, {"padded = packed = alone": "where.real"}),
+    (moved(Sincos, lambda r: r - r.mean(1, keepdim=True)), {"padded = packed = alone": "where.real"}),
     (
         NoPackedRows,
         dict.fromkeys(
@@ -338,43 +276,43 @@ BROKEN = [
     ),
     (alibi_with(Flipped), {"dense = sdpa = flex": "(flex,", "pair = rows": "(pair of Flipped,"}),
     (pape_ri_with(wrong_features), {"dense = sdpa = flex": "sdpa, float32,", "half precision": "times as wrong"}),
-    (FlatRowsOnly, {"pair = rows": "rows(0, 7) has shape (1, 7, 7)"}),
+    (alibi_with(lambda slopes, positions: FlatRows(positions)), {"pair = rows": "rows(0, 7) has shape (1, 7, 7)"}),
     (alibi_with(FirstRowsOnly), {"pair = rows": "(rows(1, 3) of FirstRowsOnly"}),
     (alibi_with(ForgetsParts), {"pair = rows": "(sum of parts(),"}),
     (alibi_with(Strided), {"pair fits a GPU": "make it .contiguous()"}),
-    (ReadsTwice, {"pair fits a GPU": "gets a gradient 2 times"}),
+    (with_bias(PositionEncoding, learned_twice, weight="slopes"), {"pair fits a GPU": "gets a gradient 2 times"}),
     (PlacesClassTokens, {"unplaced tokens": "the embedding adds"}),
     (MovesEveryTokenBetweenBlocks, {"unplaced tokens": "the embedding adds"}),
-    (HearsTheRowBetweenBlocks, {"padded = packed = alone": "something reaches over from padding"}),
-    (TurnsClassTokens, {"unplaced tokens": "q or k"}),
+    (HearsTheRowBetweenBlocks, {"padded = packed = alone": "padding or other samples have an effect"}),
+    (moved(AxialRoPE, lambda r: r + 1), {"unplaced tokens": "q or k"}),
     (MovesClassTokens, {"unplaced tokens": "q or k"}),
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
-    (CountsTokens, {"token permutation": "the number of a token is not its place"}),
-    (FalselyTranslationInvariant, {"translation invariance": "say translation_invariant = False"}),
-    (FalselyRotationInvariant, {"rotation invariance": "say rotation_invariant = False"}),
-    (RoundsToBfloat16, {"precision of positions": "near 0 but by 0.0e+00 near 512"}),
+    (CountsTokens, {"token permutation": "read the positions and not the order"}),
+    (FalselyTranslationInvariant, {"translation invariance": "Set translation_invariant = False"}),
+    (FalselyRotationInvariant, {"rotation invariance": "Set rotation_invariant = False"}),
+    (moved(Sincos, round_to_bfloat16), {"precision of positions": "near 0 but by 0.0e+00 near 512"}),
     (
-        RoundsDistances,
+        moved(ALiBi, round_to_bfloat16),
         {
             "precision of positions": "positions are rounded on the way",
-            "translation invariance": "neither rounded",
-            "rotation invariance": "neither rounded",
+            "translation invariance": "not rounded",
+            "rotation invariance": "not rounded",
         },
     ),
-    (RoundsToWhole, {"precision of positions": "say float_positions = False"}),
+    (moved(Sincos, torch.round), {"precision of positions": "Set float_positions = False"}),
     (IgnoresScale, {"position interpolation": "use the positions that tables() gets"}),
     (pape_ri_with(detached), {"gradients": "'scale' of layer 0 gets no gradient"}),
-    (pape_ri_with(half_detached), {"gradients": "says a finite difference"}),
+    (pape_ri_with(half_detached), {"gradients": "differs from a finite difference"}),
     (RootAtZero, {"gradients": "the gradient of 'length' of layer 0 is NaN"}),
     (pape_ri_with(in_the_dtype_of_q), {"half precision": "the bias ('distance') is bfloat16"}),
-    (PositionsInHalf, {"half precision": "times as wrong as those without positions"}),
+    (with_bias(ALiBi, half_positions), {"half precision": "times as wrong as those without positions"}),
     (WidensTokens, {"half precision": "embed() does not return the bfloat16"}),
     (WidensQueries, {"half precision": "qk() does not return the bfloat16"}),
     (KeepsLayers, {"layers are the caller's": "are one tensor, twice in a checkpoint"}),
     (HandsOutItself, {"layers are the caller's": "make a new one each time"}),
     (DrawsWithNumpy, {"same seed, same numbers": "'layers.0.encoding.frequencies' differs"}),
-    (DrawsUnseen, {"same seed, same numbers": "answer differently"}),
+    (DrawsUnseen, {"same seed, same numbers": "have different outputs"}),
     (KeepsTheState, {"one state for all layers": "(after another batch was prepared"}),
-    (ChangesTheState, {"one state for all layers": "changes a state in place"}),
+    (ChangesTheState, {"one state for all layers": "do not change a state in place"}),
     (ReadsValues, {"torch.compile": "no .item()"}),
 ]

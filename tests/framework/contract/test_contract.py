@@ -103,8 +103,11 @@ class RowsOnly(ALiBi):
     [
         (GridTable, {"token permutation": "on a grid", "padded = packed = alone": "never padded"}),
         (RowsOnly, {"dense = sdpa = flex": "not on flex", "pair fits a GPU": "not tried"}),
-        (configured(dict(type="NoPE")), {"precision of positions": "a set", "pair = rows": "there is no bias"}),
-        (configured(dict(type="RelativeBias")), {"rotation invariance": "whole steps"}),
+        (
+            configured(dict(type="NoPE")),
+            {"precision of positions": "do not change", "pair = rows": "no bias"},
+        ),
+        (configured(dict(type="RelativeBias")), {"rotation invariance": "integers"}),
     ],
 )
 def test_what_does_not_apply_is_not_tried_and_that_is_said(make, said):
@@ -119,7 +122,7 @@ def test_an_invariance_that_holds_undeclared_is_a_hint():
         translation_invariant = False
 
     kept, _ = verdicts(Modest, promises=[translation])
-    assert "a hint that translation_invariant = True" in kept["translation invariance"]
+    assert "consider translation_invariant = True" in kept["translation invariance"]
 
 
 # ------------------------------------------------------------------------------------------------- what breaks some
@@ -136,7 +139,7 @@ def test_a_broken_promise_is_named_and_no_other(make, expected):
 def test_a_position_stored_for_a_token_without_one_must_not_reach_the_outputs(monkeypatch):
     monkeypatch.setattr(Where, "real", property(lambda self: None))  # nobody is told, and nobody sets it to 0
     _, broken = verdicts(configured(dict(type="AxialRoPE")), promises=[unplaced])
-    assert "the position stored for a token that has no place" in broken["unplaced tokens"]
+    assert "the position stored for a token without a position" in broken["unplaced tokens"]
 
 
 def test_an_encoding_that_does_not_run_gets_one_line():

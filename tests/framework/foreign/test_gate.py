@@ -99,7 +99,7 @@ ALLOWED = {
         "open": WRITES,
         "os.open": WRITES,
     },
-    "ndformer/framework/pictures/explorer/page.py": {"folder.joinpath(name).read_text": OWN},
+    "ndformer/lab/explorer/page.py": {"folder.joinpath(name).read_text": OWN},
     "ndformer/framework/graph.py": {"export.load": OWN, "onnxruntime.InferenceSession": OWN},
     "ndformer/framework/system/pipes.py": {"os.open": "os.devnull"},
     "ndformer/framework/system/processes.py": {"open": "os.devnull"},

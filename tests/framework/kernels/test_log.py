@@ -10,33 +10,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.kernels import backend, flex, log
+from ndformer.framework.kernels import backend, choose, flex
 from ndformer.framework.kernels.dense import CHUNK
 from ndformer.framework.kernels.sdpa import MASK
 from ndformer.framework.tokens import Where
+from tests.framework.helpers import Largest
 
 N = 1500
 FREE = ["NoPE", "PaPE", "PaPERI", "PaPECompact", "ALiBi", "LookHere", "RelativeBias", "AxialRoPE", "CoPE", "FIRE"]
 LAYOUTS = ["plain", "padded", "packed"]
-
-
-class Largest(TorchDispatchMode):
-    """The most elements of a tensor that is made, and whether a kernel is asked for that makes a table of pairs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, Tensor) and 0 not in tensor.stride():
-                self.size = max(self.size, tensor.numel())
-        return out
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +36,7 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(F, "scaled_dot_product_attention", flash)
     monkeypatch.setattr(backend, "GPU", "meta")
     monkeypatch.setattr(flex, "compiled", lambda: kernel)
-    monkeypatch.setattr(log, "_printed", set())
+    monkeypatch.setattr(choose, "_printed", set())
 
 
 def made(name: str, layout: str, dtype: torch.dtype) -> int:

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.attention import UNSEEN, Painting, coloured, sheet, z_map
+from ndformer.framework.pictures.attention import UNSEEN, Painting, colored, sheet, z_map
 from ndformer.framework.pictures.canvas import Canvas, Dots, GridCanvas, stills
-from ndformer.framework.pictures.explorer.page import colours
-from ndformer.framework.pictures.explorer.view import Cloud
 from ndformer.framework.pictures.figures import Panels, new_figure
+from ndformer.framework.pictures.view import Cloud
+from ndformer.lab.explorer.page import colors
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
 FILM = np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
@@ -64,7 +64,7 @@ def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(axes
     first, second, third = (scene.spot(token, 0) for token in range(3))
     view = scene.view()
     assert isinstance(view, Cloud)
-    centres = view.centres
+    centres = view.centers
     if P == 2:
         assert second[1] > first[1]
         assert second[0] == first[0]
@@ -88,12 +88,12 @@ def test_a_volume_is_drawn_as_its_axes_are_named():
     """Issue 44.5: a (depth, row, column) volume was drawn as x, y, z, reversed."""
     grid = np.stack(np.meshgrid(range(2), range(3), range(4), indexing="ij"), -1).reshape(-1, 3).astype(float)
     scene = Dots(grid, ("depth", "row", "column"))
-    centres = scene.view().centres
+    centres = scene.view().centers
     np.testing.assert_array_equal(centres, grid[:, [2, 1, 0]] * (1, -1, -1))  # right, down, away
     assert scene.how == "D,Y,X (depth 0 to 1, row 0 to 2, column 0 to 3)"
     assert len(np.unique(scene.pixels, axis=0)) == len(grid)  # no token hides another one
-    np.testing.assert_array_equal(Dots(grid).view().centres, centres)  # the order of an array
-    np.testing.assert_array_equal(Dots(grid, ("x", "y", "z")).view().centres, grid)
+    np.testing.assert_array_equal(Dots(grid).view().centers, centres)  # the order of an array
+    np.testing.assert_array_equal(Dots(grid, ("x", "y", "z")).view().centers, grid)
     with pytest.raises(DataError, match=r"got 1 names \(time\) for positions of 3 dimensions\. Name 3\."):
         Dots(grid, ("time",))
 
@@ -113,11 +113,11 @@ def test_colours_cover_what_is_under_each_patch_of_its_time():
 
 
 def test_shares_are_bright_terms_are_signed_and_what_is_unseen_is_grey():
-    shares = coloured(np.array([0.0, 0.25, 1.0, np.nan]), Panels("attention", np.zeros((1, 1, 4)), "share"))
+    shares = colored(np.array([0.0, 0.25, 1.0, np.nan]), Panels("attention", np.zeros((1, 1, 4)), "share"))
     assert shares[3].tolist() == list(UNSEEN)
     assert shares[:3, 3].tolist() == pytest.approx([0.25, 0.55, 0.85])
     signed = Panels("semantic", np.array([[[-2.0, 0.0, 2.0, -30.0]]]), "signed", limit=10.0)
-    low, zero, high, cut = coloured(signed.values[0, 0], signed)
+    low, zero, high, cut = colored(signed.values[0, 0], signed)
     assert low[2] > low[0]
     assert high[0] > high[2]
     assert zero[0] == pytest.approx(zero[2], abs=0.05)
@@ -165,11 +165,11 @@ def test_z_of_layers_with_other_numbers_of_heads():
 def test_colors_are_those_of_the_explorer():
     """Issue 44.12: pictures had magma, and red to blue, where the explorer has viridis, and orange to blue."""
     values = np.linspace(0, 1, 256)
-    shades = {name: np.frombuffer(base64.b64decode(text), np.uint8).reshape(256, 3) for name, text in colours().items()}
+    shades = {name: np.frombuffer(base64.b64decode(text), np.uint8).reshape(256, 3) for name, text in colors().items()}
     share = Panels("attention", np.zeros((1, 1, 256)), "share")
-    np.testing.assert_allclose(coloured(values**2, share)[:, :3], shades["share"] / 255, atol=0.01)
+    np.testing.assert_allclose(colored(values**2, share)[:, :3], shades["share"] / 255, atol=0.01)
     signed = Panels("semantic", (2 * values - 1)[None, None], "signed")
-    np.testing.assert_allclose(coloured(2 * values - 1, signed)[:, :3], shades["signed"] / 255, atol=0.01)
+    np.testing.assert_allclose(colored(2 * values - 1, signed)[:, :3], shades["signed"] / 255, atol=0.01)
 
 
 @pytest.mark.parametrize("width", [4.2, 12.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
+from ndformer.modalities.pointcloud.pictures.clouds import class_colors, draw
 from ndformer.modalities.pointcloud.pictures.render import render, view_axes
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import box
 
@@ -39,8 +39,8 @@ def test_a_point_is_drawn_where_it_is():
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
 def test_the_nearer_point_hides_the_other(order):
     points = np.array([[0, 0, -1], [0, 0, 1]], float)[order]
-    colours = np.concatenate([GREEN, RED])[order]
-    centre = np.asarray(draw(points, colours, size=64, views=FRONT))[32, 32]
+    colors = np.concatenate([GREEN, RED])[order]
+    centre = np.asarray(draw(points, colors, size=64, views=FRONT))[32, 32]
     assert centre[0] > 200 > 80 > centre[1]
 
 
@@ -57,9 +57,9 @@ def test_any_number_of_points_can_be_drawn(count):
 
 
 def test_class_colors_differ():
-    colours = class_colours(np.array([0, 1, 7, -1, 0]))
-    assert len(np.unique(colours, axis=0)) == 4
-    assert colours.dtype == np.uint8
+    colors = class_colors(np.array([0, 1, 7, -1, 0]))
+    assert len(np.unique(colors, axis=0)) == 4
+    assert colors.dtype == np.uint8
 
 
 def naive(vertices, faces, size, azimuth, elevation):

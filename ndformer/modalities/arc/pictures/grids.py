@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ndformer.framework.pictures.cards import class_colours
+from ndformer.framework.pictures.cards import class_colors
 from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD
 
 CELL, LINE = 20, 1  # pixels of a cell, and of the line after it
@@ -24,7 +24,7 @@ def draw_symbols(symbols: np.ndarray) -> np.ndarray:
 
 def boxed(numbers: np.ndarray) -> np.ndarray:
     """Draw object numbers (h, w), each in its own color; the background is white."""
-    palette = np.concatenate([np.full((1, 3), 255, np.uint8), class_colours(int(numbers.max()))])
+    palette = np.concatenate([np.full((1, 3), 255, np.uint8), class_colors(int(numbers.max()))])
     return squares(palette[numbers])
 
 

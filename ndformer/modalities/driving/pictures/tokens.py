@@ -61,8 +61,8 @@ class SensorScene(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self.picture
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        over = np.concatenate([colours, np.zeros((1, 4))])[self.owner]  # NONE indexes the last
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        over = np.concatenate([colors, np.zeros((1, 4))])[self.owner]  # NONE indexes the last
         grey = self.picture.mean(2, keepdims=True) * 0.6 + 70
         return blended(grey, over)
 

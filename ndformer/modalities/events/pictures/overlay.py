@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from ndformer.framework.pictures.canvas import Canvas, blended, stills
-from ndformer.framework.pictures.explorer.view import Moments
+from ndformer.framework.pictures.view import Moments
 from ndformer.modalities.events.pictures.tokens import FRAMES, color_events, counts, extent, stretches, time_unit
 from ndformer.modalities.events.spikes.tokens import unpack
 
@@ -40,8 +40,8 @@ class Stream(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self._canvas(self.events, moment)
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        return self._canvas(blended(self.grey, colours[:, None, None]), moment)
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        return self._canvas(blended(self.grey, colors[:, None, None]), moment)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
         if self.when[token] != moment:

@@ -16,7 +16,7 @@ PALETTE = np.array(  # Okabe and Ito's palette, safe for color-blind readers
 )
 
 
-def class_colours(labels: np.ndarray) -> np.ndarray:
+def class_colors(labels: np.ndarray) -> np.ndarray:
     """Return colors (N, 3) uint8 for labels (N,): a palette that darkens with each repetition; gray where negative."""
     rounds = np.maximum(labels, 0) // len(PALETTE)
     colours = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]

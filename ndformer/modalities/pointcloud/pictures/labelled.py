@@ -9,9 +9,9 @@ from PIL import Image, ImageDraw
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.pictures.cards import font
 from ndformer.framework.system import atomic
-from ndformer.modalities.pointcloud.pictures.clouds import class_colours, draw
+from ndformer.modalities.pointcloud.pictures.clouds import class_colors, draw
 
-GREY, RIGHT, WRONG = (205, 205, 205), (170, 200, 185), (213, 60, 40)
+GRAY, RIGHT, WRONG = (205, 205, 205), (170, 200, 185), (213, 60, 40)
 SIZE, LINE = 360, 18
 VIEWS = ((35.0, 35.0), (215.0, 35.0))
 
@@ -19,13 +19,13 @@ VIEWS = ((35.0, 35.0), (215.0, 35.0))
 def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[str], up: str = "z") -> None:
     """Write STEM_prediction.ply, with labels also STEM_truth.ply and STEM_error.ply, and STEM.png of all."""
     points, labels = sample["points"], sample.get("labels")
-    panels, values = dict(prediction=class_colours(prediction)), dict(prediction=prediction)
+    panels, values = dict(prediction=class_colors(prediction)), dict(prediction=prediction)
     title = Path(str(sample.get("path", stem.name))).name
     if labels is not None:
         labelled = labels >= 0
-        panels["truth"], values["truth"] = class_colours(labels), labels
+        panels["truth"], values["truth"] = class_colors(labels), labels
         error = np.where((prediction == labels)[:, None], RIGHT, WRONG)
-        panels["error"] = np.where(labelled[:, None], error, GREY).astype(np.uint8)
+        panels["error"] = np.where(labelled[:, None], error, GRAY).astype(np.uint8)
         title += f"   {(prediction == labels)[labelled].mean():.1%} of points right" if labelled.any() else ""
     for name, colours in panels.items():
         write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours, values.get(name))
@@ -41,7 +41,7 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
         pen.text((8, top + 2), f"{name}   {title}" if top == 0 else name, fill=(20, 20, 20), font=font(12))
         sheet.paste(Image.fromarray(row), (0, top + LINE))
         top += len(row) + LINE
-    colours = class_colours(np.array(used))
+    colours = class_colors(np.array(used))
     for k, name in enumerate(legend.values()):
         x, y = 8 + k % per_row * 150, top + 6 + k // per_row * LINE
         pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colours[k].tolist()))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ndformer.framework.pictures.canvas import Canvas, blended
-from ndformer.framework.pictures.explorer.view import Cloud
+from ndformer.framework.pictures.view import Cloud
 from ndformer.modalities.pointcloud.pictures.clouds import discs, pixels
 from ndformer.modalities.pointcloud.pictures.render import view_axes
 
@@ -58,8 +58,8 @@ class TurningCloud(Canvas):
     def plain(self, moment: int) -> np.ndarray:
         return self._draw(self.base_colors, moment)
 
-    def painted(self, colours: np.ndarray, moment: int) -> np.ndarray:
-        return self._draw(blended(np.full((1, 3), 150.0), colours)[self.nearest_token], moment)
+    def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
+        return self._draw(blended(np.full((1, 3), 150.0), colors)[self.nearest_token], moment)
 
     def view(self) -> Cloud:
         return Cloud(self.points, self.nearest_token, self.token_places * self.radius + self.center)

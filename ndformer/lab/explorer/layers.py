@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.attention_maps import AttentionMaps
-from ndformer.framework.pictures.explorer.arrays import BITS, Blob, fixed
-from ndformer.framework.pictures.explorer.forms import Budget, encode_bias, numbers
+from ndformer.lab.explorer.arrays import BITS, Blob, fixed
+from ndformer.lab.explorer.forms import Budget, encode_bias, numbers
 
 CLOSE, LOOSE = 2.5e-4, 5e-3  # allowed errors of logits from q and k, and from q and k before rotation
 

@@ -22,8 +22,8 @@ from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.bias.polynomials import PolynomialBias
 from ndformer.framework.errors import DataError
 from ndformer.framework.kernels.masks import bias_rows, placed_for
-from ndformer.framework.pictures.explorer.arrays import Blob
 from ndformer.framework.tokens import Where
+from ndformer.lab.explorer.arrays import Blob
 
 MAX_NUMBERS = 2**23  # of `whole` terms in a page, per sample
 CURVES: dict[Callable[..., Tensor], str] = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}

@@ -16,7 +16,7 @@ import numpy as np
 
 from ndformer.framework.pictures.figures import color_map
 
-SCRIPTS = ("numbers.js", "colours.js", "elements.js", "moments.js", "cloud.js", "hands.js", "panel.js", "explorer.js")
+SCRIPTS = ("numbers.js", "colors.js", "elements.js", "moments.js", "cloud.js", "hands.js", "panel.js", "explorer.js")
 STYLE = "explorer.css"
 
 
@@ -27,7 +27,7 @@ def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> 
         f"default-src 'none'; img-src data:; script-src '{_hash(code)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    about = dict(title=title, files=list(files), colours=colours())
+    about = dict(title=title, files=list(files), colors=colors())
     blobs = "".join(f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in texts.items())
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -41,7 +41,7 @@ def page(title: str, files: Sequence[dict[str, Any]], texts: dict[str, str]) -> 
     )
 
 
-def colours() -> dict[str, str]:
+def colors() -> dict[str, str]:
     """Return 256 colors of each color map, three bytes a color."""
     maps = {kind: color_map(kind)(np.linspace(0, 1, 256))[:, :3] for kind in ("share", "signed")}
     return {
@@ -51,7 +51,7 @@ def colours() -> dict[str, str]:
 
 
 def _sources(*names: str) -> str:
-    folder = resources.files("ndformer.framework.pictures.explorer")
+    folder = resources.files("ndformer.lab.explorer")
     return "".join(folder.joinpath(name).read_text("utf-8") for name in names)
 
 

@@ -13,14 +13,14 @@ function make(tag, options = {}, ...inner) {
 }
 
 // A canvas of so many pixels, and what draws on it.
-function board(width, height, options = {}) {
+function createCanvas(width, height, options = {}) {
   const canvas = make("canvas", options);
   canvas.width = Math.max(1, Math.round(width));
   canvas.height = Math.max(1, Math.round(height));
   return canvas;
 }
 
-// A row of buttons of which one is pressed; choose(i) is told which.
+// A row of buttons of which one is pressed; choose(i) gets its index.
 function choice(label, names, choose) {
   const buttons = names.map((name, i) => make("button", { type: "button", onclick: () => choose(i) }, name));
   const row = make("div", { class: "choice", role: "group", "aria-label": label }, ...buttons);
@@ -28,17 +28,17 @@ function choice(label, names, choose) {
 }
 
 function legend(kind) {
-  const bar = board(256, 1, { class: "bar", "aria-hidden": "true" }), pen = bar.getContext("2d");
-  shades[kind].forEach((colour, i) => { pen.fillStyle = colour; pen.fillRect(i, 0, 1, 1); });
+  const bar = createCanvas(256, 1, { class: "bar", "aria-hidden": "true" }), pen = bar.getContext("2d");
+  shades[kind].forEach((color, i) => { pen.fillStyle = color; pen.fillRect(i, 0, 1, 1); });
   const ticks = [make("span"), make("span"), make("span")];
   const show = (scale) => ticksOf(scale).forEach((text, i) => { ticks[i].textContent = text; });
-  return { whole: make("div", { class: "legend" }, bar, make("div", { class: "ticks" }, ...ticks)), show };
+  return { element: make("div", { class: "legend" }, bar, make("div", { class: "ticks" }, ...ticks)), show };
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 // Of places [x, y] (null: not there) the nearest from one of them in a direction, or itself.
-function neighbour(places, from, [dx, dy]) {
+function nearestInDirection(places, from, [dx, dy]) {
   let best = from, least = Infinity;
   const start = places[from];
   places.forEach((place, i) => {

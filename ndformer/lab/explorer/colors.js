@@ -1,17 +1,17 @@
-// Values as colours: shares from 0 to the largest, by their root, to show what is faint; signed ones about 0.
+// Values as colors: shares from 0 to the largest, by their root, to show what is faint; signed ones about 0.
 
 const UNSEEN = "#3c4043"; // what a query never sees, -inf
 const shades = {};
 
-function readColours(told) {
-  for (const [name, text] of Object.entries(told)) {
+function readColors(data) {
+  for (const [name, text] of Object.entries(data)) {
     const bytes = new Uint8Array(bytesOf(text));
     shades[name] = Array.from({ length: 256 }, (_, i) => `rgb(${bytes[3 * i]},${bytes[3 * i + 1]},${bytes[3 * i + 2]})`);
     shades[name].bytes = bytes;
   }
 }
 
-// How a map of values is coloured: index(value) from 0 to 255, -1 for what is never seen.
+// How a map of values is colored: index(value) from 0 to 255, -1 for what is never seen.
 function scaleOf(values, kind) {
   let limit = 0;
   for (const value of values) if (Number.isFinite(value)) limit = Math.max(limit, Math.abs(value));
@@ -19,8 +19,8 @@ function scaleOf(values, kind) {
   const index = kind === "share"
     ? (value) => Math.round(255 * Math.sqrt(value / whole))
     : (value) => (Number.isFinite(value) ? Math.round(127.5 + 127.5 * (value / whole)) : -1);
-  const colour = (value) => { const i = index(value); return i < 0 ? UNSEEN : shades[kind][i]; };
-  return { kind, limit, index, colour };
+  const color = (value) => { const i = index(value); return i < 0 ? UNSEEN : shades[kind][i]; };
+  return { kind, limit, index, color };
 }
 
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;

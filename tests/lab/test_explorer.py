@@ -11,11 +11,11 @@ from PIL import Image
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.explorer import forms, layers
-from ndformer.framework.pictures.explorer.arrays import Blob, read
-from ndformer.framework.pictures.explorer.page import page
-from ndformer.framework.pictures.explorer.view import Cloud, Moments
+from ndformer.framework.pictures.view import Cloud, Moments
 from ndformer.framework.tokens import Where
+from ndformer.lab.explorer import forms, layers
+from ndformer.lab.explorer.arrays import Blob, read
+from ndformer.lab.explorer.page import page
 from tests.explored import terms_of
 
 DIM, HEADS = 24, 2

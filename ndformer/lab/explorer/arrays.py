@@ -10,11 +10,6 @@ Header = dict[str, Any]
 BITS = (16, 20)  # of a number in fixed point
 
 
-def encode_array(values: np.ndarray, kind: str) -> str:
-    """Encode the values as base64 of a numpy type such as '<f4', without shape."""
-    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()
-
-
 class Blob:
     """Concatenated arrays as one text. `headers` has type, shape and offset of each; add() returns its index."""
 

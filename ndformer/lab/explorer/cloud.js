@@ -1,14 +1,14 @@
 // Points in space, to be turned: drawn by WebGL where there is one, else as discs on a plain canvas.
 
 const VERTEX = `
-attribute vec3 place; attribute vec3 colour; attribute float grown;
+attribute vec3 place; attribute vec3 color; attribute float pointScale;
 uniform mat3 turn; uniform float zoom, size;
 varying vec3 shade;
 void main() {
-  vec3 seen = turn * place;
-  gl_Position = vec4(seen.xy * zoom, -seen.z * 0.4, 1.0);
-  gl_PointSize = size * (1.0 + 0.25 * seen.z) * grown;
-  shade = mix(vec3(0.98), colour, 0.72 + 0.28 * (0.5 + 0.5 * seen.z));
+  vec3 rotated = turn * place;
+  gl_Position = vec4(rotated.xy * zoom, -rotated.z * 0.4, 1.0);
+  gl_PointSize = size * (1.0 + 0.25 * rotated.z) * pointScale;
+  shade = mix(vec3(0.98), color, 0.72 + 0.28 * (0.5 + 0.5 * rotated.z));
 }`;
 const FRAGMENT = `
 precision mediump float; varying vec3 shade;
@@ -18,18 +18,18 @@ void main() {
 }`;
 const NOTHING = [205, 208, 212]; // of points that are of no token
 
-class CloudScene {
-  constructor(told) {
-    this.points = arrayOf(told.points, "f4");
-    this.token = arrayOf(told.token, "i4");
-    this.centres = arrayOf(told.centres, "f4");
-    this.count = this.centres.length / 3;
+class CloudView {
+  constructor(data) {
+    this.points = arrayOf(data.points, "f4");
+    this.token = arrayOf(data.token, "i4");
+    this.centers = arrayOf(data.centers, "f4");
+    this.count = this.centers.length / 3;
     this.aspect = 1;
     this.moments = 1;
     this.ready = Promise.resolve();
-    const plane = this.centres.every((place, i) => i % 3 < 2 || place === this.centres[2]);
+    const plane = this.centers.every((place, i) => i % 3 < 2 || place === this.centers[2]);
     [this.yaw, this.pitch, this.zoom] = plane ? [0, 0, 0.95] : [0.65, 0.4, 0.95];
-    this.canvas = board(900, 900);
+    this.canvas = createCanvas(900, 900);
     this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
     if (this.gl) this.begin();
   }
@@ -59,7 +59,7 @@ class CloudScene {
     const places = new Float32Array(this.points.length + 6);
     places.set(this.points);
     this.fill("place", this.drawn = places, 3, gl.FLOAT);
-    this.grown = new Float32Array(places.length / 3).fill(1);
+    this.pointScale = new Float32Array(places.length / 3).fill(1);
   }
 
   fill(name, values, width, kind) {
@@ -71,26 +71,26 @@ class CloudScene {
     gl.vertexAttribPointer(at, width, kind, kind === gl.UNSIGNED_BYTE, 0, 0);
   }
 
-  large(values, scale, over, query, key) {
+  drawLarge(values, scale, opacity, query, key) {
     const shown = [query, key].map((token) => (token === null ? null : 3 * token));
-    if (!this.gl) return this.small(this.canvas, values, scale, shown);
+    if (!this.gl) return this.drawSmall(this.canvas, values, scale, shown);
     const { gl } = this, count = this.token.length, bytes = shades[scale.kind].bytes;
-    const colours = new Uint8Array(3 * (count + 2));
+    const colors = new Uint8Array(3 * (count + 2));
     for (let i = 0; i < count; i++) {
       const token = this.token[i], index = token < 0 ? -1 : scale.index(values[token]);
       for (let c = 0; c < 3; c++) {
         const own = token < 0 ? NOTHING[c] : index < 0 ? 60 : bytes[3 * index + c];
-        colours[3 * i + c] = NOTHING[c] + (own - NOTHING[c]) * (0.5 + 0.5 * over);
+        colors[3 * i + c] = NOTHING[c] + (own - NOTHING[c]) * (0.5 + 0.5 * opacity);
       }
     }
     shown.forEach((at, mark) => {
-      this.drawn.set(at === null ? [9, 9, 9] : this.centres.subarray(at, at + 3), 3 * (count + mark));
-      colours.set(mark ? [110, 110, 110] : [214, 20, 90], 3 * (count + mark));
-      this.grown[count + mark] = mark ? 1.9 : 2.4;
+      this.drawn.set(at === null ? [9, 9, 9] : this.centers.subarray(at, at + 3), 3 * (count + mark));
+      colors.set(mark ? [110, 110, 110] : [214, 20, 90], 3 * (count + mark));
+      this.pointScale[count + mark] = mark ? 1.9 : 2.4;
     });
     this.fill("place", this.drawn, 3, gl.FLOAT);
-    this.fill("colour", colours, 3, gl.UNSIGNED_BYTE);
-    this.fill("grown", this.grown, 1, gl.FLOAT);
+    this.fill("color", colors, 3, gl.UNSIGNED_BYTE);
+    this.fill("pointScale", this.pointScale, 1, gl.FLOAT);
     this.draw();
   }
 
@@ -104,35 +104,35 @@ class CloudScene {
     gl.drawArrays(gl.POINTS, 0, this.token.length + 2);
   }
 
-  seen(places, at) { // [x, y] from 0 to 1 and how near
+  project(places, at) { // [x, y] from 0 to 1 and how near
     const t = this.turn, [x, y, z] = [places[at], places[at + 1], places[at + 2]];
     const along = (row) => t[row] * x + t[row + 1] * y + t[row + 2] * z;
     return [0.5 + 0.5 * this.zoom * along(0), 0.5 - 0.5 * this.zoom * along(3), along(6)];
   }
 
   get farFirst() { // of tokens [x, y, nearness, token]
-    const view = `${this.yaw} ${this.pitch} ${this.zoom}`;
-    if (this.view !== view) {
-      const places = Array.from({ length: this.count }, (_, token) => [...this.seen(this.centres, 3 * token), token]);
-      Object.assign(this, { view, places: places.sort((a, b) => a[2] - b[2]) });
+    const key = `${this.yaw} ${this.pitch} ${this.zoom}`;
+    if (this.placesKey !== key) {
+      const places = Array.from({ length: this.count }, (_, token) => [...this.project(this.centers, 3 * token), token]);
+      Object.assign(this, { placesKey: key, places: places.sort((a, b) => a[2] - b[2]) });
     }
     return this.places;
   }
 
   // Tokens as discs where they are, far ones first
-  small(canvas, values, scale, marks = []) {
+  drawSmall(canvas, values, scale, marks = []) {
     const pen = canvas.getContext("2d"), { width, height } = canvas;
     pen.fillStyle = "#fafafa";
     pen.fillRect(0, 0, width, height);
     const size = Math.max(2, (0.62 * width) / Math.sqrt(this.count));
     for (const [x, y, , token] of this.farFirst) {
-      pen.fillStyle = scale.colour(values[token]);
+      pen.fillStyle = scale.color(values[token]);
       pen.beginPath();
       pen.arc(x * width, y * height, size / 2, 0, 7);
       pen.fill();
     }
     for (const at of marks.filter((one) => one !== null)) {
-      const [x, y] = this.seen(this.centres, at);
+      const [x, y] = this.project(this.centers, at);
       pen.strokeStyle = "#d6145a";
       pen.lineWidth = Math.max(1, width / 200);
       pen.strokeRect(x * width - size, y * height - size, 2 * size, 2 * size);
@@ -142,16 +142,16 @@ class CloudScene {
   pick(x, y) { // the nearest to the eye among points close by
     let found = null, best = -Infinity;
     const consider = (places, i, token) => {
-      const [u, v, near] = this.seen(places, 3 * i), away = Math.hypot(u - x, v - y);
+      const [u, v, near] = this.project(places, 3 * i), away = Math.hypot(u - x, v - y);
       if (token >= 0 && away < 0.035 && near - 12 * away > best) { best = near - 12 * away; found = token; }
     };
     this.token.forEach((token, i) => consider(this.points, i, token));
-    for (let token = 0; token < this.count; token++) consider(this.centres, token, token);
+    for (let token = 0; token < this.count; token++) consider(this.centers, token, token);
     return found;
   }
 
-  step(token, way) {
-    return neighbour(Array.from({ length: this.count }, (_, i) => this.seen(this.centres, 3 * i).slice(0, 2)), token, way);
+  step(token, direction) {
+    return nearestInDirection(Array.from({ length: this.count }, (_, i) => this.project(this.centers, 3 * i).slice(0, 2)), token, direction);
   }
 
   rotate(dx, dy) {
@@ -159,5 +159,5 @@ class CloudScene {
     this.pitch = Math.min(1.55, Math.max(-1.55, this.pitch + 4 * dy));
   }
 
-  closer(factor) { this.zoom = Math.min(8, Math.max(0.4, this.zoom * factor)); }
+  zoomBy(factor) { this.zoom = Math.min(8, Math.max(0.4, this.zoom * factor)); }
 }

@@ -1,31 +1,32 @@
-"""Figures of experiments: means over seeds with intervals, learning curves, colored tables and heat maps."""
+"""Figures of experiments: means with intervals, learning curves, tables, heat maps, critical difference diagrams."""
+
+from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure
 from ndformer.framework.pictures.runs import _figure, _save
 from ndformer.framework.system import atomic
+from ndformer.lab.interval import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-class Mean(Protocol):
-    """A mean with its confidence interval."""
-
-    @property
-    def mean(self) -> float: ...
-    @property
-    def half(self) -> float | None: ...  # half the width of the interval
-
-
-Curves = Mapping[str, Mapping[str, Mapping[int, Mean]]]  # panel -> row -> amount of data, or steps -> mean
+Curves = Mapping[str, Mapping[str, Mapping[int, Summary]]]  # panel -> row -> amount of data, or steps -> summary
 
 
 def dot_plots(
-    path: Path, title: str, columns: Mapping[str, str], summaries: Mapping[str, Mapping[str, Mean]], wide: float = 2.2
+    path: Path,
+    title: str,
+    columns: Mapping[str, str],
+    summaries: Mapping[str, Mapping[str, Summary]],
+    wide: float = 2.2,
 ) -> None:
     """Draw one dot plot per column, with the same order of rows."""
     names = list(next(iter(summaries.values())))
@@ -115,3 +116,52 @@ def maps(
     figure = heat_maps(title, [Panels(name, values)], rows, short, [[marked] * len(columns)] * len(rows))
     with atomic.replacing(path) as half:
         figure.savefig(half)
+
+
+BAR = 0.28  # distance of the bars of a critical difference diagram, in lines of text
+
+
+def critical_difference(
+    title: str, ranks: Mapping[str, float], critical: float, groups: Sequence[Sequence[str]]
+) -> Figure:
+    """Draw average `ranks` (sorted, best first, drawn at the right), and a bar below the axis for each of `groups`.
+
+    This is the critical difference diagram of Demsar (2006): bars join insignificant differences.
+    """
+    names = list(ranks)
+    half = (len(names) + 1) // 2
+    first = 0.5 + BAR * (len(groups) + 1)  # the first line of names, below the bars
+    with new_figure(8, 0.9 + 0.24 * (half + first + 1), title) as figure:
+        axis = figure.subplots()
+        axis.set_axis_off()
+        axis.set_xlim(len(names) + 0.02, 0.98)
+        axis.set_ylim(-first - half, 1.9)
+        _scale(axis, len(names), critical)
+        for place, name in enumerate(names):
+            right = place < half  # the better half
+            line = -first - (place if right else len(names) - 1 - place)
+            edge = 1.0 if right else 0.0
+            end = axis.transData.inverted().transform(axis.transAxes.transform((edge, 0)))[0]
+            axis.plot([ranks[name], ranks[name], end], [0, line, line], color="0.35", lw=0.9, clip_on=False)
+            label = f" {name}  {ranks[name]:.2f}" if right else f"{ranks[name]:.2f}  {name} "
+            axis.text(end, line, label, ha="left" if right else "right", va="center", fontsize=8.5)
+        for i, group in enumerate(groups):
+            ends = ranks[group[0]] - 0.04, ranks[group[-1]] + 0.04
+            axis.plot(ends, [-BAR * (i + 1.2)] * 2, color="#3b6ea8", lw=3.5, solid_capstyle="butt")
+    return figure
+
+
+def _scale(axis: Any, count: int, critical: float) -> None:
+    """Draw the axis of ranks and the critical difference above it."""
+    axis.plot([1, count], [0, 0], color="black", lw=1)
+    for rank in range(1, count + 1):
+        axis.plot([rank, rank], [0, 0.2], color="black", lw=1)
+        axis.text(rank, 0.3, str(rank), ha="center", va="bottom", fontsize=8)
+    wide = min(critical, count - 1.0)
+    axis.plot([count, count - wide], [1.3, 1.3], color="black", lw=1.5)
+    for end in (count, count - wide):
+        axis.plot([end, end], [1.2, 1.4], color="black", lw=1.5)
+    beyond = "" if critical <= count - 1 else ", wider than the axis"
+    axis.text(
+        count - wide / 2, 1.42, f"critical difference {critical:.2f}{beyond}", ha="center", va="bottom", fontsize=8
+    )

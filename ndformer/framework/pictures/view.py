@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.explorer.arrays import encode_array
-
 SMALL, FEW = 160, 1024  # pictures up to this side or number of colors are stored as PNG, others as JPEG
 MAX_POINTS = 2**18  # drawn points of a cloud
 
@@ -43,14 +41,14 @@ class Cloud:
 
     points: np.ndarray  # (n, 3)
     token: np.ndarray  # (n,) the token of each point
-    centres: np.ndarray  # (N, 3) of tokens
+    centers: np.ndarray  # (N, 3) of tokens
 
     def __len__(self) -> int:
-        return len(self.centres)
+        return len(self.centers)
 
     def data(self) -> dict[str, Any]:
         drawn = np.linspace(0, len(self.points) - 1, min(MAX_POINTS, len(self.points))).astype(int)
-        low, high = (edge(np.concatenate([self.points, self.centres]), axis=0) for edge in (np.min, np.max))
+        low, high = (edge(np.concatenate([self.points, self.centers]), axis=0) for edge in (np.min, np.max))
         reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
         def normalized(places: np.ndarray) -> np.ndarray:
@@ -60,7 +58,7 @@ class Cloud:
             kind="cloud",
             points=encode_array(normalized(self.points[drawn]), "<f4"),
             token=encode_array(self.token[drawn], "<i4"),
-            centres=encode_array(normalized(self.centres), "<f4"),
+            centers=encode_array(normalized(self.centers), "<f4"),
         )
 
 
@@ -90,3 +88,8 @@ def _as_url(pixels: np.ndarray) -> str:
     kind, options = ("PNG", dict(optimize=True)) if exact else ("JPEG", dict(quality=90))
     Image.fromarray(pixels).save(buffer, kind, **options)
     return f"data:image/{kind.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def encode_array(values: np.ndarray, kind: str) -> str:
+    """Encode the values as base64 of a numpy type such as '<f4', without shape."""
+    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()

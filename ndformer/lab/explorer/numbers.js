@@ -12,17 +12,17 @@ const arrayOf = (text, kind) => new NUMBERS[kind](bytesOf(text));
 
 // The arrays of a layer, read when they are first asked for.
 class Layer {
-  constructor(told, id, count) {
-    Object.assign(this, { told, id, count, number: told.number, heads: told.heads, known: [] });
+  constructor(data, id, count) {
+    Object.assign(this, { data, id, count, number: data.number, heads: data.heads, cache: [] });
   }
 
   array(number) {
-    if (this.known[number]) return this.known[number];
+    if (this.cache[number]) return this.cache[number];
     if (!this.bytes) this.bytes = bytesOf(document.getElementById(this.id).textContent);
-    const { kind, shape, at, steps, low } = this.told.arrays[number];
+    const { kind, shape, at, steps, low } = this.data.arrays[number];
     const size = shape.reduce((a, b) => a * b, 1);
     const found = new NUMBERS[kind](this.bytes, at, size);
-    return (this.known[number] = steps === undefined ? found : this.exact(found, shape, this.array(steps), low === undefined ? null : this.array(low)));
+    return (this.cache[number] = steps === undefined ? found : this.exact(found, shape, this.array(steps), low === undefined ? null : this.array(low)));
   }
 
   // (H, N, h) whole numbers, times the step of each channel of a head; `low` has four more bits of each
@@ -38,27 +38,27 @@ class Layer {
   }
 
   products([q, k], head, query) {
-    const [, count, width] = this.told.arrays[q].shape;
+    const [, count, width] = this.data.arrays[q].shape;
     const ours = this.array(q), theirs = this.array(k), start = (head * count + query) * width;
     const found = new Float64Array(count);
     for (let j = 0, at = head * count * width; j < count; j++) {
       let sum = 0;
       for (let c = 0; c < width; c++, at++) sum += ours[start + c] * theirs[at];
-      found[j] = sum * this.told.scale;
+      found[j] = sum * this.data.scale;
     }
     return found;
   }
 
   // {terms: [[name, values]], logits, attention}; of rotary encodings also what semantic is without their turn
-  look(head, query) {
-    const { told } = this;
-    const terms = [["semantic", this.products(told.semantic, head, query)]];
-    for (const term of told.terms) terms.push([term.name, hidden(FORMS[term.form](this, term, head, query), term.hides, query)]);
+  evaluate(head, query) {
+    const { data } = this;
+    const terms = [["semantic", this.products(data.semantic, head, query)]];
+    for (const term of data.terms) terms.push([term.name, hidden(FORMS[term.form](this, term, head, query), term.hides, query)]);
     const logits = new Float64Array(this.count);
     for (const [, values] of terms) for (let j = 0; j < logits.length; j++) logits[j] += values[j];
     const found = { terms, logits, attention: softmax(logits), inner: [] };
-    if (told.plain) {
-      const plain = this.products(told.plain, head, query);
+    if (data.plain) {
+      const plain = this.products(data.plain, head, query);
       found.inner = [["unturned", plain], ["turn", plain.map((value, j) => terms[0][1][j] - value)]];
     }
     return found;
@@ -115,14 +115,14 @@ const FORMS = {
 
   steps(layer, { grid, table, rows, columns }, head, query) {
     const cells = grid.reduce((a, b) => a * b, 1), before = layer.count - cells, found = new Float64Array(layer.count);
-    const one = (number) => (layer.told.arrays[number].shape[0] > 1 ? head : 0); // all heads may share a table
+    const one = (number) => (layer.data.arrays[number].shape[0] > 1 ? head : 0); // all heads may share a table
     if (query < before) {
       const own = layer.array(rows), start = (one(rows) * before + query) * layer.count;
       return found.map((_, j) => own[start + j]);
     }
     const own = layer.array(columns), start = (one(columns) * cells + query - before) * before;
     for (let j = 0; j < before; j++) found[j] = own[start + j];
-    const values = layer.array(table), size = layer.told.arrays[table].shape[1], here = placeOf(query - before, grid);
+    const values = layer.array(table), size = layer.data.arrays[table].shape[1], here = placeOf(query - before, grid);
     for (let cell = 0; cell < cells; cell++) {
       const there = placeOf(cell, grid);
       let at = 0;
@@ -133,7 +133,7 @@ const FORMS = {
   },
 
   whole(layer, { values }, head, query) {
-    const shared = layer.told.arrays[values].shape[0] === 1, start = ((shared ? 0 : head) * layer.count + query) * layer.count;
+    const shared = layer.data.arrays[values].shape[0] === 1, start = ((shared ? 0 : head) * layer.count + query) * layer.count;
     return Float64Array.from(layer.array(values).subarray(start, start + layer.count));
   },
 };

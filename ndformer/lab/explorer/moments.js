@@ -1,35 +1,35 @@
 // Pictures and the boxes of tokens in them: images, videos, streams of events.
 
-class MomentsScene {
-  constructor(told) {
-    Object.assign(this, told);
-    this.boxes = arrayOf(told.boxes, "i4");
+class MomentsView {
+  constructor(data) {
+    Object.assign(this, data);
+    this.boxes = arrayOf(data.boxes, "i4");
     this.count = this.boxes.length / 6;
     this.moment = 0;
-    this.pictures = told.pictures.map((url) => { const one = new Image(); one.src = url; return one; });
+    this.pictures = data.pictures.map((url) => { const one = new Image(); one.src = url; return one; });
     this.ready = Promise.all(this.pictures.map((one) => one.decode().catch(() => {})));
     this.times = Math.max(1, Math.ceil(720 / Math.max(this.width, this.height)));
-    this.canvas = board(this.width * this.times, this.height * this.times);
+    this.canvas = createCanvas(this.width * this.times, this.height * this.times);
     this.aspect = this.height / this.width;
   }
 
   get moments() { return this.pictures.length; }
   box(token) { return this.boxes.subarray(6 * token, 6 * token + 6); }
-  shown(token) { const box = this.box(token); return box[0] <= this.moment && this.moment < box[1]; }
-  momentOf(token) { return this.shown(token) ? this.moment : this.box(token)[0]; }
+  isVisible(token) { const box = this.box(token); return box[0] <= this.moment && this.moment < box[1]; }
+  momentOf(token) { return this.isVisible(token) ? this.moment : this.box(token)[0]; }
 
-  // Boxes of tokens in the colours of values, on so many pixels
+  // Boxes of tokens in the colors of values, on so many pixels
   paint(tokens, pen, width, height, values, scale) {
     const x = width / this.width, y = height / this.height;
     for (const token of tokens) {
       const [, , top, left, bottom, right] = this.box(token);
       const l = Math.round(left * x), t = Math.round(top * y);
-      pen.fillStyle = scale.colour(values[token]);
+      pen.fillStyle = scale.color(values[token]);
       pen.fillRect(l, t, Math.round(right * x) - l, Math.round(bottom * y) - t);
     }
   }
 
-  get present() { return Array.from({ length: this.count }, (_, token) => token).filter((token) => this.shown(token)); }
+  get present() { return Array.from({ length: this.count }, (_, token) => token).filter((token) => this.isVisible(token)); }
 
   // Of tokens at one place the nearest in time, and the nearer over the farther: a map is full also where few are present
   get nearest() {
@@ -44,20 +44,20 @@ class MomentsScene {
     return (this.nearestFound = [...found.values()].sort((a, b) => away(b) - away(a)));
   }
 
-  small(canvas, values, scale) {
+  drawSmall(canvas, values, scale) {
     const pen = canvas.getContext("2d");
     pen.fillStyle = "#e9ebee";
     pen.fillRect(0, 0, canvas.width, canvas.height);
     this.paint(this.nearest, pen, canvas.width, canvas.height, values, scale);
   }
 
-  large(values, scale, over, query, key) {
+  drawLarge(values, scale, opacity, query, key) {
     const pen = this.canvas.getContext("2d"), { width, height } = this.canvas;
     pen.imageSmoothingEnabled = this.times === 1;
-    pen.filter = `grayscale(${over})`; // so that colours over it are those of the scale
+    pen.filter = `grayscale(${opacity})`; // so that colors over it are those of the scale
     pen.drawImage(this.pictures[this.moment], 0, 0, width, height);
     pen.filter = "none";
-    pen.globalAlpha = over;
+    pen.globalAlpha = opacity;
     this.paint(this.present, pen, width, height, values, scale);
     pen.globalAlpha = 1;
     this.ring(pen, key, [6, 5]);
@@ -65,13 +65,13 @@ class MomentsScene {
   }
 
   ring(pen, token, dashes) {
-    if (token === null || !this.shown(token)) return;
+    if (token === null || !this.isVisible(token)) return;
     const [, , top, left, bottom, right] = this.box(token), s = this.times;
     const wide = Math.max(2, this.canvas.width / 180);
-    for (const [colour, line] of [["#ffffff", 2 * wide], ["#111111", wide]]) {
-      pen.strokeStyle = colour;
+    for (const [color, line] of [["#ffffff", 2 * wide], ["#111111", wide]]) {
+      pen.strokeStyle = color;
       pen.lineWidth = line;
-      pen.setLineDash(colour === "#111111" ? dashes.map((n) => n * wide / 2) : []);
+      pen.setLineDash(color === "#111111" ? dashes.map((n) => n * wide / 2) : []);
       pen.strokeRect(left * s, top * s, (right - left) * s, (bottom - top) * s);
     }
     pen.setLineDash([]);
@@ -82,17 +82,17 @@ class MomentsScene {
     for (let token = 0; token < this.count; token++) {
       const [, , top, left, bottom, right] = this.box(token);
       const inside = x * this.width >= left && x * this.width < right && y * this.height >= top && y * this.height < bottom;
-      if (inside && this.shown(token)) found = token;
+      if (inside && this.isVisible(token)) found = token;
     }
     return found;
   }
 
-  step(token, way) {
+  step(token, direction) {
     const places = Array.from({ length: this.count }, (_, i) => {
       const [, , top, left, bottom, right] = this.box(i);
-      return this.shown(i) || i === token ? [(left + right) / 2, (top + bottom) / 2] : null;
+      return this.isVisible(i) || i === token ? [(left + right) / 2, (top + bottom) / 2] : null;
     });
-    return neighbour(places, token, way);
+    return nearestInDirection(places, token, direction);
   }
 
   // How much of the shares falls into each moment
