@@ -51,9 +51,6 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.disagree
 	$(BIN)/python -m tests.soak.owners --trials 100
-	$(BIN)/python -m tests.soak.fuzz --count 10000
-	$(BIN)/python -m tests.soak.fuzz_events --count 10000
-	$(BIN)/python -m tests.soak.fuzz_video --count 10000
 	LAYOUTS=all $(BIN)/python -m pytest -q -n 2 tests/encodings/test_reference.py tests/framework/test_compile.py
 	$(BIN)/python -m tests.soak.encodings
 	$(BIN)/python -m tests.soak.selection
@@ -62,7 +59,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.changed_data --stand-ins
 	$(BIN)/python -m tests.soak.config_edits
 	$(BIN)/python -m tests.soak.samples
-	$(BIN)/python -m tests.soak.foreign
+	$(BIN)/python -m tests.soak.foreign --mutations 10000
 	$(BIN)/python -m tests.soak.answers
 
 mutations: $(READY)

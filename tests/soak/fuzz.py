@@ -1,23 +1,15 @@
-"""Datasets with a damaged file: each reader gives a sentence, or right samples; no crash, no hang, no flood of memory.
+"""Read datasets with a damaged file: each reader must raise a DataError of one line or return valid samples.
 
-python -m tests.soak.fuzz --count 10000     each reader, in processes that may hold 1 GiB more than at the start
-python -m tests.soak.fuzz --readers mnist --seed 3
+`python -m tests.soak.foreign --kinds "damaged set" --mutations 10000` does so in processes with limits.
 """
 
-import argparse
 import gzip
 import json
-import os
 import pickle
-import resource
-import signal
 import struct
-import sys
-import tempfile
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +18,6 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-
-SECONDS, BYTES = 20, 2**30  # what one damaged dataset may take
 
 
 class Reader(NamedTuple):
@@ -213,82 +203,21 @@ def attempt(reader: Reader, folder: Path) -> str:
     return "read"
 
 
-def fuzz(name: str, count: int, seed: int, folder: Path) -> Counter[str]:
-    """`count` damaged datasets in turn."""
+def fuzz(name: str, numbers: Iterable[int], folder: Path) -> Counter[str]:
+    """Read a dataset with one damaged file at a time. A number is the seed of its damage."""
     reader, tally = READERS[name], Counter[str]()
     reader.write(folder)
     paths = sorted(folder.glob(reader.damaged))
-    for n in range(count):
-        rng = np.random.default_rng((seed, n))
+    for number in numbers:
+        rng = np.random.default_rng((0, number))
         path = paths[int(rng.integers(len(paths)))]
-        whole = path.read_bytes()
-        damaged = mutated(whole, rng)
-        path.write_bytes(damaged)
+        content = path.read_bytes()
+        path.write_bytes(mutated(content, rng))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tally[attempt(reader, folder)] += 1
         except BaseException as error:
-            raise AssertionError(
-                f"{name}, number {n} of seed {seed}, {path.name}: {type(error).__name__}: {error}"
-            ) from error
-        path.write_bytes(whole)
+            raise AssertionError(f"{name}, number {number}, {path.name}: {type(error).__name__}: {error}") from error
+        path.write_bytes(content)
     return tally
-
-
-def _guarded(name: str, numbers: range, seed: int) -> tuple[str, int]:
-    """fuzz() in a process of its own, a hundred at a time: what it says of its end, and the most memory it took."""
-    reader_end, writer_end = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(reader_end)
-        signal.alarm(SECONDS * 10)
-        told = "?"
-        try:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            with tempfile.TemporaryDirectory() as folder:
-                tally = fuzz(name, len(numbers), seed * 10**6 + numbers.start, Path(folder))
-            more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-            told = f"{tally['said']} {tally['read']} {more}"
-        except BaseException as error:
-            told = f"! {error}"
-        os.write(writer_end, told.encode()[:4000])
-        os._exit(0)
-    os.close(writer_end)
-    with os.fdopen(reader_end) as file:
-        told = file.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return told, code
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="damaged datasets for each reader")
-    parser.add_argument("--readers", nargs="+", choices=list(READERS), default=list(READERS))
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    DATASETS.get("CIFAR10")
-    failed = 0
-    for name in given.readers:
-        said = read = most = 0
-        begin = time.perf_counter()
-        for start in range(0, given.count, 100):
-            told, code = _guarded(name, range(start, min(start + 100, given.count)), given.seed)
-            if code or told.startswith(("!", "?")) or not told:
-                failed += 1
-                print(f"{name} from {start}: ended with {code}: {told}")
-                continue
-            a, b, more = map(int, told.split())
-            said, read, most = said + a, read + b, max(most, more)
-        failed += most > BYTES
-        print(
-            f"{name}: {said} said what is wrong, {read} read as samples; at most {most / 2**20:.0f} MiB more memory; "
-            f"{time.perf_counter() - begin:.0f} s",
-            flush=True,
-        )
-    sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

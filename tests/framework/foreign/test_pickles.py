@@ -100,7 +100,7 @@ def test_small_pickles_stay_small_and_are_soon_read(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
 def test_a_thousand_damaged_ones_are_values_or_errors(tmp_path):
-    """One that crashes would end this process. Ten thousand more: tests/soak/fuzz.py."""
+    """One that crashes would end this process.."""
     tally = dict(read=0, said=0)
     for n in range(1000):
         rng = np.random.default_rng(n)

@@ -25,7 +25,7 @@ def test_what_was_written_comes_back(tmp_path, writers, make_events):
 
 def test_damage_is_a_sentence_or_what_comes_before_it_and_nothing_is_printed(tmp_path, capfd):
     pytest.importorskip("aedat")
-    assert fuzz("l.aedat4", range(40), 0, tmp_path).total() == 40
+    assert fuzz("l.aedat4", range(40), tmp_path).total() == 40
     assert capfd.readouterr() == ("", "")
 
 

@@ -230,5 +230,5 @@ def test_hdf5_that_says_to_hold_more_than_a_file_can_is_not_unpacked(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_damaged_files_give_an_error_or_what_comes_before_the_damage(tmp_path, name):
-    """Ten thousand of each: tests/soak/fuzz_events.py."""
-    assert fuzz(name, range(25), 0, tmp_path).total() == 25
+    """Ten thousand of each: tests/soak/foreign.py."""
+    assert fuzz(name, range(25), tmp_path).total() == 25
