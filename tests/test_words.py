@@ -101,3 +101,21 @@ def test_every_exception_is_needed() -> None:
     files = [file for folder in ("ndformer", "tools", "examples") for file in (ROOT / folder).rglob("*.py")]
     used = {name for file in files for _, name in names(ast.parse(file.read_text()))} | {file.stem for file in files}
     assert set(EXCEPTIONS) <= used, f"not needed any more: {sorted(set(EXCEPTIONS) - used)}"
+
+
+@pytest.mark.slow
+def test_errors_of_the_library_name_no_command_line_option() -> None:
+    """Options belong in the second argument of a DataError, which only programs print.
+
+    Programs and studies, which have command lines, may name them.
+    """
+    strangers = []
+    for file in sorted((ROOT / "ndformer").rglob("*.py")):
+        inside = file.relative_to(ROOT / "ndformer").as_posix()
+        if inside.startswith(("tools/", "configs/", "framework/engine/programs/", "lab/")):
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+                sentence = ast.unparse(node.exc.args[0])
+                strangers += [f"{inside}:{node.lineno}: {sentence}"] if re.search(r"--[a-z]", sentence) else []
+    assert not strangers, strangers
