@@ -20,6 +20,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# without cached bytecode each worker of a test run compiles all tests and modules anew, which takes half a minute
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: train test test-all lint types gpu headless matrix soak mutations journeys integrations devkit kernels elsewhere exports docs browser clean
 
