@@ -97,8 +97,7 @@ elsewhere: $(READY)
 	ELSEWHERE=all $(BIN)/python -m pytest -q -n 2 tests/elsewhere
 
 exports: $(READY)
-	$(BIN)/python -m tests.soak.exports
-	$(BIN)/python -m tests.soak.exports --encodings LearnableAbsolute PoPE CoPE SaPE2 --tasks classification
+	EXPORTS=all $(BIN)/python -m pytest -rP --all tests/framework/test_graph.py -k files_of_all_tasks
 
 docs: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group docs
