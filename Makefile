@@ -28,8 +28,11 @@ unexport PYTHONDONTWRITEBYTECODE
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
-test: lint types
-	$(BIN)/python -m pytest -q -n auto
+test: lint
+	@# types beside the tests: the type checker uses one core
+	$(BIN)/basedpyright > $(VENV)/types.txt & types=$$!; \
+	$(BIN)/python -m pytest -q -n auto; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests + types))
 
 test-all: test
 	$(BIN)/python -m pytest -q -n auto --rest
