@@ -1,4 +1,4 @@
-"""Programs as people start them on what they were sent: all that read files of others."""
+"""Calls of all programs that read files, on hostile files in place of their usual ones."""
 
 import contextlib
 import io
@@ -127,14 +127,10 @@ SETS = {
 }
 SETS["sides"] = SETS["picture"]
 CHAINS = ("coco_pape", "ade20k_pape", "imagenet1k_pape")  # whose transforms of training change pictures
-MODELS = {  # which reads such files in predict
+MODELS = {  # the config of `predict` for each kind of file
     "picture": "imagefolder_pape",
     "sides": "imagefolder_pape",
-    "ply": "modelnet40_plain_pape",
-    "text": "modelnet40_plain_pape",
-    "pcd": "modelnet40_plain_pape",
-    "las": "modelnet40_plain_pape",
-    "model": "modelnet40_plain_pape",
+    **dict.fromkeys(["ply", "text", "pcd", "las", "model"], "modelnet40_plain_pape"),
     "video": "custom_videos",
     "events": "custom_events",
 }

@@ -1,4 +1,4 @@
-"""Hostile files of every kind that is read, made on demand: their sizes are bounded, their claims are not."""
+"""Make hostile files of every kind that is read, on demand: small files that claim any size."""
 
 import gzip
 import json
