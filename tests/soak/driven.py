@@ -115,7 +115,7 @@ SETS = {
     "hdf5": [Set("modelnet40_plain_pape", fuzz.h5, "train0.h5")],
     "npy": [Set("scannet_pape", fuzz.scenes, "train/scene0000_00/coord.npy")],
     "text": [
-        Set("modelnet40_plain_pape", fuzz.text, "box/box_0001.txt"),
+        Set("modelnet40_plain_pape", fuzz.text, "cup/cup_0001.txt"),
         Set("modelnet40_plain_pape", fuzz.off, "box/train/box_0001.off"),
     ],
     "list": [Set("modelnet40_plain_pape", fuzz.text, f"modelnet40_{name}.txt") for name in ("train", "shape_names")],

@@ -4,7 +4,6 @@
 """
 
 import gzip
-import json
 import pickle
 import struct
 import warnings
@@ -17,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import DATASETS, STAND_INS
 
 
 class Reader(NamedTuple):
@@ -66,18 +65,6 @@ def clouds() -> Iterator[tuple[str, str, int, np.ndarray]]:
                 yield split, kind, number, rng.normal(size=(12, 6)).astype(np.float32)
 
 
-def text(folder: Path) -> None:
-    (folder / "modelnet40_shape_names.txt").write_text("box\nchair\n")
-    lists: dict[str, list[str]] = dict(train=[], test=[])
-    for split, kind, number, rows in clouds():
-        name = f"{kind}_{number:04d}"
-        lists[split].append(name)
-        (folder / kind).mkdir(exist_ok=True)
-        np.savetxt(folder / kind / f"{name}.txt", rows, fmt="%.5f", delimiter=",")
-    for split, names in lists.items():
-        (folder / f"modelnet40_{split}.txt").write_text("\n".join(names) + "\n")
-
-
 def off(folder: Path) -> None:
     for split, kind, number, rows in clouds():
         home = folder / kind / split
@@ -113,30 +100,13 @@ def scenes(folder: Path) -> None:
             np.save(folder / name / f"{file}.npy", values)
 
 
-def pairs(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    names = [f"{kind}/000{i}" for kind in ("mug", "vase") for i in (1, 2)]
-    for name in names:
-        (folder / name).parent.mkdir(exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / f"{name}.png")
-        np.savetxt(folder / f"{name}.txt", rng.normal(size=(12, 6)), fmt="%.4f", delimiter=",")
-    lines = ["name,azimuth,elevation", *(f"{name},{30 * i}.5,20.0" for i, name in enumerate(names))]
-    (folder / "views.csv").write_text("\n".join(lines) + "\n")
-    (folder / "classes.txt").write_text("mug\nvase\n")
-    for split in ("train", "test"):
-        (folder / f"{split}.txt").write_text("\n".join(names) + "\n")
+def stand_in(name: str, **sizes: int) -> Callable[[Path], None]:
+    return lambda folder: STAND_INS.get(name)().write(folder, **sizes)
 
 
-def arc(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    home = folder / "data" / "training"
-    home.mkdir(parents=True)
-    for name in ("a", "b"):
-        sides = [tuple(rng.integers(1, 9, 2).tolist()) for _ in range(3)]
-        grids = [dict(input=rng.integers(0, 10, s).tolist(), output=rng.integers(0, 10, s).tolist()) for s in sides]
-        (home / f"{name}.json").write_text(json.dumps(dict(train=grids[:2], test=grids[2:])))
-
-
+text = stand_in("modelnet40", train=1, test=1, points=12)
+pairs = stand_in("paired", train=1, test=1, points=12)
+arc = stand_in("arc", train=1, test=1)
 READERS = dict(
     images=Reader("ImageFolder", images, "**/x.*"),
     cifar=Reader("CIFAR10", cifar, "*/*_batch*"),

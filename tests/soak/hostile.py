@@ -9,7 +9,6 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +121,10 @@ def _counted(text: str) -> bytes:
 
 
 def _tables(secret: Path, pipe: Path) -> Iterator[File]:
-    def hdf5(make: Callable[[Any], object]) -> Callable[[Path], object]:
+    def hdf5(make: Callable[..., object], *args: str) -> Callable[[Path], object]:
         def write(path: Path) -> None:
             with h5py.File(path, "w") as file:
-                make(file)
+                make(file, *args)
 
         return write
 
@@ -154,10 +153,9 @@ def _tables(secret: Path, pipe: Path) -> Iterator[File]:
     for where in ("x", "data", "events/x", "label"):
         for name, refer in references.items():
             for target in (secret, pipe):
-                made = hdf5(partial(refer, where=where, source=str(target)))
-                yield "hdf5", f"{name}{where[0]}{target.name}.h5", made
+                yield "hdf5", f"{name}{where[0]}{target.name}.h5", hdf5(refer, where, str(target))
         for name, make in contents.items():
-            yield "hdf5", f"{name}{where[0]}.h5", hdf5(partial(make, where=where))
+            yield "hdf5", f"{name}{where[0]}.h5", hdf5(make, where)
     yield "hdf5", "itself.h5", hdf5(lambda f: f.__setitem__("events", f["/"]))
 
 
