@@ -19,14 +19,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# without cached bytecode each worker of a test run compiles all tests and modules anew, which takes half a minute
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: train test test-all lint types gpu headless matrix soak mutations integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
-test: lint types
-	$(BIN)/python -m pytest -q -n auto
+test: lint
+	@# types beside the tests: the type checker uses one core
+	$(BIN)/basedpyright > $(VENV)/types.txt & types=$$!; \
+	$(BIN)/python -m pytest -q -n auto; tests=$$?; \
+	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests + types))
 
 test-all: test
 	$(BIN)/python -m pytest -q -n auto --rest
@@ -50,9 +55,6 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.disagree
 	$(BIN)/python -m tests.soak.owners --trials 100
-	$(BIN)/python -m tests.soak.fuzz --count 10000
-	$(BIN)/python -m tests.soak.fuzz_events --count 10000
-	$(BIN)/python -m tests.soak.fuzz_video --count 10000
 	LAYOUTS=all $(BIN)/python -m pytest -q -n 2 tests/encodings/test_reference.py tests/framework/test_compile.py
 	$(BIN)/python -m tests.soak.encodings
 	$(BIN)/python -m tests.soak.selection
@@ -61,7 +63,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.changed_data --stand-ins
 	$(BIN)/python -m tests.soak.config_edits
 	$(BIN)/python -m tests.soak.samples
-	$(BIN)/python -m tests.soak.foreign
+	$(BIN)/python -m tests.soak.foreign --mutations 10000
 	$(BIN)/python -m tests.soak.answers
 
 mutations: $(READY)
@@ -94,8 +96,7 @@ elsewhere: $(READY)
 	ELSEWHERE=all $(BIN)/python -m pytest -q -n 2 tests/elsewhere
 
 exports: $(READY)
-	$(BIN)/python -m tests.soak.exports
-	$(BIN)/python -m tests.soak.exports --encodings LearnableAbsolute PoPE CoPE SaPE2 --tasks classification
+	EXPORTS=all $(BIN)/python -m pytest -rP --all tests/framework/test_graph.py -k files_of_all_tasks
 
 docs: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt --group docs

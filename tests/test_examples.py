@@ -54,6 +54,7 @@ def test_one_car_is_told_from_two(tmp_path):
     assert float(said("custom_modality", tmp_path).split()[0]) > 0.7
 
 
+@pytest.mark.slow
 def test_a_spot_is_found_to_the_pixel(tmp_path):
     assert float(said("custom_task", tmp_path).split()[0]) < 1.5  # always the middle: 6
 

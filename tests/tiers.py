@@ -29,14 +29,17 @@ def covering(cases: list[pytest.Item]) -> list[pytest.Item]:
     missing = set().union(*values)
     chosen: list[int] = []
     while missing:
-        # the case with most new values; among equals one whose neighbors were not taken, so that values mix
-        best = max(range(len(cases)), key=lambda i: (len(values[i] & missing), -_last_shared(values, chosen, i)))
+        # the case with most new values; among equals the one most unlike the last chosen ones, so that values mix
+        new = [len(value & missing) for value in values]
+        max_new = max(new)
+        best_cases = [i for i, count in enumerate(new) if count == max_new]
+        best = min(best_cases, key=lambda i: _shared(values, chosen, i))
         missing -= values[best]
         chosen.append(best)
     return [cases[i] for i in sorted(chosen)]
 
 
-def _last_shared(values: Sequence[frozenset[tuple[str, str]]], chosen: list[int], i: int) -> int:
+def _shared(values: Sequence[frozenset[tuple[str, str]]], chosen: list[int], i: int) -> int:
     return sum(len(values[i] & values[j]) for j in chosen[-8:])
 
 

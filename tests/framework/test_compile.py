@@ -51,9 +51,8 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
     return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS if os.environ.get("LAYOUTS") == "all" else ["unplaced padded", "packed"])
-@pytest.mark.parametrize("name", ANYWHERE)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "PaPE")) for n in ANYWHERE])
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
     network, given = model(name), tokens(layout)
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
@@ -117,9 +116,10 @@ def test_packing_of_one_kind_shares_a_few_graphs() -> None:
     assert counter.frame_count <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++, which is not there")
 def test_inductor_gives_the_same() -> None:
-    """The real compiler, for one attention layer: forward and backward take it a while."""
+    """The real compiler, for one attention layer; half a minute."""
     given = tokens("padded")
     encoding = build_encoding(dict(type="PaPE"), dim=16, heads=2, position_dims=2, depth=1)
     attention = Attention(16, 2, encoding.layer(0, 1))

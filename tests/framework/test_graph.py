@@ -1,11 +1,10 @@
-"""A model as a graph: one for batches of any length and images of any size, that gives the model's numbers without its
-code. `make exports` has more encodings, and all tasks."""
+"""Models as graphs that take batches of any length and images of any size and compute the same without our code."""
 
 import json
+import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,9 +29,9 @@ ENCODINGS.get("NoPE")  # the first look-up finds all
 OURS = sorted(name for name, kind in ENCODINGS.module_dict.items() if kind.__module__.startswith("ndformer."))
 
 
-def model(encoding: Any, class_token: bool = True, **head: Any) -> TokenModel:
+def model(encoding: Any, class_token: bool = True, depth: int = 1, **head: Any) -> TokenModel:
     torch.manual_seed(0)
-    blocks = dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=encoding)
+    blocks = dict(type="Transformer", dim=16, depth=depth, heads=2, position_dims=2, encoding=encoding)
     head = head or dict(type="Classifier", classes=5, pool="class" if class_token else "mean")
     made = TokenModel(dict(image=dict(type="ImagePatches", patch=4, class_token=class_token)), blocks, head)
     for weight in made.head.parameters():
@@ -74,26 +73,24 @@ def test_pixels_are_answered_by_a_graph_too() -> None:
         torch.testing.assert_close(found(batch), made(batch), rtol=1e-4, atol=1e-5)
 
 
-def test_a_graph_of_a_detector_gives_boxes_and_logits_by_name(tmp_path: Path) -> None:
-    """Without onnxscript and onnxruntime half of this goes untold."""
+@pytest.mark.parametrize("kind", ["module", pytest.param("onnx", marks=pytest.mark.slow)])
+def test_a_graph_of_a_detector_gives_boxes_and_logits_by_name(kind: str, tmp_path: Path) -> None:
     neck = dict(type="SimpleFeaturePyramid", width=8, scales=(0.5,))
     made = model(dict(type="ALiBi"), False, type="Detector", classes=3, patch=4, neck=neck)
     graphed = graph.graph(made, images(2))
-    run: list[Any] = [graphed.module()]
-    if find_spec("onnxscript") and find_spec("onnxruntime"):
-        import onnxruntime  # pyright: ignore[reportMissingImports]
-
+    run: Any = graphed.module()
+    if kind == "onnx":
+        pytest.importorskip("onnxscript")
+        runtime = pytest.importorskip("onnxruntime")
         graph.save(tmp_path / "model.onnx", graphed)
-        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        session = runtime.InferenceSession(tmp_path / "model.onnx")
         names = ["boxes", "logits"]
-        run.append(lambda x: dict(zip(names, map(torch.from_numpy, session.run(names, dict(inputs=x.numpy()))))))
+        run = lambda x: dict(zip(names, map(torch.from_numpy, session.run(names, dict(inputs=x.numpy())))))
     for batch in (images(1), images(3, 24, 16), images(2, 12, 72)):
-        told = made(batch)
-        for call in run:
-            given = call(batch)
-            assert list(given) == ["boxes", "logits"]
-            torch.testing.assert_close(given["boxes"], told.boxes, rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(given["logits"], told.logits, rtol=1e-4, atol=1e-5)
+        expected, found = made(batch), run(batch)
+        assert list(found) == ["boxes", "logits"]
+        torch.testing.assert_close(found["boxes"], expected.boxes, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found["logits"], expected.logits, rtol=1e-4, atol=1e-5)
 
 
 def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
@@ -122,6 +119,32 @@ def test_onnx_gives_the_same_at_all_sizes(tmp_path: Path, names: str) -> None:
         np.testing.assert_allclose(found, made(batch).detach().numpy(), rtol=1e-4, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
     assert cast(float, graph.max_difference(tmp_path / "model.onnx", made, OTHERS)) < 1e-4
+
+
+PYRAMID = dict(type="SimpleFeaturePyramid", width=16, scales=(2, 1, 0.5))
+HEADS: dict[str, dict[str, Any]] = {
+    "classifier": dict(type="Classifier", classes=5, pool="class"),
+    "detector": dict(type="Detector", classes=3, patch=4, neck=PYRAMID),
+    "segmenter": dict(type="Segmenter", classes=5, patch=4, neck=PYRAMID),
+}
+PAPER = ["NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "PaPE", "PaPERI", "RelativeBias"]
+EXPORTS = [(name, head) for head in HEADS for name in PAPER]
+EXPORTS += [(name, "classifier") for name in ("LearnableAbsolute", "PoPE", "CoPE", "SaPE2")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.environ.get("EXPORTS") != "all", reason="half an hour: make exports")
+@pytest.mark.parametrize("ending", graph.ENDINGS)
+@pytest.mark.parametrize("name, head", EXPORTS)
+def test_files_of_all_tasks_compute_what_their_models_do(name: str, head: str, ending: str, tmp_path: Path) -> None:
+    made = model(dict(type=name), head == "classifier", depth=2, **HEADS[head])
+    for weight in made.parameters():
+        nn.init.normal_(weight, std=0.15)
+    path = tmp_path / f"model{ending}"
+    graph.save(path, graph.graph(made, images(2, 32, 24)))
+    largest = graph.max_difference(path, made, [images(2, 32, 24), images(1, 16, 40), images(3, 56, 56)])
+    print(f"{name}, {head}, {ending}: {largest}")
+    assert cast(float, largest) < 1e-4
 
 
 def test_another_models_file_is_told_from_its_own(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Mutated JSON, configs and tables: each program answers with a result or with one sentence that somebody wrote.
+"""Give mutated JSON, configs and tables to programs: each must print a result or a written error message.
 
-python -m tests.soak.answers --count 10000              all kinds; a table, and each answer that is not such a sentence
+python -m tests.soak.answers --count 10000              all kinds; prints a table and each other answer
 python -m tests.soak.answers --kinds nuscenes runs
 """
 
@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
 from tests.soak import fuzz
+from tests.soak.config_edits import places
 from tools import eval as evaluation
 from tools import peek, print_config, rank, report, reproduce
 
@@ -41,7 +42,7 @@ GENERIC = "(NDFORMER_DEBUG=1 shows where)"
 
 
 class Kind(NamedTuple):
-    """A program, and what it reads that is mutated."""
+    """A program, and the files that it reads and that are mutated."""
 
     write: Callable[[Path], None]  # into an empty folder
     mutated: str  # these files, one at a time
@@ -141,15 +142,8 @@ KINDS = dict(
 )
 
 
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inside:
-        yield (*at, key)
-        yield from places(one, (*at, key))
-
-
 def mutated(text: str, rng: random.Random) -> str:
-    """With a value replaced, left out, doubled or renamed; a few with the text itself cut or doubled."""
+    """Replace, delete, double or rename a value; sometimes cut or double the text itself."""
     how = rng.choice(["replace"] * 6 + ["delete", "double", "rename", "nest", "text"])
     if how == "text":
         cut = rng.randrange(len(text))
@@ -181,7 +175,7 @@ def mutated(text: str, rng: random.Random) -> str:
 
 
 def answer(call: Callable[[], object]) -> str:
-    """`result`, `sentence`, or what came instead of one."""
+    """Return "result", "sentence", or a description of another answer."""
     out, error = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), warnings.catch_warnings():

@@ -1,5 +1,6 @@
-"""Data that changes between two commands: each of eight ways is told by train --resume and by test, and no way by
-neither where nothing changed; and of which files of every stand-in a fingerprint tells that they are a byte longer.
+"""Change data between two commands in eight ways: train --resume and test must report each, and nothing else.
+
+With --stand-ins, also lengthen a file of each kind in every stand-in: its fingerprint must change.
 
 python -m tests.soak.changed_data [--stand-ins]
 """
@@ -59,7 +60,7 @@ def half(home: Path) -> None:
 
 
 def seed(home: Path) -> int:
-    """Of a new picture in a split: copies in two splits are refused, before anything else is looked at."""
+    """Return another seed for each split, as a picture in two splits is refused before other changes are reported."""
     return 990 + len(home.name)
 
 
@@ -80,7 +81,7 @@ WAYS: dict[str, Callable[[Path], object]] = {  # of one split's folder
 
 
 def ran(main: Callable[[], object], *arguments: str) -> str:
-    """What a program says with which it ends, or warns of; "" for nothing."""
+    """Run a program and return its error, or its warnings about data; "" for none."""
     sys.argv = ["tools/x.py", CONFIG, *arguments, "--cfg-options", *SMALL]
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
@@ -92,7 +93,7 @@ def ran(main: Callable[[], object], *arguments: str) -> str:
 
 
 def told(folder: Path) -> list[str]:
-    """What is not told, way by way; prints what is."""
+    """Return the changes that are not reported, and print those that are."""
     data(folder / "data")
     run, best = folder / "run", folder / "run" / checkpoint.BEST
     ran(train_tool.main, "--data-root", str(folder / "data"), "--work-dir", str(run))
@@ -116,8 +117,10 @@ def told(folder: Path) -> list[str]:
 
 
 def uncounted(name: str, folder: Path) -> list[str]:
-    """The files of a stand-in, one of each ending, that may be a line longer without its fingerprint changing: lists
-    and tables are, of which what they say counts, and those of samples are not."""
+    """Return the files of a stand-in, one of each ending, that can be a line longer with the same fingerprint.
+
+    Lists and tables are left out: only their content counts.
+    """
     stand_in = make_sample(name, folder / name)
     splits = ("train", "val", "test")
 

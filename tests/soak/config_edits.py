@@ -1,4 +1,4 @@
-"""Random edits of configs, wrong and right: told in a sentence before data is read, or taken and then in range.
+"""Edit configs at random: an edit must raise a written error before data is read, or leave a valid config.
 
 python -m tests.soak.config_edits --count 2000 --trained 60
 """
@@ -80,7 +80,7 @@ def found(cfg: Any, at: Place) -> Any:
 
 
 def put(cfg: Any, at: Place, value: Any) -> Any:
-    """A copy with another value at a place, or without it where the value is `put` itself."""
+    """Return a copy with another value at a place, or without the place if the value is `put` itself."""
     if not at:
         return value
     copied = copy.copy(cfg) if isinstance(cfg, dict) else list(cfg)
@@ -97,7 +97,7 @@ def renamed(key: str, rng: random.Random) -> str:
 
 
 def edit(cfg: dict[str, Any], rng: random.Random) -> tuple[Edit, dict[str, Any]]:
-    """One that changes something, numbers more often than the rest."""
+    """Return a random edit and the edited config; numbers change most often."""
     everywhere = list(places(cfg))
     numbers = [at for at in everywhere if type(found(cfg, at)) in (int, float)]
     what = rng.choice(["number"] * 5 + ["right", "kind", "empty", "delete", "rename", "add", "wrap", "type"])
@@ -130,7 +130,7 @@ def edit(cfg: dict[str, Any], rng: random.Random) -> tuple[Edit, dict[str, Any]]
 
 
 def out_of_range(one: Edit) -> bool:
-    """By rules of its own, and no signature's: whether a number was taken that cannot mean anything."""
+    """Return whether an accepted number is meaningless, by rules that do not depend on signatures."""
     if type(one.value) not in (int, float):
         return False
     signed = SIGNED & set(map(str, one.at))
@@ -138,7 +138,7 @@ def out_of_range(one: Edit) -> bool:
 
 
 class Reached(BaseException):
-    """Data would be read now."""
+    """Raised in place of reading data."""
 
 
 def reach(*given: Any, **named: Any) -> Any:
@@ -146,13 +146,13 @@ def reach(*given: Any, **named: Any) -> Any:
 
 
 def meant(error: BaseException) -> bool:
-    """Somebody wrote the sentence: the last line of the traceback is a `raise`."""
+    """Return whether the error message was written by us: the last line of the traceback is a `raise`."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return isinstance(error, TOLD) and (last.line or "").startswith("raise")
 
 
 def outcome(cfg: dict[str, Any], one: Edit, folder: Path, whole: bool) -> str:
-    """Of print_config, and of train up to where it would open data, or to its end."""
+    """Check the config as print_config does, then train up to the first read of data, or to the end if `whole`."""
     try:
         cfg = _finished(cfg)
         check(cfg)
@@ -201,7 +201,7 @@ def series(cfgs: dict[str, dict[str, Any]], count: int, seed: int, whole: bool =
 
 
 def trained(count: int, seed: int) -> Counter[str]:
-    """On a training run of a second, to its end."""
+    """Edit the config of a training run of a second, and train to its end."""
     tiny.register()
     cfg = load_tiny()
     try:

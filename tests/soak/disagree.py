@@ -1,17 +1,17 @@
-"""Two processes of one run that are not of one mind, in each of a dozen ways: both say which of them differs and in
-what, before the first step, soon and without waiting for each other.
+"""Start two processes of one run that differ in one setting, in each of thirteen ways.
+
+Both must name the rank that differs and both values, before the first step, soon and without waiting for each other.
 
 python -m tests.soak.disagree                    each way once
 python -m tests.soak.disagree --ways seed data   some of them
 """
 
 import argparse
-import os
-import socket
+import contextlib
+import io
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,8 @@ from mmengine.config import Config
 
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import agreement
-from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
-from tests.soak.tiny import SoakSquares, config, ended, register, warm
+from tests.soak.tiny import SoakSquares, config, ended, register, spawn_ranks, warm
 
 Way = Callable[[Config, dict[str, Any]], object]  # what rank 1 does to its own config and to its arguments of train()
 
@@ -75,36 +74,17 @@ WAYS: dict[str, tuple[Way, str]] = {  # and what is said of it
 
 
 def run(way: Way | None, home: Path) -> tuple[list[int], list[str], float]:
-    """Exit codes and what was said, rank by rank, and the seconds that it took."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    begin, ids = time.monotonic(), []
-    for rank in range(2):
-        pid = os.fork()
-        if pid:
-            ids.append(pid)
-            continue
-        code = 1
-        try:
-            out = open(home / f"{rank}.txt", "w")  # noqa: SIM115 (open until the process ends)
-            os.dup2(out.fileno(), 2)
-            sys.stderr = out
-            os.environ |= dict(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-            cfg, given = config(), dict[str, Any](work_dir=home / "run", resume=False)
-            if rank == 1 and way is not None:
-                way(cfg, given)
-            with processes.process_group():
-                train(cfg, **given)
-            code = 0
-        except DataError as error:
-            print(error, file=sys.stderr)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    codes = [ended(pid) for pid in ids]
+    """Return exit codes and errors, rank by rank, and the seconds that the processes took."""
+
+    def body(rank: int) -> None:
+        cfg, given = config(), dict[str, Any](work_dir=home / "run", resume=False)
+        if rank == 1 and way is not None:
+            way(cfg, given)
+        with contextlib.redirect_stdout(io.StringIO()), processes.process_group():
+            train(cfg, **given)
+
+    begin = time.monotonic()
+    codes = [ended(pid) for pid in spawn_ranks(2, body, home)]
     return codes, [(home / f"{rank}.txt").read_text() for rank in range(2)], time.monotonic() - begin
 
 

@@ -1,4 +1,4 @@
-"""Programs as people start them on what they were sent: all that read files of others."""
+"""Calls of all programs that read files, on hostile files in place of their usual ones."""
 
 import contextlib
 import io
@@ -115,7 +115,7 @@ SETS = {
     "hdf5": [Set("modelnet40_plain_pape", fuzz.h5, "train0.h5")],
     "npy": [Set("scannet_pape", fuzz.scenes, "train/scene0000_00/coord.npy")],
     "text": [
-        Set("modelnet40_plain_pape", fuzz.text, "box/box_0001.txt"),
+        Set("modelnet40_plain_pape", fuzz.text, "cup/cup_0001.txt"),
         Set("modelnet40_plain_pape", fuzz.off, "box/train/box_0001.off"),
     ],
     "list": [Set("modelnet40_plain_pape", fuzz.text, f"modelnet40_{name}.txt") for name in ("train", "shape_names")],
@@ -127,14 +127,10 @@ SETS = {
 }
 SETS["sides"] = SETS["picture"]
 CHAINS = ("coco_pape", "ade20k_pape", "imagenet1k_pape")  # whose transforms of training change pictures
-MODELS = {  # which reads such files in predict
+MODELS = {  # the config of `predict` for each kind of file
     "picture": "imagefolder_pape",
     "sides": "imagefolder_pape",
-    "ply": "modelnet40_plain_pape",
-    "text": "modelnet40_plain_pape",
-    "pcd": "modelnet40_plain_pape",
-    "las": "modelnet40_plain_pape",
-    "model": "modelnet40_plain_pape",
+    **dict.fromkeys(["ply", "text", "pcd", "las", "model"], "modelnet40_plain_pape"),
     "video": "custom_videos",
     "events": "custom_events",
 }

@@ -1,4 +1,4 @@
-"""Random encodings x layouts x positions against the slow float64 account of the papers' formulas.
+"""Compare random encodings, layouts and positions with slow float64 implementations of the papers' formulas.
 
 python -m tests.soak.encodings --cases 5000
 

@@ -1,11 +1,9 @@
-"""Damaged checkpoints: each bit that is flipped and each end that is cut off is noticed, or the content is what it was.
+"""Damage checkpoints: each flipped bit and each cut end is detected, or leaves the content as it was.
 
 python -m tests.soak.flips --flips 1000 --cuts 200      of last.pth, best.pth and exported weights together
 """
 
 import argparse
-import contextlib
-import io
 import json
 import random
 import sys
@@ -18,29 +16,24 @@ from typing import Any
 
 import torch
 
-from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
-from tests.soak.tiny import _unequal as unequal
-from tests.soak.tiny import config, register
+from tests.soak.tiny import config, register, unequal, whole_run
 
 RELEASED = Path(__file__).parents[1] / "fixtures" / "released"  # without digests
 
 
 def made(folder: Path) -> list[Path]:
-    """The checkpoints of a run, its best weights exported, and those of before."""
+    """Return the checkpoints of a run, and its best weights as an exported file."""
     register()
-    report.curves = report.confusion_matrix = lambda *given: None
-    with contextlib.redirect_stdout(io.StringIO()):
-        train(config(train_cfg=dict(max_epochs=2)), folder)
+    whole_run(config(train_cfg=dict(max_epochs=2)), folder)
     weights = folder / "weights.safetensors"
     exported.export(weights, checkpoint.load(folder / checkpoint.BEST))
     return [folder / checkpoint.LAST, folder / checkpoint.BEST, weights]
 
 
 def damages(content: bytes, flips: int, cuts: int, rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Bits anywhere, and as many among the last 4 KB, where a zip has its directory; ends anywhere."""
+    """Flip bits anywhere, and as many in the last 4 KB, where a zip has its directory; cut off ends anywhere."""
     for i in range(flips):
         at = rng.randrange(8 * max(0, len(content) - 4096) if i % 2 else 0, 8 * len(content))
         damaged = bytearray(content)
@@ -52,7 +45,7 @@ def damages(content: bytes, flips: int, cuts: int, rng: random.Random) -> Iterat
 
 
 def outcome(path: Path, before: dict[str, Any]) -> str:
-    """noticed, harmless, or what is wrong."""
+    """Return "noticed", "harmless", or an error."""
     try:
         found = checkpoint.load(path)
     except DataError:
@@ -63,7 +56,7 @@ def outcome(path: Path, before: dict[str, Any]) -> str:
 
 
 def series(path: Path, flips: int, cuts: int, rng: random.Random, folder: Path) -> tuple[Counter[str], list[str]]:
-    """How often there was each outcome, and the damages that are wrong."""
+    """Count the outcomes, and list the damages that were not handled."""
     content, before = path.read_bytes(), checkpoint.load(path)
     damaged = folder / f"damaged{path.suffix}"
     counts: Counter[str] = Counter()

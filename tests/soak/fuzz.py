@@ -1,23 +1,14 @@
-"""Datasets with a damaged file: each reader gives a sentence, or right samples; no crash, no hang, no flood of memory.
+"""Read datasets with a damaged file: each reader must raise a DataError of one line or return valid samples.
 
-python -m tests.soak.fuzz --count 10000     each reader, in processes that may hold 1 GiB more than at the start
-python -m tests.soak.fuzz --readers mnist --seed 3
+`python -m tests.soak.foreign --kinds "damaged set" --mutations 10000` does so in processes with limits.
 """
 
-import argparse
 import gzip
-import json
-import os
 import pickle
-import resource
-import signal
 import struct
-import sys
-import tempfile
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
-
-SECONDS, BYTES = 20, 2**30  # what one damaged dataset may take
+from ndformer.framework.registry import DATASETS, STAND_INS
 
 
 class Reader(NamedTuple):
@@ -76,18 +65,6 @@ def clouds() -> Iterator[tuple[str, str, int, np.ndarray]]:
                 yield split, kind, number, rng.normal(size=(12, 6)).astype(np.float32)
 
 
-def text(folder: Path) -> None:
-    (folder / "modelnet40_shape_names.txt").write_text("box\nchair\n")
-    lists: dict[str, list[str]] = dict(train=[], test=[])
-    for split, kind, number, rows in clouds():
-        name = f"{kind}_{number:04d}"
-        lists[split].append(name)
-        (folder / kind).mkdir(exist_ok=True)
-        np.savetxt(folder / kind / f"{name}.txt", rows, fmt="%.5f", delimiter=",")
-    for split, names in lists.items():
-        (folder / f"modelnet40_{split}.txt").write_text("\n".join(names) + "\n")
-
-
 def off(folder: Path) -> None:
     for split, kind, number, rows in clouds():
         home = folder / kind / split
@@ -123,30 +100,13 @@ def scenes(folder: Path) -> None:
             np.save(folder / name / f"{file}.npy", values)
 
 
-def pairs(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    names = [f"{kind}/000{i}" for kind in ("mug", "vase") for i in (1, 2)]
-    for name in names:
-        (folder / name).parent.mkdir(exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / f"{name}.png")
-        np.savetxt(folder / f"{name}.txt", rng.normal(size=(12, 6)), fmt="%.4f", delimiter=",")
-    lines = ["name,azimuth,elevation", *(f"{name},{30 * i}.5,20.0" for i, name in enumerate(names))]
-    (folder / "views.csv").write_text("\n".join(lines) + "\n")
-    (folder / "classes.txt").write_text("mug\nvase\n")
-    for split in ("train", "test"):
-        (folder / f"{split}.txt").write_text("\n".join(names) + "\n")
+def stand_in(name: str, **sizes: int) -> Callable[[Path], None]:
+    return lambda folder: STAND_INS.get(name)().write(folder, **sizes)
 
 
-def arc(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    home = folder / "data" / "training"
-    home.mkdir(parents=True)
-    for name in ("a", "b"):
-        sides = [tuple(rng.integers(1, 9, 2).tolist()) for _ in range(3)]
-        grids = [dict(input=rng.integers(0, 10, s).tolist(), output=rng.integers(0, 10, s).tolist()) for s in sides]
-        (home / f"{name}.json").write_text(json.dumps(dict(train=grids[:2], test=grids[2:])))
-
-
+text = stand_in("modelnet40", train=1, test=1, points=12)
+pairs = stand_in("paired", train=1, test=1, points=12)
+arc = stand_in("arc", train=1, test=1)
 READERS = dict(
     images=Reader("ImageFolder", images, "**/x.*"),
     cifar=Reader("CIFAR10", cifar, "*/*_batch*"),
@@ -213,82 +173,21 @@ def attempt(reader: Reader, folder: Path) -> str:
     return "read"
 
 
-def fuzz(name: str, count: int, seed: int, folder: Path) -> Counter[str]:
-    """`count` damaged datasets in turn."""
+def fuzz(name: str, numbers: Iterable[int], folder: Path) -> Counter[str]:
+    """Read a dataset with one damaged file at a time. A number is the seed of its damage."""
     reader, tally = READERS[name], Counter[str]()
     reader.write(folder)
     paths = sorted(folder.glob(reader.damaged))
-    for n in range(count):
-        rng = np.random.default_rng((seed, n))
+    for number in numbers:
+        rng = np.random.default_rng((0, number))
         path = paths[int(rng.integers(len(paths)))]
-        whole = path.read_bytes()
-        damaged = mutated(whole, rng)
-        path.write_bytes(damaged)
+        content = path.read_bytes()
+        path.write_bytes(mutated(content, rng))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 tally[attempt(reader, folder)] += 1
         except BaseException as error:
-            raise AssertionError(
-                f"{name}, number {n} of seed {seed}, {path.name}: {type(error).__name__}: {error}"
-            ) from error
-        path.write_bytes(whole)
+            raise AssertionError(f"{name}, number {number}, {path.name}: {type(error).__name__}: {error}") from error
+        path.write_bytes(content)
     return tally
-
-
-def _guarded(name: str, numbers: range, seed: int) -> tuple[str, int]:
-    """fuzz() in a process of its own, a hundred at a time: what it says of its end, and the most memory it took."""
-    reader_end, writer_end = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.close(reader_end)
-        signal.alarm(SECONDS * 10)
-        told = "?"
-        try:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            with tempfile.TemporaryDirectory() as folder:
-                tally = fuzz(name, len(numbers), seed * 10**6 + numbers.start, Path(folder))
-            more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-            told = f"{tally['said']} {tally['read']} {more}"
-        except BaseException as error:
-            told = f"! {error}"
-        os.write(writer_end, told.encode()[:4000])
-        os._exit(0)
-    os.close(writer_end)
-    with os.fdopen(reader_end) as file:
-        told = file.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return told, code
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=10_000, help="damaged datasets for each reader")
-    parser.add_argument("--readers", nargs="+", choices=list(READERS), default=list(READERS))
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    DATASETS.get("CIFAR10")
-    failed = 0
-    for name in given.readers:
-        said = read = most = 0
-        begin = time.perf_counter()
-        for start in range(0, given.count, 100):
-            told, code = _guarded(name, range(start, min(start + 100, given.count)), given.seed)
-            if code or told.startswith(("!", "?")) or not told:
-                failed += 1
-                print(f"{name} from {start}: ended with {code}: {told}")
-                continue
-            a, b, more = map(int, told.split())
-            said, read, most = said + a, read + b, max(most, more)
-        failed += most > BYTES
-        print(
-            f"{name}: {said} said what is wrong, {read} read as samples; at most {most / 2**20:.0f} MiB more memory; "
-            f"{time.perf_counter() - begin:.0f} s",
-            flush=True,
-        )
-    sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()

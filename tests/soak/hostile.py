@@ -1,4 +1,4 @@
-"""Hostile files of every kind that is read, made on demand: their sizes are bounded, their claims are not."""
+"""Make hostile files of every kind that is read, on demand: small files that claim any size."""
 
 import gzip
 import json
@@ -121,45 +121,41 @@ def _counted(text: str) -> bytes:
 
 
 def _tables(secret: Path, pipe: Path) -> Iterator[File]:
-    def hdf5(make: Callable[[Any], object]) -> Callable[[Path], object]:
+    def hdf5(make: Callable[..., object], *args: str) -> Callable[[Path], object]:
         def write(path: Path) -> None:
             with h5py.File(path, "w") as file:
-                make(file)
+                make(file, *args)
 
         return write
 
-    def bomb(file: Any, size: int, where: str) -> None:
+    def bomb(file: Any, where: str) -> None:
         table = file.create_dataset(where, (2**20,), "u1", chunks=(2**20,), compression="gzip")
         engine = zlib.compressobj(9)
-        table.id.write_direct_chunk((0,), b"".join(engine.compress(bytes(2**24)) for _ in range(size)) + engine.flush())
+        table.id.write_direct_chunk((0,), b"".join(engine.compress(bytes(2**24)) for _ in range(64)) + engine.flush())
 
-    def virtual(file: Any, source: Path, where: str) -> None:
+    def virtual(file: Any, where: str, source: str) -> None:
         layout = h5py.VirtualLayout((8,), "u1")
-        layout[:] = h5py.VirtualSource(str(source), "x", (8,))
+        layout[:] = h5py.VirtualSource(source, "x", (8,))
         file.create_virtual_dataset(where, layout)
 
+    references: dict[str, Callable[[Any, str, str], object]] = dict(
+        link=lambda file, where, source: file.__setitem__(where, h5py.ExternalLink(source, "x")),
+        virtual=virtual,
+        external=lambda file, where, source: file.create_dataset(where, (8,), "u1", external=[(source, 0, 8)]),
+    )
+    contents: dict[str, Callable[[Any, str], object]] = dict(
+        bomb=bomb,
+        soft=lambda file, where: file.__setitem__(where, h5py.SoftLink("/" + where)),
+        claim=lambda file, where: file.create_dataset(where, (10**12,), "u1", chunks=(10**6,), compression="gzip"),
+        text=lambda file, where: file.__setitem__(where, ["a", "bc"]),
+        scale=lambda file, where: file.create_dataset(where, data=[1, 2], scaleoffset=0),
+    )
     for where in ("x", "data", "events/x", "label"):
-        for target in (secret, pipe):
-            yield (
-                "hdf5",
-                f"link{where[0]}{target.name}.h5",
-                hdf5(lambda f, w=where, t=target: f.__setitem__(w, h5py.ExternalLink(str(t), "x"))),
-            )
-            yield "hdf5", f"virtual{where[0]}{target.name}.h5", hdf5(lambda f, w=where, t=target: virtual(f, t, w))
-            yield (
-                "hdf5",
-                f"external{where[0]}{target.name}.h5",
-                hdf5(lambda f, w=where, t=target: f.create_dataset(w, (8,), "u1", external=[(str(t), 0, 8)])),
-            )
-        yield "hdf5", f"bomb{where[0]}.h5", hdf5(lambda f, w=where: bomb(f, 64, w))
-        yield "hdf5", f"soft{where[0]}.h5", hdf5(lambda f, w=where: f.__setitem__(w, h5py.SoftLink("/" + w)))
-        yield (
-            "hdf5",
-            f"claim{where[0]}.h5",
-            hdf5(lambda f, w=where: f.create_dataset(w, (10**12,), "u1", chunks=(10**6,), compression="gzip")),
-        )
-        yield "hdf5", f"text{where[0]}.h5", hdf5(lambda f, w=where: f.__setitem__(w, ["a", "bc"]))
-        yield "hdf5", f"scale{where[0]}.h5", hdf5(lambda f, w=where: f.create_dataset(w, data=[1, 2], scaleoffset=0))
+        for name, refer in references.items():
+            for target in (secret, pipe):
+                yield "hdf5", f"{name}{where[0]}{target.name}.h5", hdf5(refer, where, str(target))
+        for name, make in contents.items():
+            yield "hdf5", f"{name}{where[0]}.h5", hdf5(make, where)
     yield "hdf5", "itself.h5", hdf5(lambda f: f.__setitem__("events", f["/"]))
 
 
@@ -351,16 +347,10 @@ def checkpoints(good: Path, outside: Path) -> Iterator[tuple[str, bytes | Callab
                 packed.writestr(name, given.read(name) if "data/0" not in name else bytes(2**29))
 
     yield "deflated.pth", deflated
-    heads = dict(
-        long=struct.pack("<Q", 2**62),
-        open=struct.pack("<Q", 10) + b"{" * 10,
-        deep=struct.pack("<Q", 10**5) + b"[" * 10**5,
-    )
     claim = b'{"x": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'
     wraps = b'{"x": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}'
     texts = b'{"__metadata__": {"format": "\\u001b[2J", "classes": "[[[["}}'
-    heads |= {
-        name: struct.pack("<Q", len(text)) + text for name, text in dict(claim=claim, wraps=wraps, texts=texts).items()
-    }
-    for name, body in heads.items():
-        yield f"{name}.safetensors", body
+    heads = dict(open=b"{" * 10, deep=b"[" * 10**5, claim=claim, wraps=wraps, texts=texts)
+    yield "long.safetensors", struct.pack("<Q", 2**62)
+    for name, head in heads.items():
+        yield f"{name}.safetensors", struct.pack("<Q", len(head)) + head

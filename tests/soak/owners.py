@@ -1,17 +1,17 @@
-"""Two and four runs that begin in one work dir at once, also where one was killed before: one of them has it and ends
-bit-equal to a run alone, the others say so, and whoever reads last.pth meanwhile finds it whole.
+"""Start two or four runs in one work dir at once, also after a killed run.
+
+One of them owns it and ends bit-equal to a run alone, the others end with an error, and every read of last.pth
+meanwhile finds a complete file.
 
 python -m tests.soak.owners --trials 100
 """
 
 import argparse
 import contextlib
-import io
 import os
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 
 import torch
@@ -21,38 +21,24 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
 from ndformer.framework.system import atomic
-from tests.soak.tiny import config, differences, register, warm
+from tests.soak.tiny import config, differences, register, spawn, warm, whole_run
 
 REFUSED = ("is in use by another run", "already contains a run")  # while the other one runs, and when it has ended
 
 
 def contender(cfg: Config, folder: Path, log: Path, gate: int) -> int:
-    """The id of a process that trains once the gate is closed."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        out = open(log, "w")  # noqa: SIM115 (open until the process ends)
-        os.dup2(out.fileno(), 1)
-        sys.stdout = sys.stderr = out
-        report.curves = report.confusion_matrix = lambda *given: None
+    """Fork a process that trains as soon as it can read a byte from `gate`. Returns its id."""
+
+    def body() -> None:
         os.read(gate, 1)
         train(cfg, folder, overwrite=False)
-        code = 0
-    except DataError as error:
-        print(error)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        os._exit(code)
+
+    return spawn(body, log)
 
 
 def leave_one_killed(folder: Path) -> None:
-    """What a killed run leaves: its file of a process that is no more, and something half written."""
+    """Leave what a killed run leaves: the owner file of a process that has ended, and an incomplete folder."""
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
@@ -64,7 +50,7 @@ def leave_one_killed(folder: Path) -> None:
 
 
 def trial(cfg: Config, whole: Path, home: Path, count: int, killed: bool) -> tuple[list[str], int]:
-    """What went wrong, and how often last.pth was read."""
+    """Return the errors of a trial, and how often last.pth was read."""
     folder, reads, wrong = home / "run", 0, []
     folder.mkdir()
     if killed:
@@ -107,11 +93,8 @@ def main() -> None:
     warm()
     cfg, failed, reads, begin = config(batch=8), 0, 0, time.monotonic()
     cfg.train_cfg.max_epochs = 2
-    with tempfile.TemporaryDirectory() as alone, contextlib.redirect_stdout(io.StringIO()):
-        draw = report.curves, report.confusion_matrix
-        report.curves = report.confusion_matrix = lambda *given: None
-        train(cfg, Path(alone))
-        report.curves, report.confusion_matrix = draw
+    with tempfile.TemporaryDirectory() as alone:
+        whole_run(cfg, Path(alone))
         for i in range(given.trials):
             with tempfile.TemporaryDirectory() as home:
                 wrong, more = trial(cfg, Path(alone), Path(home), 2 + 2 * (i % 2), killed=i % 4 > 1)

@@ -1,5 +1,6 @@
-"""Two processes with batches of 4 against one with batches of 8, from one seed: every loss, and the final metrics. Then
-two processes that are killed in mid-epoch, both or one of them, and go on to what they would have been.
+"""Compare two processes with batches of 4 with one with batches of 8: every loss, and the final metrics.
+
+Then two processes are killed within an epoch, both or one of them, and must end bit-equal after they are resumed.
 
 python -m tests.soak.ranks
 """
@@ -7,7 +8,6 @@ python -m tests.soak.ranks
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -21,10 +21,8 @@ from mmengine.config import Config
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.trainer import Trainer
-from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
 from ndformer.framework.system import processes
-from tests.soak.tiny import config, differences, ended, register, warm
+from tests.soak.tiny import config, differences, ended, register, spawn_ranks, warm
 
 
 def settings(batch: int, **changes: Any) -> Config:
@@ -36,61 +34,38 @@ def settings(batch: int, **changes: Any) -> Config:
 BOTH = (0, 1)
 
 
-def start(cfg: Config, folder: Path, count: int, kill_at: int = 0, victims: Sequence[int] = BOTH) -> list[int]:
-    """The ids of `count` processes of one run; each writes its losses. At step `kill_at` the victims are killed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    ids = []
-    for rank in range(count):
-        pid = os.fork()
-        if pid:
-            ids.append(pid)
-            continue
-        if count > 1:
-            os.environ |= dict(
-                RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=port
-            )
-        code = 1
-        try:
-            code = one(cfg, folder, rank, kill_at if rank in victims else 0)
-        except DataError as error:
-            print(f"rank {rank}: {error}", file=sys.stderr)
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    return ids
-
-
-def one(cfg: Config, folder: Path, rank: int, kill_at: int) -> int:
-    report.curves = report.confusion_matrix = lambda *given: None
+def record(cfg: Config, folder: Path, rank: int, kill_at: int) -> None:
+    """Train one rank and write its losses to a file. It kills itself at step `kill_at` if that is not 0."""
     step, losses = Trainer.train_step, []
 
-    def noted(self: Trainer, batch: dict[str, Any]) -> dict[str, Any]:
+    def recorded(self: Trainer, batch: dict[str, Any]) -> dict[str, Any]:
         if kill_at and len(losses) == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
-        found = step(self, batch)
-        losses.append(found["loss"].item())
-        return found
+        outputs = step(self, batch)
+        losses.append(outputs["loss"].item())
+        return outputs
 
-    Trainer.train_step = noted
+    Trainer.train_step = recorded
     with processes.process_group():
         train(cfg, folder, resume=(folder / checkpoint.LAST).is_file())
     (folder / f"losses{rank}.json").write_text(json.dumps(losses))
-    return 0
 
 
 def run(cfg: Config, folder: Path, count: int, kill_at: int = 0, victims: Sequence[int] = BOTH) -> float:
-    """Seconds from the end of the first of several victims, or of the only one, to that of all."""
-    ids = start(cfg, folder, count, kill_at, victims)
-    order = sorted(range(count), key=lambda rank: rank not in victims)
+    """Train with `count` processes, of which the victims are killed at step `kill_at`.
+
+    Returns the seconds from the end of the first victim to that of all processes.
+    """
+    body = lambda rank: record(cfg, folder, rank, kill_at if rank in victims else 0)
+    ids = spawn_ranks(count, body, folder.parent)
     codes, ends = {}, []
-    for rank in order:
+    for rank in sorted(range(count), key=lambda rank: rank not in victims):
         codes[rank] = ended(ids[rank])
         ends.append(time.monotonic())
-    wanted = {rank: (-signal.SIGKILL if rank in victims else 1) if kill_at else 0 for rank in range(count)}
-    if codes != wanted:
-        sys.exit(f"the processes ended with codes {codes}")
+    expected = {rank: (-signal.SIGKILL if rank in victims else 1) if kill_at else 0 for rank in range(count)}
+    if codes != expected:
+        logs = [(folder.parent / f"{rank}.txt").read_text() for rank in range(count)]
+        sys.exit("\n".join([f"the processes ended with codes {codes}", *logs]))
     return ends[-1] - ends[0]
 
 

@@ -1,4 +1,4 @@
-"""The small version of every config: its stand-in is made; a batch of each split goes through model and metrics.
+"""Generate the sample data of every config, and send a batch of each split through model and metrics.
 
 python -m tests.soak.samples                  in a folder of its own, some minutes
 python -m tests.soak.samples lpc_actions custom_scenes

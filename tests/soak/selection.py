@@ -1,10 +1,10 @@
-"""Random attention over selected keys against all keys: the output is within the tolerance, whatever the input.
+"""Compare random attention over selected keys with attention over all keys: errors must be within the tolerance.
 
 python -m tests.soak.selection --cases 1000
 
-Each case draws rows that are padded, packed or with unplaced tokens, 1 to 4 axes, parabolas that fall fast, slowly,
-along some directions only or not at all, queries and keys short and long, positions whole, crowded and far from 0, a
-size of blocks and a tolerance. All in float64, so that nothing but the selection is seen; every fourth in float32.
+Each case draws rows that are padded, packed or with unplaced tokens, 1 to 4 axes, parabolas of large, small and
+zero curvature, short and long queries and keys, integer, dense and large positions, a block size and a tolerance. Most
+cases are in float64, so that only the selection makes errors; every fourth is in float32.
 """
 
 import argparse

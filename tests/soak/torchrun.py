@@ -1,5 +1,4 @@
-"""torchrun on this machine: a process that is killed, and all go on by themselves; torchrun told to end, and what it
-started saves itself.
+"""Run torchrun on this machine: it must restart killed processes, and pass on SIGTERM so that the run saves itself.
 
 python -m tests.soak.torchrun
 """
@@ -18,20 +17,11 @@ OPTIONS = ["train_cfg.checkpoint_every=5", "train_cfg.max_epochs=2"]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    agent = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        "--max-restarts",
-        "1",
-    ]
-    config = [str(ROOT / "configs" / "mnist_pape.py"), "--sample", "--work-dir", "run", *arguments]
+    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    config = [ROOT / "configs" / "mnist_pape.py", "--sample", "--work-dir", "run", *arguments]
+    command = [sys.executable, *agent, ROOT / "tools" / "train.py", *config, "--cfg-options", *OPTIONS]
     environment = os.environ | dict(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))
     with (folder / "log.txt").open("ab") as log:
-        command = [*agent, str(ROOT / "tools" / "train.py"), *config, "--cfg-options", *OPTIONS]
         return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
 
 

@@ -1,4 +1,4 @@
-"""A process of its own for what reads hostile files, and what it must not do: run, start, open, reach, flood, hang."""
+"""Run calls on hostile files in a process that reports code, programs, files, network, memory and time limits."""
 
 import ctypes
 import io
@@ -29,7 +29,7 @@ SYSTEM = ("/proc", "/sys", "/dev")  # how many cores there are, nothing, random 
 
 
 class Watch:
-    """Who opens or makes a file in a folder, from Python or not (inotify): the canary."""
+    """A canary: reports that a file in a folder was opened or created, by any code (inotify)."""
 
     def __init__(self, folder: Path) -> None:
         self.libc = ctypes.CDLL(None)
@@ -44,8 +44,7 @@ class Watch:
 
 
 def forbid(folder: Path, tell: Callable[[str], object]) -> None:
-    """From now on, this process starts nothing but our decoder of videos, talks to nobody, changes nothing outside of
-    `folder`, and reads there, in Python and in this repository alone."""
+    """Report programs other than our video decoder, network, writes outside of `folder`, and reads of other files."""
     own = (str(folder), str(ROOT), sys.prefix, os.path.realpath(sys.prefix), sys.base_prefix, *SYSTEM)
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
@@ -64,15 +63,17 @@ def forbid(folder: Path, tell: Callable[[str], object]) -> None:
 
 
 def prepare() -> None:
-    """Once, before: what libraries make and look for when they are first used is no file's doing."""
+    """Import and warm up libraries first, whose own files would be reported otherwise."""
     torch.set_num_threads(1)  # threads do not live on in what is forked
     DATASETS.get("CIFAR10")
     plt.close(plt.figure())  # looks for fonts
 
 
 def judged(call: Callable[[], object], folder: Path) -> str:
-    """read, said, or what it did that it must not. `call` is a function that may raise a DataError, or a program, which
-    ends by SystemExit; both may print."""
+    """Return "read", "said" for a written error, or the violations of a call, in a process of its own.
+
+    `call` is a function that may raise a DataError, or a program that ends with SystemExit; both may print.
+    """
     reader, writer = os.pipe()
     begin, pid = time.monotonic(), os.fork()
     if not pid:
@@ -119,8 +120,7 @@ def _ended(call: Callable[[], object]) -> str:
 
 
 def _wrong_words(folder: Path) -> str:
-    """What was printed, by us or by a library in C, that is no line of printable text, or on stderr no sentence of the
-    program: two warnings and an error at most."""
+    """Return printed lines, also of C libraries, that are not printable or on stderr not ours, or too many."""
     out, err = ((folder / name).read_text(errors="surrogateescape").split("\n") for name in ("stdout", "stderr"))
     wrong = [line for line in out + err if not line.isprintable() or line.startswith("Traceback")]
     wrong += [line for line in err if line and not line.startswith("program: ")] + err[4:]

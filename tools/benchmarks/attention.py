@@ -12,10 +12,7 @@ figure is the median over rounds. Prints a table and writes NAME.json and NAME.p
 """
 
 import argparse
-import datetime
-import json
 import math
-import platform
 import statistics
 import time
 import weakref
@@ -36,9 +33,9 @@ from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
-from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from ndformer.tools.benchmarks.turns import in_turn, machine, write
 
 ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
@@ -60,27 +57,6 @@ def image(side: int, device: str) -> Where:
     quarters = 1 + 2 * half[:, 0] + half[:, 1]  # no product: CUDA has none for integers
     objects = torch.cat([quarters.new_zeros(1), quarters])[None]
     return Where(positions, placed=placed, grid=(side, side), objects=objects)
-
-
-def rounds(calls: dict[str, Call], repeats: int, device: str) -> dict[str, list[float]]:
-    """Seconds of every call in every round; the first two rounds warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for i in range(repeats + 2):
-        for name, call in calls.items():
-            _wait(device)
-            start = time.perf_counter()
-            call()
-            _wait(device)
-            if i >= 2:
-                seconds[name].append(time.perf_counter() - start)
-        print(f"\r  round {max(0, i - 1)}/{repeats}", end="", flush=True)
-    print("\r", end="")
-    return seconds
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def table(title: str, seconds: dict[str, list[float]], base: str) -> dict[str, Any]:
@@ -144,7 +120,7 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
             "paper_concat m=50, math": concat(50, flash=False),
         }
         with torch.no_grad():
-            seconds = rounds(calls, args.repeats, args.device)
+            seconds = in_turn(calls, args.repeats, args.device, time.perf_counter, warm=2)
         result = table(f"attention call, {where.positions.shape[1]} tokens", seconds, "no position")
         faster = min("paper_concat m=50, flash", "paper_concat m=50, math", key=lambda n: result["rows"][n]["ratio"])
         result["speed-up over paper_concat"] = _ratio(seconds[faster], seconds["PaPE m=50"])
@@ -181,7 +157,7 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
 
         for title, call in (("forward", forward), ("training step", step)):
             calls = {name: (lambda model=model, call=call: call(model)) for name, model in models.items()}
-            seconds = rounds(calls, args.repeats, args.device)
+            seconds = in_turn(calls, args.repeats, args.device, time.perf_counter, warm=2)
             results.append(table(f"{called}, {features.shape[1]} tokens, {title}", seconds, args.encodings[0]))
     return results
 
@@ -253,22 +229,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     args = parser.parse_args(arguments)
-    name = (
-        torch.cuda.get_device_name()
-        if args.device == "cuda"
-        else f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
-    )
-    print(f"{args.suite} on {name}, torch {torch.__version__}")
+    print(f"{args.suite} on {machine(args.device)}, torch {torch.__version__}")
     results = suites[args.suite](args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    stem = args.out / f"{args.suite}_{args.device}"
-    record = dict(
-        device=name, torch=torch.__version__, date=str(datetime.date.today()), batch=args.batch, results=results
-    )
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
     ratios = {result["title"]: {name: row["ratio"] for name, row in result["rows"].items()} for result in results}
-    bars(stem.with_suffix(".png"), ratios, results[0]["base"])
-    print(f"wrote {stem}.json and {stem}.png")
+    values = dict(batch=args.batch, results=results)
+    write(args.out / f"{args.suite}_{args.device}", args.device, values, ratios, results[0]["base"])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ all equally. The last column is the time of the backend that `auto` selects, div
 
 import argparse
 import statistics
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.tokens import Where
+from ndformer.tools.benchmarks.turns import in_turn
 
 EXCLUDED = {"flex", "fused", "select"}  # references on a CPU, and an approximation
 
@@ -82,16 +83,15 @@ def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, flo
     names = [
         name for name, backend in BACKENDS.items() if name not in EXCLUDED and backend.serves(q, k, v, where, bias)
     ]
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(repeats + 1):
-        for name, times in seconds.items():
-            start = time.process_time()
-            with torch.set_grad_enabled(train):
-                out = attend(q, k, v, where, bias, backend=name)
-            if train:
-                torch.autograd.grad(out.sum(), [q, k, v])
-            times.append(time.process_time() - start)
-    return chosen, {name: statistics.median(times[1:]) for name, times in seconds.items()}
+
+    def call(backend: str) -> None:
+        with torch.set_grad_enabled(train):
+            out = attend(q, k, v, where, bias, backend=backend)
+        if train:
+            torch.autograd.grad(out.sum(), [q, k, v])
+
+    seconds = in_turn({name: partial(call, name) for name in names}, repeats)
+    return chosen, {name: statistics.median(times) for name, times in seconds.items()}
 
 
 def main(arguments: Sequence[str] | None = None, shapes: Sequence[Shape] = tuple(SHAPES)) -> None:

@@ -10,10 +10,7 @@ thread, on a GPU that on the clock. `cut` is what finds the windows and sets of 
 its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
 """
 
-import datetime
-import json
 import math
-import platform
 import resource
 import statistics
 import time
@@ -32,6 +29,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
+from ndformer.tools.benchmarks.turns import in_turn, write
 
 SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
 
@@ -55,17 +53,6 @@ def cloud(points: int) -> Tensor:
     distance, turn = 54 * torch.rand(points, generator=g) ** 0.75, 2 * math.pi * torch.rand(points, generator=g)
     rest = torch.rand(points, 3, generator=g) * torch.tensor([3.0, 255.0, 0.5]) - torch.tensor([2.0, 0, 0])
     return torch.cat([torch.stack([distance * turn.cos(), distance * turn.sin()], 1), rest], 1)
-
-
-def seconds(work: Callable[[], Any], device: str) -> float:
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    if device != "cpu":
-        torch.cuda.synchronize()
-    begin = clock()
-    work()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return clock() - begin
 
 
 def cut(net: UniTR, flat: Flat) -> None:
@@ -127,22 +114,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )  # a name that is none, told early
         net: Any = BACKBONES.create(dict(type="UniTR", encoding=encoding)).to(device).eval()
         work |= {f"blocks, {name}": lambda net=net: net(tokens), "cut": lambda net=net: cut(net, flat)}
-    times: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(args.repeats):
-        for name, one in work.items():
-            times[name].append(seconds(one, device))
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    times = in_turn(work, args.repeats, device, clock, warm=0)
     sizes = dict(pillars=flat.pillars, patches=len(flat.index) - flat.pillars)
     found = {name: statistics.median(taken) for name, taken in times.items()}
     print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
     for name, middle in found.items():
         print(f"{name:22} {middle:8.3f} s")
     if args.out is not None:
-        machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
-        record = dict(device=machine, torch=torch.__version__, date=str(datetime.date.today()), **sizes)
-        args.out.mkdir(parents=True, exist_ok=True)
-        file = args.out / f"driving_{device}.json"
-        file.write_text(json.dumps(record | dict(placing_mib=mib, seconds=found), indent=1) + "\n")
-        print(f"wrote {file}")
+        values = dict(**sizes, placing_mib=mib, seconds=found)
+        write(args.out / f"driving_{device}", device, values, {}, "")
 
 
 if __name__ == "__main__":

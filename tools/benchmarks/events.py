@@ -9,7 +9,6 @@ numbering the cells of their events are measured separately.
 """
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.spikes.spiking import Rule, find_spikes
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer
 from ndformer.modalities.events.spikes.tokens import patches
+from ndformer.tools.benchmarks.turns import in_turn
 
 HEIGHT, WIDTH = 240, 304
 
@@ -66,7 +66,7 @@ def sequential() -> Callable[..., Any]:
     return loop
 
 
-def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dict[str, Callable[[], np.ndarray]]:
+def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dict[str, Callable[[], Any]]:
     """Return the implementations; each returns the events that caused patches to spike."""
     from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
     from ndformer.modalities.events.spikes.spiking_torch import find_spikes_torch
@@ -80,17 +80,6 @@ def variants(neuron: np.ndarray, t: np.ndarray, neurons: int, rule: Rule) -> dic
     }
 
 
-def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each call; all run in turn in each round."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            begin = time.process_time()
-            call()
-            times[name].append(time.process_time() - begin)
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def table(count: int, seconds: float, rounds: int) -> list[str]:
     rule = Rule(256, 100_000)
     events, tokenizer = stream(count, seconds), SpikingTokenizer(rule)
@@ -102,15 +91,15 @@ def table(count: int, seconds: float, rounds: int) -> list[str]:
         if not np.array_equal(trigger, first):
             raise AssertionError(f"{name} finds other tokens")
     spikes = find_spikes(neuron, events.t, rows * columns, rule)
-    cells = measure({"cell ids": lambda: tokenizer.tokens(events, neuron, columns, spikes)}, rounds)
-    times = measure(calls, rounds)
+    calls |= {"cell ids": lambda: tokenizer.tokens(events, neuron, columns, spikes)}
+    times = {name: statistics.median(values) for name, values in in_turn(calls, rounds, warm=0).items()}
     lines = [
         f"{count:,} events in {seconds:g} s, {len(first):,} tokens",
         "| | ms | M events/s | times the sequential loop's speed |",
     ]
     lines.append("|---|--:|--:|--:|")
     loop = times["sequential, compiled"]
-    lines += [f"| {n} | {1e3 * s:.1f} | {count / s / 1e6:.0f} | {loop / s:.2f} |" for n, s in (times | cells).items()]
+    lines += [f"| {n} | {1e3 * s:.1f} | {count / s / 1e6:.0f} | {loop / s:.2f} |" for n, s in times.items()]
     return lines
 
 

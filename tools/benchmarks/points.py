@@ -11,9 +11,6 @@ thread, which other work on the machine hardly changes; on a GPU the time on the
 beyond what all models hold at rest.
 """
 
-import datetime
-import json
-import platform
 import statistics
 import time
 from collections.abc import Sequence
@@ -25,8 +22,8 @@ import torch
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
-from ndformer.framework.pictures.runs import bars
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.tools.benchmarks.turns import write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
 VOXEL, SPACING = 0.02, 0.0225  # metres; what makes about one point of a voxel
@@ -98,13 +95,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         memory = f"  {peak:8.0f} MiB" if "mib" in row else ""
         print(f"{name:12} {ms:8.1f} ms  {row['ratio']:5.2f} x none{memory}", flush=True)
     if args.out is not None:
-        machine = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()} CPU, 1 thread"
-        record = dict(device=machine, torch=torch.__version__, date=str(datetime.date.today()), title=title)
-        args.out.mkdir(parents=True, exist_ok=True)
         stem = args.out / "_".join(["points", device, args.cpe, *["train"] * args.train, *["bf16"] * args.amp])
-        stem.with_suffix(".json").write_text(json.dumps(record | dict(rows=rows), indent=1) + "\n")
-        bars(stem.with_suffix(".png"), {title: {name: row["ratio"] for name, row in rows.items()}}, "none")
-        print(f"wrote {stem}.json and {stem}.png")
+        ratios = {title: {name: row["ratio"] for name, row in rows.items()}}
+        write(stem, device, dict(title=title, rows=rows), ratios, "none")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ much was looked at, and the error, of the largest value, against float64.
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -25,8 +23,7 @@ from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.tokens import Where
-
-Call = Callable[[], Any]
+from ndformer.tools.benchmarks.turns import in_turn
 
 
 def main(args: argparse.Namespace) -> None:
@@ -74,15 +71,10 @@ def measure(side: int, radius: float, args: argparse.Namespace) -> None:
     print(f"\n{side} x {side} tokens, radius {radius:g}: {looked:.0%} of the pairs, error {error:.1e}")
     narrow = ["narrow"] if BACKENDS["narrow"].serves(qkv[0], qkv[1], qkv[2], where, bias) else []
     for title, call, others in (("forward", forward, ["sdpa", *narrow]), ("forward and backward", both, ["sdpa"])):
-        seconds: dict[str, list[float]] = {name: [] for name in [*others, args.backend]}
-        for _ in range(args.repeats + 1):
-            for name, times in seconds.items():
-                start = time.process_time()
-                call(name)
-                times.append(time.process_time() - start)
-        ratios = [min(rest) / ours for *rest, ours in list(zip(*seconds.values()))[1:]]
+        seconds = in_turn({name: partial(call, name) for name in [*others, args.backend]}, args.repeats)
+        ratios = [min(rest) / ours for *rest, ours in zip(*seconds.values())]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        said = ", ".join(f"{name} {statistics.median(times[1:]) * 1e3:.0f} ms" for name, times in seconds.items())
+        said = ", ".join(f"{name} {statistics.median(times) * 1e3:.0f} ms" for name, times in seconds.items())
         print(f"  {title:<22} {middle:.2f} times as fast [{low:.2f}, {high:.2f}]   ({said})")
 
 

@@ -23,6 +23,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import Sites, SubMConv3d, spconv
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.tools.benchmarks.points import VOXEL, surface
+from ndformer.tools.benchmarks.turns import in_turn
 
 POINTS = 1.355  # of surface(), for one voxel
 
@@ -48,18 +49,9 @@ class Native(nn.Module):
         return self.layer(sites.cache["native"].replace_feature(x)).features
 
 
-def seconds(calls: dict[str, Callable[[], Tensor]], repeats: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats + 1):  # the first round warms up
-        for name, call in calls.items():
-            begin = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - begin)
-    return {name: statistics.median(values[1:]) for name, values in times.items()}
-
-
 def compare(label: str, ndformer: Callable[[], Tensor], spconv: Callable[[], Tensor], repeats: int) -> None:
-    times = seconds(dict(ndformer=ndformer, spconv=spconv), repeats)
+    seconds = in_turn(dict(ndformer=ndformer, spconv=spconv), repeats, clock=time.perf_counter)
+    times = {name: statistics.median(values) for name, values in seconds.items()}
     error = float((ndformer() - spconv()).abs().max())
     ratio = times["ndformer"] / times["spconv"]
     print(

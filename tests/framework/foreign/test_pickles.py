@@ -99,7 +99,7 @@ def test_small_pickles_stay_small_and_are_soon_read(tmp_path, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:invalid escape")
 def test_a_thousand_damaged_ones_are_values_or_errors(tmp_path):
-    """A crash would end this process. tests/soak/fuzz.py tries ten thousand more."""
+    """A crash would end this process. tests/soak/foreign.py tries more."""
     tally = dict(read=0, said=0)
     for n in range(1000):
         rng = np.random.default_rng(n)

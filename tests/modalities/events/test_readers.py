@@ -235,8 +235,8 @@ def test_hdf5_that_claims_more_than_a_file_can_hold_is_not_unpacked(tmp_path):
 
 
 def test_damaged_files_give_an_error_or_the_events_before_the_damage(tmp_path, name, capfd):
-    """Ten thousand of each: tests/soak/fuzz_events.py."""
-    assert fuzz(name, range(25), 0, tmp_path).total() == 25
+    """Ten thousand of each: tests/soak/foreign.py."""
+    assert fuzz(name, range(25), tmp_path).total() == 25
     assert capfd.readouterr() == ("", "")
 
 

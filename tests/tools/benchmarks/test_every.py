@@ -74,6 +74,7 @@ def test_driving(output_of, monkeypatch):
     assert "blocks, PaPE" in output_of(driving.main, "--points", "50", "--repeats", "1", "--out", "out")
 
 
+@pytest.mark.slow
 def test_events(output_of):
     assert "| numpy |" in output_of(events.main, "--events", "1000", "--rounds", "1")
 
@@ -89,6 +90,7 @@ def test_selection(output_of):
     assert "times as fast" in output_of(lambda words: selection.main(selection.parser().parse_args(words)), *given)
 
 
+@pytest.mark.slow
 def test_backends_are_compared_with_what_auto_takes(output_of):
     shapes = [backends.Shape("PaPE", 1, 2, 48, 16, 2, extent) for extent in (4, 400)]
     lines = output_of(lambda given: backends.main(given, shapes), "--repeats", "1").splitlines()

@@ -91,10 +91,7 @@ def test_what_is_not_a_table_is_never_resized():
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     """last.pth and best.pth of a run, and its best weights exported."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("curves", "confusion_matrix"):
-            patch.setattr(flips.report, name, lambda *given: None)
-        yield flips.made(tmp_path_factory.mktemp("flips") / "run")
+    yield flips.made(tmp_path_factory.mktemp("flips") / "run")
     DATASETS.module_dict.pop("SoakSquares")
 
 
