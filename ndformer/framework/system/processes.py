@@ -165,6 +165,29 @@ def mean(value: Tensor) -> Tensor:
     return value
 
 
+def shared_divisor(count: Tensor) -> Tensor:
+    """Return the divisor of a sum over `count` samples, points or weights of this process: at least 1 in all.
+
+    It is the mean of `count` over the processes, so that the mean of the losses of all processes is their global sum
+    divided by the global count, however uneven their batches are.
+    """
+    if not is_distributed():
+        return count.clamp(min=1)
+    total = count.detach().clone()
+    dist.all_reduce(total)
+    return total.clamp(min=1) / dist.get_world_size()
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether a tensor is a DTensor, of which each process has a shard."""
+    return hasattr(tensor, "device_mesh")  # importing DTensor takes long
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return the shard of this process, or the tensor itself if it is not sharded."""
+    return tensor.to_local() if is_sharded(tensor) else tensor  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def gather(value: Tensor) -> Tensor:
     """Return the rows of all processes in order of rank, without gradients."""
     if not is_distributed():

@@ -7,6 +7,7 @@ from torch import nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import OPTIMIZERS
+from ndformer.framework.system import processes
 
 UNSUPPORTED = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS needs a closure, SparseAdam needs sparse gradients
 
@@ -64,7 +65,7 @@ def parameter_groups(
             )
     undecayed = _undecayed(model)
     layers = None if layer_decay is None else _layers(model, decay_encoding)
-    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -75,7 +76,10 @@ def parameter_groups(
         )
         scale = 1.0 if layer_decay is None or layers is None else layer_decay ** layers[name]
         scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
-        group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
+        sharded = processes.is_sharded(parameter)  # optimizers update the tensors of a group together
+        group = groups.setdefault(
+            (scale, decay, sharded), dict(params=[], names=[], weight_decay=decay, lr_scale=scale)
+        )
         group["params"].append(parameter)
         group["names"].append(name)
     return list(groups.values())
