@@ -16,6 +16,7 @@ from ndformer.framework.system import archive, atomic
 
 FORMAT = 3  # 3: with a digest, and with fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
+MANIFEST = "manifest.json"  # in a checkpoint that is a folder, last/, previous/ or best/; see sharded.py
 
 
 class _Recorder(archive.Sealing):
@@ -81,9 +82,28 @@ def _sync_folder(folder: Path) -> None:
             os.close(number)
 
 
-def load(path: str | Path) -> dict[str, Any]:
-    """Load the content of a checkpoint or a .safetensors file; no code in it is executed."""
+def aside(path: Path) -> Path:
+    """Return the name of a folder's old version while a new one replaces it."""
+    return path.with_name(f".{path.name}.replaced")
+
+
+def is_sharded(path: Path) -> bool:
+    """Return whether a checkpoint is a folder, which several processes wrote."""
+    return ((path if path.exists() else aside(path)) / MANIFEST).is_file()
+
+
+def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
+    """Load the content of a checkpoint or a .safetensors file; no code in it is executed.
+
+    With `templates`, DTensors by parameter name, all processes call it and get their shards of such parameters.
+    """
     path = Path(path)
+    if is_sharded(path):
+        from ndformer.framework.engine.training import sharded  # imports torch.distributed.checkpoint
+
+        content = sharded.load(path, templates)
+        contents.check(content, path, FORMAT)
+        return content
     if path.is_dir():
         inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
         raise DataError(f"{path}: expected a checkpoint file, got a folder. It contains {inside}")
@@ -106,17 +126,22 @@ def load(path: str | Path) -> dict[str, Any]:
             f"{path} is not a checkpoint that can be read safely (its digest is missing). Give another best.pth or "
             "last.pth"
         )
+    if templates:
+        from ndformer.framework.engine.training import sharded
+
+        content = sharded.distribute(content, templates)
     return content
 
 
-def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Load last.pth of a run or, if it is damaged, previous.pth."""
-    paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
+def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tuple[Path, dict[str, Any]]:
+    """Load last.pth or last/ of a run or, if it is damaged, previous.pth or previous/; see load()."""
+    paths = [folder / name for pth in (LAST, PREVIOUS) for name in (pth, Path(pth).stem)]
+    paths = [path for path in paths if path.is_file() or is_sharded(path)]
     if not paths:
         raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
     for path in paths:
         try:
-            content = load(path)
+            content = load(path, templates)
             contents.check_run(content, path)
             return path, content
         except DataError as error:

@@ -16,7 +16,7 @@ from ndformer.framework.registry import MODELS
 from ndformer.framework.system import processes
 from tests.spawned import spawned
 
-SAMPLES = 8  # in a batch of all processes
+SAMPLES = 12  # in a batch of all processes
 
 
 def transformer(encoding: Any, **options: Any) -> dict[str, Any]:

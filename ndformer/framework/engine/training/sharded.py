@@ -1,0 +1,276 @@
+"""Checkpoints as folders: every process writes its shards with torch.distributed.checkpoint while training goes on.
+
+A folder has shards `__RANK_NUMBER.distcp`, `values.pth` with all that is no tensor, and `manifest.json` with the place
+of every tensor and a digest of every file. torch's own index `.metadata` is a pickle, which can run code when it is
+read: it is not written, and a tensor is read by system/archive.py, which runs none.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import os
+import shutil
+import tempfile
+import warnings
+from dataclasses import replace
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.tensor import distribute_tensor
+from torch.futures import Future
+
+from ndformer.framework.engine.training import checkpoint, contents, manifest
+from ndformer.framework.errors import DataError
+from ndformer.framework.system import archive, atomic, processes
+
+
+class Saver:
+    """Writes the checkpoints of a run one after the other, in a thread and with a gloo group of its own.
+
+    After save_async(), call wait_staged() before anything changes the saved tensors (optimizer.step), and
+    wait_written() before a new one is relied on; an error of the writing is raised there. close() at the end.
+    """
+
+    def __init__(self) -> None:
+        cuda = torch.cuda.is_available()
+        self.group = dist.new_group(backend="gloo") if processes.is_distributed() else None
+        self.stager = DefaultStager(StagingOptions(cuda, False, True, cuda))
+        self.staged: Any = None  # futures of the last save
+        self.written: Any = None
+        self.path = self.temporary = Path()
+
+    def save_async(self, path: Path, content: dict[str, Any], previous: str | None = None) -> None:
+        """Begin to write a folder, which replaces `path` once it is complete; the old one gets the name `previous`.
+
+        All processes call it with the same content: nested dicts with tensors, and DTensors of which each has a shard.
+        """
+        self.wait_written()
+        tensors, values = split(dict(format=checkpoint.FORMAT) | content)
+        buffers = _names(content, "model") - _names(content, "optimizer")
+        for name in buffers:  # the next forward pass changes buffers, while it leaves parameters as they are
+            tensors[f"model/{name}"] = tensors[f"model/{name}"].clone()
+        self.path = path
+        self.temporary = self._begin(path)
+        writer = _Writer(self.temporary, path, previous, values)
+        if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
+            torch.cuda.current_stream().synchronize()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about one process without a group
+            response = dcp.async_save(
+                tensors, storage_writer=writer, process_group=self.group, async_stager=self.stager
+            )
+        self.staged, self.written = response.staging_completion, response.upload_completion
+
+    def _begin(self, path: Path) -> Path:
+        """Create a temporary folder beside `path`, on rank 0; return its path on all processes."""
+        made: list[Any] = [None]
+        if processes.rank() == 0:
+            try:
+                made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
+            except OSError as error:
+                made = [_unwritable(path, error)]
+        if self.group is not None:
+            dist.broadcast_object_list(made, 0, self.group)
+        if isinstance(made[0], Exception):
+            raise made[0]
+        return Path(made[0])
+
+    def wait_staged(self) -> None:
+        """Wait until the saved tensors are copied, so that they may change."""
+        if self.staged is not None:
+            self.staged.result()
+
+    def wait_written(self) -> None:
+        """Wait until the folder is complete and in its place, or raise DataError if a process could not write it."""
+        written, self.written = self.written, None
+        try:
+            if written is not None:
+                written.result()
+        except CheckpointException as error:
+            if processes.rank() == 0:
+                shutil.rmtree(self.temporary, ignore_errors=True)
+            cause = next(iter(error.failures.values()))[0]
+            if isinstance(cause, DataError) or not isinstance(cause, (OSError, RuntimeError)):
+                raise cause from None
+            raise _unwritable(self.path, cause) from error
+
+    def close(self) -> None:
+        try:
+            self.wait_written()
+        finally:
+            self.stager.close()
+
+
+def _unwritable(path: Path, error: Exception) -> DataError:
+    cause = getattr(error, "strerror", None) or str(error).partition("\n")[0]  # torch reports a full disk as its own
+    return DataError(
+        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
+        "permissions",
+        "then --resume continues",
+    )
+
+
+class _Writer(dcp.FileSystemWriter):
+    """Writes shards with their digests, then values and manifest on rank 0, then moves the folder to its place."""
+
+    def __init__(self, temporary: Path, path: Path, previous: str | None, values: dict[str, Any]) -> None:
+        super().__init__(temporary / path.name)
+        self.temporary, self.target, self.previous, self.values = temporary, path, previous, values
+        self.half = temporary / path.name
+
+    def write_data(self, plan: Any, planner: Any) -> Future[list[Any]]:
+        results = super().write_data(plan, planner).wait()
+        places = [result.storage_data for result in results]
+        files = {name: manifest.file_entry(self.half / name) for name in {place.relative_path for place in places}}
+        done: Future[list[Any]] = Future()
+        done.set_result([replace(r, storage_data=(p, files[p.relative_path])) for r, p in zip(results, places)])
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[Any]]) -> None:
+        checkpoint.save(self.half / manifest.VALUES, self.values)
+        manifest.write(self.half, metadata, results)
+        for name in (checkpoint.MANIFEST, "."):
+            _sync(self.half / name)
+        self._move()
+
+    def _move(self) -> None:
+        """Rename the folder to its place; a complete old or new one is there, or aside, at every moment."""
+        aside = checkpoint.aside(self.target) if self.previous is None else self.target.with_name(self.previous)
+        if self.target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            os.rename(self.target, aside)
+        os.rename(self.half, self.target)
+        _sync(self.target.parent)
+        if self.previous is None:
+            shutil.rmtree(aside, ignore_errors=True)
+        self.temporary.rmdir()
+
+
+def _sync(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _names(content: dict[str, Any], part: str) -> set[str]:
+    """Return the names of the tensors of a model, or of the parameters of an optimizer."""
+    value = content.get(part) or {}
+    return set(value) if part == "model" else {n for group in value.get("param_groups", ()) for n in group["names"]}
+
+
+def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors of nested dicts by name, and dict(values=the rest, places=the keys to each tensor).
+
+    The state of an optimizer is stored by the names of its parameters.
+    """
+    content = dict(content)
+    if content.get("optimizer"):
+        content["optimizer"] = _by_name(content["optimizer"])
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, list[Any]] = {}
+
+    def rest(value: Any, keys: list[Any]) -> Any:
+        if isinstance(value, Tensor):
+            name = "/".join(map(str, keys))
+            tensors[name], places[name] = value.detach(), keys
+            return None
+        if isinstance(value, dict):
+            return {key: rest(inner, [*keys, key]) for key, inner in value.items()}
+        return copy.deepcopy(value)  # it is written while training goes on and changes it
+
+    return tensors, dict(values=rest(content, []), places=places)
+
+
+def _by_name(state: dict[str, Any]) -> dict[str, Any]:
+    names = {i: name for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
+    return state | dict(state={names[i]: value for i, value in state["state"].items()})
+
+
+def _by_number(state: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: i for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
+    return state | dict(state={numbers[name]: value for name, value in state["state"].items()})
+
+
+def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
+    """Load the content of a folder to the CPU, or raise DataError if a file is missing or damaged.
+
+    `templates` are DTensors by parameter name: all processes call it, and tensors of a parameter's name and shape are
+    loaded as such shards. It does not matter how many processes saved them.
+    """
+    folder = path if path.exists() else checkpoint.aside(path)
+    content, problem = {}, ""
+    try:
+        shared = templates is not None
+        metadata = manifest.read(folder, *((processes.rank(), processes.count()) if shared else ()))
+        content = _content(folder, metadata, templates or {})
+    except (Exception, CheckpointException) as error:
+        if isinstance(error, CheckpointException):
+            error = next(iter(error.failures.values()))[0]
+        problem = " ".join(str(error).split()) or type(error).__name__
+    problems = [problem] if templates is None else processes.gather_objects(problem)
+    problem = next(filter(None, problems), "")
+    if problem:
+        raise DataError(f"{path} is not a checkpoint that can be read safely ({problem:.200}). Give another one")
+    return content
+
+
+def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> dict[str, Any]:
+    stored, sealed = archive.read(folder / manifest.VALUES)
+    if not sealed:
+        raise ValueError(f"the digest of {manifest.VALUES} is missing")
+    content, places, tensors = stored["values"], stored["places"], {}
+    for name, entry in metadata.state_dict_metadata.items():
+        assert isinstance(entry, TensorStorageMetadata)
+        template = next((templates[key] for key in places[name] if key in templates), None)
+        fits = template is not None and processes.is_sharded(template) and template.shape == entry.size
+        zeros = partial(torch.zeros_like, template) if fits else partial(torch.zeros, entry.size)
+        tensors[name] = zeros(dtype=entry.properties.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # every process reads for itself
+        dcp.load(tensors, storage_reader=manifest.Reader(folder, metadata), no_dist=True)
+    for name, tensor in tensors.items():
+        *keys, last = places[name]
+        reduce(operator.getitem, keys, content)[last] = tensor
+    if content.get("optimizer"):
+        content["optimizer"] = _by_number(content["optimizer"])
+    return content
+
+
+def consolidate(folder: Path, path: Path) -> None:
+    """Write a folder as one file, as one process would have saved it."""
+    content = load(folder)
+    contents.check(content, folder, checkpoint.FORMAT)
+    checkpoint.save(path, content)
+
+
+def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
+    if content.get("optimizer"):
+        content = content | dict(optimizer=_by_name(content["optimizer"]))
+    content = {key: _distributed(value, templates, "") for key, value in content.items()}
+    return content | dict(optimizer=_by_number(content["optimizer"])) if content.get("optimizer") else content
+
+
+def _distributed(value: Any, templates: dict[str, Tensor], name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _distributed(inner, templates, key if key in templates else name) for key, inner in value.items()}
+    template: Any = templates.get(name)
+    if template is None or not isinstance(value, Tensor) or not processes.is_sharded(template):
+        return value
+    if value.shape != template.shape:
+        return value
+    return distribute_tensor(value.to(template.device), template.device_mesh, template.placements, src_data_rank=None)
