@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -163,6 +163,13 @@ def mean(value: Tensor) -> Tensor:
         dist.all_reduce(value)
         value /= count()
     return value
+
+
+def broadcast(tensors: Iterable[Tensor]) -> None:
+    """Give all processes the values of rank 0, in place; not for shards."""
+    if is_distributed():
+        for tensor in tensors:
+            dist.broadcast(tensor.detach(), 0)
 
 
 def shared_divisor(count: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ def synchronize_batchnorm(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, BatchNorm):
             kind: Any = type(module)
-            module.process_group = None  # of torch's: all processes
+            module.process_group = None  # pyright: ignore[reportArgumentType] (all processes)
             module.__class__ = type(f"Sync{kind.__name__}", (kind, _SyncOnCPU if on_cpu else nn.SyncBatchNorm), {})
 
 

@@ -51,7 +51,7 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
                 os.fsync(file.fileno())
             if previous is not None and path.exists():
                 _link(path, path.with_name(previous))
-        _sync_folder(path.parent)
+        sync(path.parent)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
@@ -72,10 +72,10 @@ def _link(path: Path, name: Path) -> None:
             copy.write_bytes(path.read_bytes())
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power failure."""
+def sync(path: Path) -> None:
+    """Sync a file, or a folder so that a rename in it survives a power failure."""
     if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
+        number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)
         finally:

@@ -29,7 +29,7 @@ class EMA:
                 weights.append(value)
             else:
                 average.copy_(value)
-        torch._foreach_lerp_(averages, weights, 1 - self.decay)
+        torch._foreach_lerp_(averages, weights, 1 - self.decay)  # pyright: ignore[reportPrivateImportUsage]
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The index of a checkpoint folder as JSON, for torch.distributed.checkpoint: the place of each tensor, file digests.
+"""Reading and writing of checkpoint folders for torch.distributed.checkpoint, with an index in JSON: manifest.json.
 
 torch's own index `.metadata` is a pickle, which can run code when it is read. It is not written here.
 """
@@ -7,15 +7,17 @@ import hashlib
 import io
 import json
 import math
+import os
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed._shard._utils import narrow_tensor_by_index
-from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     Metadata,
@@ -26,6 +28,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.futures import Future
 
 from ndformer.framework import foreign
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.checkpoint import MANIFEST
 from ndformer.framework.system import archive, atomic
 
@@ -34,7 +37,7 @@ DTYPES = {str(t).partition(".")[2]: t for t in vars(torch).values() if isinstanc
 
 
 def write(folder: Path, metadata: Metadata, results: list[list[Any]]) -> None:
-    """Write the index of a folder whose files are complete; the results of _Writer.write_data have their places."""
+    """Write the index of a folder whose files are complete; the results of Writer.write_data have their places."""
     files = {VALUES: file_entry(folder / VALUES)}
     places: dict[MetadataIndex, _StorageInfo] = {}
     for result in (result for part in results for result in part):
@@ -70,13 +73,13 @@ def _digest(manifest: dict[str, Any]) -> str:
 def read(folder: Path, part: int = 0, parts: int = 1) -> Metadata:
     """Return the index of a folder, or raise unless it is sound and the digests of the files fit.
 
-    With `parts`, only every parts-th file from `part` on is compared with its digest.
+    With `parts`, only every parts-th file from `part` on is compared with its digest, and values.pth.
     """
     index = foreign.plain_json(folder / MANIFEST)
     if index.pop("digest") != _digest(index):
         raise ValueError(f"it is damaged: the digest of {MANIFEST} does not fit")
     files = index["files"]
-    for name in sorted(files)[part::parts]:
+    for name in {VALUES, *sorted(files)[part::parts]}:
         if not re.fullmatch(SHARD, name) and name != VALUES:
             raise ValueError(f"it names a file {name!r}")
         if not (folder / name).is_file():
@@ -103,7 +106,43 @@ def read(folder: Path, part: int = 0, parts: int = 1) -> Metadata:
     return Metadata(tensors, storage_data=places)
 
 
-class Reader(dcp.FileSystemReader):
+class Writer(FileSystemWriter):
+    """Writes shards with their digests, then values and manifest on rank 0, then moves the folder to its place."""
+
+    def __init__(self, temporary: Path, path: Path, previous: str | None, values: dict[str, Any]) -> None:
+        super().__init__(temporary / path.name)
+        self.temporary, self.target, self.previous, self.values = temporary, path, previous, values
+        self.half = temporary / path.name
+
+    def write_data(self, plan: Any, planner: Any) -> Future[list[Any]]:
+        results = super().write_data(plan, planner).wait()
+        places = [result.storage_data for result in results]
+        files = {name: file_entry(self.half / name) for name in {place.relative_path for place in places}}
+        done: Future[list[Any]] = Future()
+        done.set_result([replace(r, storage_data=(p, files[p.relative_path])) for r, p in zip(results, places)])
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[Any]]) -> None:
+        checkpoint.save(self.half / VALUES, self.values)
+        write(self.half, metadata, results)
+        for name in (MANIFEST, "."):
+            checkpoint.sync(self.half / name)
+        self._move()
+
+    def _move(self) -> None:
+        """Rename the folder to its place; a complete old or new one is there, or aside, at every moment."""
+        aside = checkpoint.aside(self.target) if self.previous is None else self.target.with_name(self.previous)
+        if self.target.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            os.rename(self.target, aside)
+        os.rename(self.half, self.target)
+        checkpoint.sync(self.target.parent)
+        if self.previous is None:
+            shutil.rmtree(aside, ignore_errors=True)
+        self.temporary.rmdir()
+
+
+class Reader(FileSystemReader):
     """Reads tensors without running code, from an index that is already read."""
 
     def __init__(self, folder: Path, metadata: Metadata) -> None:

@@ -85,6 +85,21 @@ def parameter_groups(
     return list(groups.values())
 
 
+def regrouped(state: dict[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return a saved state in the parameter groups of an optimizer: under FSDP, scalars are in groups of their own."""
+    saved, groups = state["param_groups"], optimizer.state_dict()["param_groups"]
+    numbers = {name: number for group in saved for number, name in zip(group["params"], group["names"])}
+    owner = {name: group for group in saved for name in group["names"]}
+    orders = [[group["names"] for group in several] for several in (saved, groups)]
+    if orders[0] == orders[1] or owner.keys() != {name for names in orders[1] for name in names}:
+        return state
+    moved = {new: numbers[name] for group in groups for new, name in zip(group["params"], group["names"])}
+    return dict(
+        state={new: state["state"][old] for new, old in moved.items() if old in state["state"]},
+        param_groups=[owner[g["names"][0]] | dict(params=g["params"], names=g["names"]) for g in groups],
+    )
+
+
 def _layers(model: nn.Module, decay_encoding: bool) -> dict[str, int]:
     """Return the exponent of layer_decay for each parameter: 0 after the blocks, L + 1 before them."""
     backbone = model.get_submodule("backbone")

@@ -6,11 +6,9 @@ mean count over the processes, so that this mean is the gradient of the sum over
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -19,14 +17,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.engine.training.batch_norm import BatchNorm, synchronize_batchnorm
+from ndformer.framework.engine.training.batch_norm import synchronize_batchnorm
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
-
-METHODS = ("features", "tokens")  # of TokenModel, which use weights outside forward()
-INPUT_METHODS = ("input", "qk_input")  # of a LayerEncoding, which Attention calls before its forward()
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,9 @@ def parallelize(
         if compile:
             for block in blocks:  # not block.compile(), whose graph would contain FSDP's hooks
                 block.forward = torch.compile(block.forward)
-        _shard(model, blocks, settings, amp)
+        from ndformer.framework.engine.training import fsdp  # imports torch.distributed.fsdp
+
+        fsdp.shard(model, blocks, settings.sizes(processes.count()), settings.offload, amp)
         return model
     if compile:
         model.backbone.compile()
@@ -112,130 +108,6 @@ def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 
-def _shard(model: TokenModel, blocks: list[nn.Module], settings: Parallel, amp: torch.dtype | None) -> None:
-    """Apply FSDP2 to each block and then to the model, whose unit has all that is in no block."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import (
-        CPUOffloadPolicy,
-        MixedPrecisionPolicy,
-        OffloadPolicy,
-        fully_shard,
-        register_fsdp_forward_method,
-    )
-
-    replicate, shard = settings.sizes(processes.count())
-    kind = next(model.parameters()).device.type
-    if replicate > 1:
-        mesh = init_device_mesh(kind, (replicate, shard), mesh_dim_names=("replicate", "shard"))
-    else:
-        mesh = init_device_mesh(kind, (shard,), mesh_dim_names=("shard",))
-    broadcast(chain(model.parameters(), model.buffers()))
-    scalars = {p for p in model.parameters() if p.dim() == 0}  # FSDP cannot shard them
-    for parameter in scalars:
-        parameter.register_post_accumulate_grad_hook(_average_gradient)
-    if model.joint_modalities:
-        model.register_forward_hook(_use_all_modalities, with_kwargs=True)  # before FSDP's, so with whole weights
-    common: dict[str, Any] = dict(mesh=mesh, ignored_params=scalars)
-    common["offload_policy"] = CPUOffloadPolicy(pin_memory=kind != "cpu") if settings.offload else OffloadPolicy()
-    exact = MixedPrecisionPolicy(cast_forward_inputs=False)  # float32 weights, for positions, heads and BatchNorm
-    low = MixedPrecisionPolicy(amp, None if amp is None else torch.float32, cast_forward_inputs=False)
-    for block in _unshared(model, blocks):
-        for part in () if amp is None else _exact_parts(block):
-            fully_shard(part, mp_policy=exact, reshard_after_forward=False, **common)
-            for name in INPUT_METHODS if isinstance(part, LayerEncoding) else ():
-                register_fsdp_forward_method(part, name)
-        fully_shard(block, mp_policy=low, **common)
-    fully_shard(model, mp_policy=exact, **common)
-    _register_methods(model)
-    # FSDP moves tensors among the arguments to its device, but data samples stay on the CPU
-    model.register_forward_pre_hook(_hide_samples, prepend=True, with_kwargs=True)
-    model.register_forward_pre_hook(_show_samples, with_kwargs=True)
-
-
-def _register_methods(model: nn.Module) -> None:
-    """Let `features` and `tokens` gather the weights that they use, unless forward() calls them, which has done so."""
-    from torch.distributed.fsdp import register_fsdp_forward_method
-
-    inside: list[str] = []
-
-    def register(name: str) -> None:
-        plain = getattr(model, name)
-        register_fsdp_forward_method(model, name)
-        gathering = getattr(model, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if inside:
-                return plain(*args, **kwargs)
-            inside.append(name)
-            try:
-                return gathering(*args, **kwargs)
-            finally:
-                inside.pop()
-
-        setattr(model, name, call)
-
-    for name in METHODS:
-        register(name)
-    model.register_forward_pre_hook(lambda *_: inside.append("forward"))
-    model.register_forward_hook(lambda *_: inside.pop() and None, always_call=True)
-
-
-def _unshared(model: nn.Module, blocks: list[nn.Module]) -> list[nn.Module]:
-    """Return the blocks that share no parameter with another part; FSDP needs shared ones in one unit, the model's."""
-    inside = {module: number for number, block in enumerate(blocks) for module in block.modules()}
-    owners = defaultdict(set)
-    for module in model.modules():
-        for parameter in module.parameters(recurse=False):
-            owners[parameter].add(inside.get(module))
-    return [block for block in blocks if all(len(owners[parameter]) == 1 for parameter in block.parameters())]
-
-
-def _exact_parts(block: nn.Module) -> list[nn.Module]:
-    """Return the modules of a block that compute in float32: BatchNorm and the outermost encodings with weights."""
-    found: list[nn.Module] = []
-    for module in block.modules():
-        inner = any(module in set(part.modules()) for part in found)
-        if isinstance(module, (BatchNorm, LayerEncoding)) and not inner and any(p.dim() for p in module.parameters()):
-            found.append(module)
-    return found
-
-
-def broadcast(tensors: Iterable[Tensor]) -> None:
-    """Give all processes the values of rank 0; under FSDP, call it for buffers before evaluation and checkpoints."""
-    if processes.is_distributed():
-        for tensor in tensors:
-            dist.broadcast(tensor.detach(), 0)
-
-
-def _average_gradient(parameter: Tensor) -> None:
-    assert parameter.grad is not None
-    parameter.grad.copy_(processes.mean(parameter.grad))
-
-
-def _use_all_modalities(model: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Add 0 to the loss for modalities that only other processes have: FSDP needs gradients of the same weights."""
-    if kwargs.get("mode") != "loss":
-        return output
-    inputs = args[0] if args else kwargs["inputs"]
-    present = {name for name, value in inputs.items() if isinstance(value, Tensor) or any(v is not None for v in value)}
-    missing = set().union(*processes.gather_objects(present)) & set(model.modalities) - present
-    zero = sum(p.flatten()[:0].sum() for name in sorted(missing) for p in model.modalities[name].parameters())
-    return output if not missing else output | dict(loss=output["loss"] + zero)
-
-
-class _Hidden:
-    def __init__(self, samples: Any) -> None:
-        self.samples = samples
-
-
-def _hide_samples(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-    return args, {name: _Hidden(value) if name == "data_samples" else value for name, value in kwargs.items()}
-
-
-def _show_samples(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> Any:
-    return args, {name: value.samples if isinstance(value, _Hidden) else value for name, value in kwargs.items()}
-
-
 @torch.no_grad()
 def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     """Clip the norm of all gradients, shards of all processes included; return it without waiting for the device."""
@@ -249,7 +121,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     mesh: Any = sharded[0].device_mesh  # pyright: ignore[reportAttributeAccessIssue]
     dist.all_reduce(squares, group=mesh.get_group(mesh.ndim - 1))
     norm = (squares + nn.utils.get_total_norm(whole).square()).sqrt() if whole else squares.sqrt()
-    torch._foreach_mul_([processes.local(g) for g in gradients], (max_norm / (norm + 1e-6)).clamp(max=1))
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1)
+    torch._foreach_mul_([processes.local(g) for g in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
     return norm
 
 
@@ -262,4 +135,4 @@ def share_batch(model: nn.Module, batch: dict[str, Any]) -> dict[str, Any]:
         return batch
     source = next(rank for rank, count in enumerate(counts) if count)
     shared = processes.gather_objects(batch if processes.rank() == source else None)[source]
-    return batch if batch["data_samples"] else shared
+    return batch if shared is None or batch["data_samples"] else shared

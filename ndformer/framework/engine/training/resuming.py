@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.engine.training.runner import AmpWrapper
 from ndformer.framework.errors import DataError
 
@@ -42,7 +43,7 @@ def restore(wrapper: AmpWrapper, state: dict[str, Any], path: Path) -> None:
     """Load the state of the optimizer and the fp16 gradient scaler, or raise if it does not fit."""
     groups = [dict(group) for group in wrapper.optimizer.param_groups]
     try:
-        wrapper.optimizer.load_state_dict(state["optimizer"])
+        wrapper.optimizer.load_state_dict(regrouped(state["optimizer"], wrapper.optimizer))
         wrong = _mismatch(wrapper.optimizer, groups)
         if state["scaler"]:  # empty if the run did not use fp16
             wrapper.scaler.load_state_dict(state["scaler"])

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import copy
 import operator
-import os
 import shutil
 import tempfile
 import warnings
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import (
@@ -28,12 +25,15 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import distribute_tensor
-from torch.futures import Future
 
 from ndformer.framework.engine.training import checkpoint, contents, manifest
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
+
+ALONE = "torch.distributed is disabled"  # a warning, while one process or each for itself is meant
 
 
 class Saver:
@@ -45,7 +45,7 @@ class Saver:
 
     def __init__(self) -> None:
         cuda = torch.cuda.is_available()
-        self.group = dist.new_group(backend="gloo") if processes.is_distributed() else None
+        self.group: Any = dist.new_group(backend="gloo") if processes.is_distributed() else None
         self.stager = DefaultStager(StagingOptions(cuda, False, True, cuda))
         self.staged: Any = None  # futures of the last save
         self.written: Any = None
@@ -58,19 +58,16 @@ class Saver:
         """
         self.wait_written()
         tensors, values = split(dict(format=checkpoint.FORMAT) | content)
-        buffers = _names(content, "model") - _names(content, "optimizer")
-        for name in buffers:  # the next forward pass changes buffers, while it leaves parameters as they are
-            tensors[f"model/{name}"] = tensors[f"model/{name}"].clone()
+        groups = content.get("optimizer", {}).get("param_groups", [])
+        for name in content["model"].keys() - {name for group in groups for name in group["names"]}:
+            tensors[f"model/{name}"] = tensors[f"model/{name}"].clone()  # a buffer, which the next forward pass changes
         self.path = path
         self.temporary = self._begin(path)
-        writer = _Writer(self.temporary, path, previous, values)
+        writer = manifest.Writer(self.temporary, path, previous, values)
         if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
             torch.cuda.current_stream().synchronize()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about one process without a group
-            response = dcp.async_save(
-                tensors, storage_writer=writer, process_group=self.group, async_stager=self.stager
-            )
+        warnings.filterwarnings("ignore", ALONE)  # in the thread too
+        response: Any = async_save(tensors, storage_writer=writer, process_group=self.group, async_stager=self.stager)
         self.staged, self.written = response.staging_completion, response.upload_completion
 
     def _begin(self, path: Path) -> Path:
@@ -120,56 +117,6 @@ def _unwritable(path: Path, error: Exception) -> DataError:
         "permissions",
         "then --resume continues",
     )
-
-
-class _Writer(dcp.FileSystemWriter):
-    """Writes shards with their digests, then values and manifest on rank 0, then moves the folder to its place."""
-
-    def __init__(self, temporary: Path, path: Path, previous: str | None, values: dict[str, Any]) -> None:
-        super().__init__(temporary / path.name)
-        self.temporary, self.target, self.previous, self.values = temporary, path, previous, values
-        self.half = temporary / path.name
-
-    def write_data(self, plan: Any, planner: Any) -> Future[list[Any]]:
-        results = super().write_data(plan, planner).wait()
-        places = [result.storage_data for result in results]
-        files = {name: manifest.file_entry(self.half / name) for name in {place.relative_path for place in places}}
-        done: Future[list[Any]] = Future()
-        done.set_result([replace(r, storage_data=(p, files[p.relative_path])) for r, p in zip(results, places)])
-        return done
-
-    def finish(self, metadata: Metadata, results: list[list[Any]]) -> None:
-        checkpoint.save(self.half / manifest.VALUES, self.values)
-        manifest.write(self.half, metadata, results)
-        for name in (checkpoint.MANIFEST, "."):
-            _sync(self.half / name)
-        self._move()
-
-    def _move(self) -> None:
-        """Rename the folder to its place; a complete old or new one is there, or aside, at every moment."""
-        aside = checkpoint.aside(self.target) if self.previous is None else self.target.with_name(self.previous)
-        if self.target.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-            os.rename(self.target, aside)
-        os.rename(self.half, self.target)
-        _sync(self.target.parent)
-        if self.previous is None:
-            shutil.rmtree(aside, ignore_errors=True)
-        self.temporary.rmdir()
-
-
-def _sync(path: Path) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _names(content: dict[str, Any], part: str) -> set[str]:
-    """Return the names of the tensors of a model, or of the parameters of an optimizer."""
-    value = content.get(part) or {}
-    return set(value) if part == "model" else {n for group in value.get("param_groups", ()) for n in group["names"]}
 
 
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -235,13 +182,11 @@ def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> 
     content, places, tensors = stored["values"], stored["places"], {}
     for name, entry in metadata.state_dict_metadata.items():
         assert isinstance(entry, TensorStorageMetadata)
-        template = next((templates[key] for key in places[name] if key in templates), None)
-        fits = template is not None and processes.is_sharded(template) and template.shape == entry.size
-        zeros = partial(torch.zeros_like, template) if fits else partial(torch.zeros, entry.size)
+        template = _template(places[name], entry.size, templates)
+        zeros = partial(torch.zeros, entry.size) if template is None else partial(torch.zeros_like, template)
         tensors[name] = zeros(dtype=entry.properties.dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # every process reads for itself
-        dcp.load(tensors, storage_reader=manifest.Reader(folder, metadata), no_dist=True)
+    warnings.filterwarnings("ignore", ALONE)
+    load_tensors(tensors, storage_reader=manifest.Reader(folder, metadata), no_dist=True)
     for name, tensor in tensors.items():
         *keys, last = places[name]
         reduce(operator.getitem, keys, content)[last] = tensor
@@ -261,16 +206,20 @@ def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[st
     """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
     if content.get("optimizer"):
         content = content | dict(optimizer=_by_name(content["optimizer"]))
-    content = {key: _distributed(value, templates, "") for key, value in content.items()}
+    content = {key: _distributed(value, templates, [key]) for key, value in content.items()}
     return content | dict(optimizer=_by_number(content["optimizer"])) if content.get("optimizer") else content
 
 
-def _distributed(value: Any, templates: dict[str, Tensor], name: str) -> Any:
+def _distributed(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:
     if isinstance(value, dict):
-        return {key: _distributed(inner, templates, key if key in templates else name) for key, inner in value.items()}
-    template: Any = templates.get(name)
-    if template is None or not isinstance(value, Tensor) or not processes.is_sharded(template):
-        return value
-    if value.shape != template.shape:
+        return {key: _distributed(inner, templates, [*keys, key]) for key, inner in value.items()}
+    template: Any = _template(keys, value.shape, templates) if isinstance(value, Tensor) else None
+    if template is None:
         return value
     return distribute_tensor(value.to(template.device), template.device_mesh, template.placements, src_data_rank=None)
+
+
+def _template(keys: list[Any], shape: torch.Size, templates: dict[str, Tensor]) -> Tensor | None:
+    """Return the DTensor of a parameter's name and shape; None if there is none, as for an optimizer's step."""
+    template = next((templates[key] for key in keys if key in templates), None)
+    return template if template is not None and template.shape == shape and processes.is_sharded(template) else None
