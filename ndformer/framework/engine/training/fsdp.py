@@ -1,6 +1,6 @@
 """FSDP2 (fully_shard) for a TokenModel: by block, with exact weights where positions are, for any set of modalities."""
 
-from collections import defaultdict
+from collections import Counter
 from itertools import chain
 from typing import Any
 
@@ -88,12 +88,11 @@ def _register_methods(model: nn.Module) -> None:
 
 def _unshared(model: nn.Module, blocks: list[nn.Module]) -> list[nn.Module]:
     """Return the blocks that share no parameter with another part; FSDP needs shared ones in one unit, the model's."""
-    inside = {module: number for number, block in enumerate(blocks) for module in block.modules()}
-    owners = defaultdict(set)
-    for module in model.modules():
-        for parameter in module.parameters(recurse=False):
-            owners[parameter].add(inside.get(module))
-    return [block for block in blocks if all(len(owners[parameter]) == 1 for parameter in block.parameters())]
+    inside = {module for block in blocks for module in block.modules()}
+    parts = [block.parameters() for block in blocks]
+    parts += [module.parameters(recurse=False) for module in model.modules() if module not in inside]
+    owners = Counter(parameter for part in parts for parameter in set(part))
+    return [block for block in blocks if all(owners[parameter] == 1 for parameter in block.parameters())]
 
 
 def _exact_parts(block: nn.Module) -> list[nn.Module]:

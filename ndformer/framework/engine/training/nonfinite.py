@@ -51,7 +51,8 @@ def origin(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], T
 
 
 def _first(sentences: Sequence[str]) -> str:
-    return next(filter(None, sentences), "")
+    """Return the sentence of the first process that has one; gradients become NaN after the losses of others."""
+    return min(filter(None, sentences), key=lambda sentence: "first gradient" in sentence, default="")
 
 
 def _bad_input(batch: dict[str, Any]) -> str:

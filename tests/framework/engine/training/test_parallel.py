@@ -1,6 +1,8 @@
 """Several processes train as one does: DDP, FSDP and HSDP, with uneven batches, BatchNorm, EMA, clipping and bf16."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +12,17 @@ from torch import Tensor
 from ndformer.framework.engine.training import nonfinite
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.optim import build_optimizer
-from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
+from ndformer.framework.engine.training.parallel import (
+    Parallel,
+    clip_grad_norm,
+    find_blocks,
+    parallelize,
+    share_batch,
+)
+from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.registry import MODELS
+from ndformer.framework.registry import BACKBONES, MODELS
+from ndformer.framework.registry import ENCODINGS as REGISTRY
 from ndformer.framework.system import processes
 from tests.spawned import spawned
 
@@ -20,7 +30,8 @@ SAMPLES = 12  # in a batch of all processes
 
 
 def transformer(encoding: Any, **options: Any) -> dict[str, Any]:
-    return dict(type="Transformer", dim=33, depth=2, heads=3, position_dims=2, encoding=encoding, **options)
+    sizes = dict(dim=33, depth=2, heads=3, position_dims=2) | options
+    return dict(type="Transformer", encoding=encoding, **sizes)
 
 
 def build(modalities: dict[str, Any], backbone: dict[str, Any], head: dict[str, Any]) -> TokenModel:
@@ -32,10 +43,11 @@ def build(modalities: dict[str, Any], backbone: dict[str, Any], head: dict[str, 
     return model
 
 
-def classifier(encoding: str = "PaPE") -> TokenModel:
-    image = dict(type="ImagePatches", patch=4, class_token=True)
-    head = dict(type="Classifier", classes=3, label_smoothing=0.1, hidden=(9,))
-    return build(dict(image=image), transformer(dict(type=encoding), layer_scale=0.5), head)
+def classifier(encoding: str = "PaPE", dim: int = 33, hidden: tuple[int, ...] = (9,)) -> TokenModel:
+    image = dict(type="ImagePatches", patch=4, class_token=encoding not in ("LearnableAbsolute", "CPE"))
+    pool = "class" if image["class_token"] else "mean"
+    head = dict(type="Classifier", classes=3, label_smoothing=0.1, hidden=hidden, pool=pool)
+    return build(dict(image=image), transformer(dict(type=encoding), layer_scale=0.5, dim=dim), head)
 
 
 def images(step: int) -> list[Any]:
@@ -104,6 +116,7 @@ def train(
 ) -> dict[str, Any]:
     """Train as the training step does; return the losses and what the averaged model predicts."""
     model = make()
+    model.amp = amp
     name = next(iter(model.modalities))
     running = parallelize(model, Parallel.from_config(dict(parallel=parallel, **options)), amp)
     cfg = dict(type="AdamW", lr=1e-3, weight_decay=0.05, eps=1e-4)
@@ -152,8 +165,220 @@ HSDP = dict(type="fsdp", replicate=2)
 
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_train_as_one(case: str) -> None:
-    one = train(*CASES[case])
+    one = train(*CASES[case], steps=4)
     for parallel in ("ddp", "fsdp"):
-        found = spawned(2, train, *CASES[case], parallel)
+        found = spawned(2, partial(train, steps=4), *CASES[case], parallel)
         assert all(f["sharded"] > 0 for f in found) == (parallel == "fsdp")
         assert_alike(one, found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", HSDP])
+def test_processes_train_as_one_for_fifty_steps(case: str, count: int, parallel: Any) -> None:
+    one = train(*CASES[case], steps=50)
+    assert_alike(one, spawned(count, partial(train, steps=50), *CASES[case], parallel))
+
+
+OPTIONS: dict[str, dict[str, Any]] = dict(
+    hsdp=dict(parallel=HSDP),
+    recomputed=dict(parallel="fsdp", recompute="blocks"),
+    recomputed_in_ddp=dict(parallel="ddp", recompute="blocks"),
+    accumulated=dict(parallel="fsdp", accumulate=2),
+    offloaded=dict(parallel=dict(type="fsdp", offload=True)),
+)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_change_no_result(option: str) -> None:
+    """Without BatchNorm over parts of a batch, which accumulation would change."""
+    options = OPTIONS[option]
+    make = partial(classifier, hidden=()) if option == "accumulated" else classifier
+    assert_alike(train(make, images, steps=3), spawned(2, partial(train, steps=3, **options), make, images))
+
+
+def test_recomputing_changes_no_bit() -> None:
+    for case in ("image", "points"):
+        one, other = train(*CASES[case], steps=2), train(*CASES[case], steps=2, recompute="blocks")
+        assert one["losses"] == other["losses"]
+        assert torch.equal(one["outputs"], other["outputs"])
+
+
+# parameters: one of a stage used in layers, scalars, before the projections, tables, of a stage's embedding
+ENCODINGS = ("LaPE", "FIRE", "LearnableMLP", "PEMixer", "Relative", "LearnableFourier")
+
+
+def encodings(names: Sequence[str], parallel: str = "ddp", **options: Any) -> list[list[float]]:
+    return [train(partial(classifier, name, dim=24), images, parallel, 3, **options)["losses"] for name in names]
+
+
+@pytest.mark.parametrize("amp", [None, torch.bfloat16])
+def test_encodings_with_parameters_of_any_owner(amp: torch.dtype | None) -> None:
+    _encodings_train_alike(ENCODINGS, amp)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("amp", [None, torch.bfloat16])
+def test_all_encodings(amp: torch.dtype | None) -> None:
+    REGISTRY.get("PaPE")
+    _encodings_train_alike([name for name in sorted(REGISTRY.module_dict) if name != "ObjectSincos"], amp)
+
+
+def _encodings_train_alike(names: Sequence[str], amp: torch.dtype | None) -> None:
+    tolerance = 1e-5 if amp is None else 2e-2
+    for one, several in zip(encodings(names, amp=amp), spawned(2, partial(encodings, amp=amp), names, "fsdp")[0]):
+        assert several == pytest.approx(one, abs=tolerance)
+
+
+def dtypes() -> dict[str, torch.dtype]:
+    """The dtypes of weights during a step in bf16, and those that the optimizer has."""
+    model = classifier()
+    parallelize(model, Parallel.from_config(dict(parallel="fsdp")), torch.bfloat16)
+    found = {}
+
+    def note(name: str, module: Any, *_: Any) -> None:
+        found.update({f"{name}.{n}": p.dtype for n, p in module.named_parameters(recurse=False)})
+
+    for name, module in model.named_modules():
+        module.register_forward_pre_hook(partial(note, name))
+    with torch.autocast("cpu", torch.bfloat16):
+        model(**batch(images(0), "image"), mode="loss")["loss"].backward()
+    return found | {f"own {n}": p.dtype for n, p in model.named_parameters()}
+
+
+def test_positions_heads_and_batch_norm_keep_float32_weights_in_bf16() -> None:
+    found = spawned(2, dtypes)[0]
+    low = {name for name, dtype in found.items() if dtype == torch.bfloat16}
+    assert low == {n for n in found if n.startswith("backbone.blocks") and ".encoding." not in n}
+    assert len(low) > 10
+    assert any(".encoding." in name for name in found)
+    assert all(dtype == torch.float32 for name, dtype in found.items() if name not in low)
+
+
+def tied() -> TokenModel:
+    """The blocks share their MLP."""
+    model = classifier()
+    blocks = find_blocks(model.backbone)
+    blocks[1].mlp = blocks[0].mlp
+    return model
+
+
+def test_parameters_that_blocks_share() -> None:
+    one = train(tied, images, steps=3, layer_decay=None)
+    assert_alike(one, spawned(2, partial(train, steps=3, layer_decay=None), tied, images, "fsdp"))
+
+
+def joint() -> TokenModel:
+    modalities = dict(image=dict(type="ImagePatches", patch=4), second=dict(type="ImagePatches", patch=6))
+    return build(modalities, transformer(dict(type="PaPE")), dict(type="Classifier", classes=3, pool="mean"))
+
+
+def lacking(parallel: str = "ddp", steps: int = 4) -> list[float]:
+    """Samples of which some lack a modality: in steps 0 and 1 all of one process, in step 2 all of both."""
+    model = joint()
+    running = parallelize(model, Parallel.from_config(dict(parallel=parallel)))
+    optimizer = build_optimizer(model, dict(type="AdamW", lr=1e-3, weight_decay=0.1))
+    losses = []
+    for step in range(steps):
+        samples = images(step)
+        lacks = [i >= 6 if step < 2 else step == 2 or i % 3 == 0 for i in range(SAMPLES)]
+        size = SAMPLES // processes.count()
+        own = slice(processes.rank() * size, (processes.rank() + 1) * size)
+        image = [x for x, _ in samples][own]
+        second = [None if lack else x for lack, (x, _) in zip(lacks, samples)][own]
+        inputs = dict(image=torch.stack(image), second=second)
+        loss = model.total(running(inputs, [sample for _, sample in samples][own], mode="loss"))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(processes.mean(loss.detach()).item())
+    return losses
+
+
+def test_a_modality_that_all_samples_of_a_process_lack() -> None:
+    one = lacking()
+    for parallel in ("ddp", "fsdp"):
+        assert spawned(2, lacking, parallel)[0] == pytest.approx(one, abs=1e-5)
+
+
+def methods() -> tuple[float, float, bool]:
+    model = classifier().eval()
+    inputs = torch.stack([x for x, _ in images(0)])
+    before = model.features(inputs).features, model.tokens(inputs).features
+    parallelize(model, Parallel.from_config(dict(parallel="fsdp")))
+    with torch.no_grad():
+        after = model.features(inputs).features, model.tokens(inputs).features
+    batches = [dict(inputs=dict(image=inputs), data_samples=[dict(label=0)] * 12), dict(inputs={}, data_samples=[])]
+    own = share_batch(model, batches[processes.rank()])
+    answers = model.val_step(own)
+    largest = [float((x - y).abs().max()) for x, y in zip(before, after)]
+    return (*largest, len(answers) == 12)
+
+
+def test_other_methods_of_a_sharded_model_and_a_process_without_samples() -> None:
+    for features, tokens, answered in spawned(2, methods):
+        assert features < 1e-5
+        assert tokens == 0
+        assert answered
+
+
+def scaled_loss(model: TokenModel, some: dict[str, Any], scale: float) -> Tensor:
+    return model(**some, mode="loss")["loss"] * scale
+
+
+def not_finite() -> list[str]:
+    """The sentences on a bad input and then on a bad weight, of which only process 1 knows."""
+    sentences = []
+    model = classifier()
+    parallelize(model, Parallel.from_config(dict(parallel="fsdp")))
+    for bad in ("input", "loss", "weight"):
+        some = batch(images(0), "image")
+        if bad == "input" and processes.rank() == 1:
+            some["inputs"]["image"][2, 0, 0, 0] = torch.nan
+        if bad == "weight" and processes.rank() == 1:
+            processes.local(dict(model.named_parameters())["backbone.blocks.1.mlp.0.bias"].detach())[-1] = torch.nan
+        scale = torch.nan if bad == "loss" and processes.rank() == 1 else 1.0
+        sentences.append(nonfinite.origin(model, some, partial(scaled_loss, model, some, scale)))
+        model.zero_grad()
+    return sentences
+
+
+def test_all_processes_name_what_one_has() -> None:
+    for bad_input, bad_loss, bad_weight in spawned(2, not_finite):
+        assert bad_input == "the input image of sample 2 is not finite"
+        assert bad_loss == "the outputs of all layers are finite, the loss is not"
+        assert bad_weight.startswith("the weight backbone.blocks.1.mlp.0.bias is already not finite")
+
+
+@pytest.mark.parametrize(
+    "settings, problem",
+    [
+        (dict(parallel="fdsp"), "train_cfg.parallel.type: expected 'ddp' or 'fsdp', got 'fdsp'"),
+        (dict(parallel=dict(type="fsdp", shards=2)), "expected the keys type, replicate, shard, offload, got 'shards'"),
+        (dict(recompute="all"), "train_cfg.recompute: expected 'none' or 'blocks', got 'all'"),
+        (dict(parallel=dict(type="ddp", replicate=2)), "replicate, shard and offload need type='fsdp', got type='ddp'"),
+    ],
+)
+def test_settings_that_are_wrong(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        Parallel.from_config(settings)
+
+
+def test_the_sizes_of_groups() -> None:
+    assert Parallel("fsdp").sizes(8) == (1, 8)
+    assert Parallel("fsdp", replicate=2).sizes(8) == (2, 4)
+    assert Parallel("fsdp", replicate=2, shard=4).sizes(8) == (2, 4)
+    for wrong in (Parallel("fsdp", replicate=3), Parallel("fsdp", shard=3), Parallel("fsdp", replicate=0)):
+        with pytest.raises(DataError, match="expected replicate x shard = 8 processes"):
+            wrong.sizes(8)
+
+
+def test_the_blocks_of_each_backbone() -> None:
+    def count(**options: Any) -> int:
+        return len(find_blocks(BACKBONES.create(options)))
+
+    assert count(**transformer(None)) == 2
+    assert count(type="FactorisedTransformer", dim=24, depth=2, time_depth=3, heads=2, position_dims=3) == 5
+    assert count(type="PTv3") == 22
+    assert count(type="UniTR", dim=24, heads=2) == 4
