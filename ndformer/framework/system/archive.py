@@ -40,6 +40,14 @@ class Sealing:
         self.file.write(LENGTH + MARK + self.hash.hexdigest().encode())
 
 
+def save(sealing: Sealing, content: Any) -> None:
+    """Write content to a new file, with its digest and synced to the disk."""
+    torch.save(content, sealing)  # pyright: ignore[reportArgumentType]
+    sealing.seal()
+    sealing.flush()
+    os.fsync(sealing.file.fileno())
+
+
 def read(path: Path) -> tuple[Any, bool]:
     """Load a file of torch.save to the CPU without executing code; return the content and whether it has a digest.
 

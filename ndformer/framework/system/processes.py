@@ -187,7 +187,8 @@ def shared_divisor(count: Tensor) -> Tensor:
 
 def is_sharded(tensor: Tensor) -> bool:
     """Return whether a tensor is a DTensor, of which each process has a shard."""
-    return hasattr(tensor, "device_mesh")  # importing DTensor takes long
+    module = sys.modules.get("torch.distributed.tensor")  # importing it takes long
+    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def local(tensor: Tensor) -> Tensor:

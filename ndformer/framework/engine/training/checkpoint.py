@@ -6,17 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ndformer.framework import foreign
 from ndformer.framework.engine.training import contents, exported, nonfinite
+from ndformer.framework.engine.training.contents import FORMAT
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic
 
-FORMAT = 3  # 3: with a digest, and with fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
-MANIFEST = "manifest.json"  # in a checkpoint that is a folder, last/, previous/ or best/; see sharded.py
 
 
 class _Recorder(archive.Sealing):
@@ -45,13 +43,10 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
         with atomic.replacing(path) as half:
             with open(half, "wb") as file:
                 recorder = _Recorder(file)
-                torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
-                recorder.seal()
-                file.flush()
-                os.fsync(file.fileno())
+                archive.save(recorder, dict(format=FORMAT) | content)
             if previous is not None and path.exists():
                 _link(path, path.with_name(previous))
-        sync(path.parent)
+        atomic.sync(path.parent)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
@@ -72,24 +67,9 @@ def _link(path: Path, name: Path) -> None:
             copy.write_bytes(path.read_bytes())
 
 
-def sync(path: Path) -> None:
-    """Sync a file, or a folder so that a rename in it survives a power failure."""
-    if os.name == "posix":
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-
-
-def aside(path: Path) -> Path:
-    """Return the name of a folder's old version while a new one replaces it."""
-    return path.with_name(f".{path.name}.replaced")
-
-
 def is_sharded(path: Path) -> bool:
     """Return whether a checkpoint is a folder, which several processes wrote."""
-    return ((path if path.exists() else aside(path)) / MANIFEST).is_file()
+    return ((path if path.exists() else atomic.aside(path)) / contents.MANIFEST).is_file()
 
 
 def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
@@ -131,6 +111,11 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
 
         content = sharded.distribute(content, templates)
     return content
+
+
+def consolidate(folder: Path, path: Path) -> None:
+    """Write a checkpoint that is a folder as one file, as one process would have saved it."""
+    save(path, load(folder))
 
 
 def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tuple[Path, dict[str, Any]]:

@@ -7,9 +7,7 @@ import hashlib
 import io
 import json
 import math
-import os
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,7 @@ from torch.distributed.checkpoint.metadata import (
 from torch.futures import Future
 
 from ndformer.framework import foreign
-from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.checkpoint import MANIFEST
+from ndformer.framework.engine.training.contents import MANIFEST
 from ndformer.framework.system import archive, atomic
 
 VALUES, SHARD = "values.pth", r"__\d+_\d+\.distcp"
@@ -109,7 +106,7 @@ def read(folder: Path, part: int = 0, parts: int = 1) -> Metadata:
 class Writer(FileSystemWriter):
     """Writes shards with their digests, then values and manifest on rank 0, then moves the folder to its place."""
 
-    def __init__(self, temporary: Path, path: Path, previous: str | None, values: dict[str, Any]) -> None:
+    def __init__(self, temporary: Path, path: Path, previous: Path | None, values: dict[str, Any]) -> None:
         super().__init__(temporary / path.name)
         self.temporary, self.target, self.previous, self.values = temporary, path, previous, values
         self.half = temporary / path.name
@@ -123,22 +120,12 @@ class Writer(FileSystemWriter):
         return done
 
     def finish(self, metadata: Metadata, results: list[list[Any]]) -> None:
-        checkpoint.save(self.half / VALUES, self.values)
+        with open(self.half / VALUES, "wb") as file:
+            archive.save(archive.Sealing(file), self.values)
         write(self.half, metadata, results)
         for name in (MANIFEST, "."):
-            checkpoint.sync(self.half / name)
-        self._move()
-
-    def _move(self) -> None:
-        """Rename the folder to its place; a complete old or new one is there, or aside, at every moment."""
-        aside = checkpoint.aside(self.target) if self.previous is None else self.target.with_name(self.previous)
-        if self.target.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-            os.rename(self.target, aside)
-        os.rename(self.half, self.target)
-        checkpoint.sync(self.target.parent)
-        if self.previous is None:
-            shutil.rmtree(aside, ignore_errors=True)
+            atomic.sync(self.half / name)
+        atomic.replace_folder(self.target, self.half, self.previous)
         self.temporary.rmdir()
 
 

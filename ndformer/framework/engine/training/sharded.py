@@ -29,7 +29,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import distribute_tensor
 
-from ndformer.framework.engine.training import checkpoint, contents, manifest
+from ndformer.framework.engine.training import contents, manifest
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
 
@@ -57,13 +57,14 @@ class Saver:
         All processes call it with the same content: nested dicts with tensors, and DTensors of which each has a shard.
         """
         self.wait_written()
-        tensors, values = split(dict(format=checkpoint.FORMAT) | content)
+        tensors, values = split(dict(format=contents.FORMAT) | content)
         groups = content.get("optimizer", {}).get("param_groups", [])
         for name in content["model"].keys() - {name for group in groups for name in group["names"]}:
             tensors[f"model/{name}"] = tensors[f"model/{name}"].clone()  # a buffer, which the next forward pass changes
         self.path = path
         self.temporary = self._begin(path)
-        writer = manifest.Writer(self.temporary, path, previous, values)
+        old = None if previous is None else path.with_name(previous)
+        writer = manifest.Writer(self.temporary, path, old, values)
         if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
             torch.cuda.current_stream().synchronize()
         warnings.filterwarnings("ignore", ALONE)  # in the thread too
@@ -111,7 +112,9 @@ class Saver:
 
 
 def _unwritable(path: Path, error: Exception) -> DataError:
-    cause = getattr(error, "strerror", None) or str(error).partition("\n")[0]  # torch reports a full disk as its own
+    cause = (
+        error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+    )  # torch has errors of its own
     return DataError(
         f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
         "permissions",
@@ -130,16 +133,16 @@ def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors: dict[str, Tensor] = {}
     places: dict[str, list[Any]] = {}
 
-    def rest(value: Any, keys: list[Any]) -> Any:
+    def without_tensors(value: Any, keys: list[Any]) -> Any:
         if isinstance(value, Tensor):
             name = "/".join(map(str, keys))
             tensors[name], places[name] = value.detach(), keys
             return None
         if isinstance(value, dict):
-            return {key: rest(inner, [*keys, key]) for key, inner in value.items()}
+            return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}
         return copy.deepcopy(value)  # it is written while training goes on and changes it
 
-    return tensors, dict(values=rest(content, []), places=places)
+    return tensors, dict(values=without_tensors(content, []), places=places)
 
 
 def _by_name(state: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, An
     `templates` are DTensors by parameter name: all processes call it, and tensors of a parameter's name and shape are
     loaded as such shards. It does not matter how many processes saved them.
     """
-    folder = path if path.exists() else checkpoint.aside(path)
+    folder = path if path.exists() else atomic.aside(path)
     content, problem = {}, ""
     try:
         shared = templates is not None
@@ -193,13 +196,6 @@ def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> 
     if content.get("optimizer"):
         content["optimizer"] = _by_number(content["optimizer"])
     return content
-
-
-def consolidate(folder: Path, path: Path) -> None:
-    """Write a folder as one file, as one process would have saved it."""
-    content = load(folder)
-    contents.check(content, folder, checkpoint.FORMAT)
-    checkpoint.save(path, content)
 
 
 def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:

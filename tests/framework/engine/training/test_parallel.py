@@ -312,8 +312,8 @@ def methods() -> tuple[float, float, bool]:
     batches = [dict(inputs=dict(image=inputs), data_samples=[dict(label=0)] * 12), dict(inputs={}, data_samples=[])]
     own = share_batch(model, batches[processes.rank()])
     answers = model.val_step(own)
-    largest = [float((x - y).abs().max()) for x, y in zip(before, after)]
-    return (*largest, len(answers) == 12)
+    features, tokens = (float((x - y).abs().max()) for x, y in zip(before, after))
+    return features, tokens, len(answers) == 12
 
 
 def test_other_methods_of_a_sharded_model_and_a_process_without_samples() -> None:

@@ -122,7 +122,7 @@ def _goes_on(case: str, folder: Path, counts: tuple[int, ...], steps: int) -> No
         found = spawned(count, go_on, case, folder / "last", steps)
         assert all(losses == pytest.approx(whole, abs=1e-5) for losses in found)
         assert count != 2 or found[0] == whole
-    sharded.consolidate(folder / "last", folder / "last.pth")
+    checkpoint.consolidate(folder / "last", folder / "last.pth")
     for path in (folder / "last", folder / "last.pth"):
         assert go_on(case, path, steps, "ddp") == pytest.approx(whole, abs=1e-5)
 
@@ -131,7 +131,7 @@ def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> No
     """FIRE has scalars; the head's 3 rows are shards of 1, 1, 1 and 0 rows on 4 processes."""
     whole = spawned(4, begin, "scalars", tmp_path, 4, 2)[0]
     assert go_on("scalars", tmp_path / "last", 4) == pytest.approx(whole, abs=1e-5)
-    sharded.consolidate(tmp_path / "last", tmp_path / "last.pth")
+    checkpoint.consolidate(tmp_path / "last", tmp_path / "last.pth")
     found = spawned(2, go_on, "scalars", tmp_path / "last.pth", 4)[0]
     assert found == pytest.approx(whole, abs=1e-5)
 
@@ -185,7 +185,7 @@ def test_last_and_previous_are_two_states_and_one_file_has_the_same(folder: Path
     last, previous = (checkpoint.load(folder / name) for name in ("last", "previous"))
     assert len(last["losses"]) == 2
     assert len(previous["losses"]) == 1
-    sharded.consolidate(folder / "last", folder / "one.pth")
+    checkpoint.consolidate(folder / "last", folder / "one.pth")
     assert not differences(checkpoint.load(folder / "one.pth"), last)
 
 
