@@ -124,15 +124,3 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     scale = (max_norm / (norm + 1e-6)).clamp(max=1)
     torch._foreach_mul_([processes.local(g) for g in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
     return norm
-
-
-def share_batch(model: nn.Module, batch: dict[str, Any]) -> dict[str, Any]:
-    """Return the batch, or that of another process if this one has no samples: under FSDP all must run the model."""
-    if not any(processes.is_sharded(p) for p in model.parameters()):
-        return batch
-    counts = processes.gather_objects(len(batch["data_samples"]))
-    if all(counts) or not any(counts):
-        return batch
-    source = next(rank for rank, count in enumerate(counts) if count)
-    shared = processes.gather_objects(batch if processes.rank() == source else None)[source]
-    return batch if shared is None or batch["data_samples"] else shared

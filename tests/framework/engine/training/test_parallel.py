@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ndformer.framework.engine.training import nonfinite
 from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.parallel import (
     Parallel,
     clip_grad_norm,
     find_blocks,
     parallelize,
-    share_batch,
 )
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
@@ -302,25 +302,25 @@ def test_a_modality_that_all_samples_of_a_process_lack() -> None:
         assert spawned(2, lacking, parallel)[0] == pytest.approx(one, abs=1e-5)
 
 
-def methods() -> tuple[float, float, bool]:
+def methods() -> tuple[float, float, int]:
     model = classifier().eval()
     inputs = torch.stack([x for x, _ in images(0)])
     before = model.features(inputs).features, model.tokens(inputs).features
     parallelize(model, Parallel.from_config(dict(parallel="fsdp")))
     with torch.no_grad():
         after = model.features(inputs).features, model.tokens(inputs).features
-    batches = [dict(inputs=dict(image=inputs), data_samples=[dict(label=0)] * 12), dict(inputs={}, data_samples=[])]
-    own = share_batch(model, batches[processes.rank()])
-    answers = model.val_step(own)
+    some, none = dict(inputs=dict(image=inputs), data_samples=[dict(label=0)] * 12), dict(inputs={}, data_samples=[])
+    batches = [some, none] if processes.rank() == 0 else [none, none]
+    evaluation = measure([dict(type="Accuracy")], model, batches)
     features, tokens = (float((x - y).abs().max()) for x, y in zip(before, after))
-    return features, tokens, len(answers) == 12
+    return features, tokens, len(evaluation.answers)
 
 
 def test_other_methods_of_a_sharded_model_and_a_process_without_samples() -> None:
-    for features, tokens, answered in spawned(2, methods):
+    for (features, tokens, answers), expected in zip(spawned(2, methods), (12, 0)):
         assert features < 1e-5
         assert tokens == 0
-        assert answered
+        assert answers == expected
 
 
 def scaled_loss(model: TokenModel, some: dict[str, Any], scale: float) -> Tensor:
@@ -382,3 +382,33 @@ def test_the_blocks_of_each_backbone() -> None:
     assert count(type="FactorisedTransformer", dim=24, depth=2, time_depth=3, heads=2, position_dims=3) == 5
     assert count(type="PTv3") == 22
     assert count(type="UniTR", dim=24, heads=2) == 4
+
+
+def overflows(parallel: str = "ddp", worst: float = 1.0) -> tuple[list[float], float]:
+    """Losses in fp16 and the final scale; the loss of the last process is multiplied by `worst` in step 1."""
+    model = classifier()
+    model.amp = torch.float16
+    running = parallelize(model, Parallel.from_config(dict(parallel=parallel)), model.amp)
+    optimizer = build_optimizer(model, dict(type="AdamW", lr=1e-3, eps=1e-4))
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)  # pyright: ignore[reportPrivateImportUsage]
+    losses = []
+    for step in range(3):
+        with torch.autocast("cpu", torch.float16):
+            loss = model.total(running(**batch(images(step), "image"), mode="loss"))
+        factor = worst if step == 1 and processes.rank() == processes.count() - 1 else 1.0
+        scaler.scale(factor * loss).backward()
+        scaler.unscale_(optimizer)
+        clip_grad_norm(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(processes.mean(loss.detach()).item())
+    return losses, scaler.get_scale()
+
+
+def test_an_overflow_of_one_process_skips_the_step_of_all() -> None:
+    for worst, scale in ((1.0, 1024.0), (torch.inf, 512.0)):
+        one = overflows(worst=worst)
+        assert one[1] == scale
+        for found in spawned(2, overflows, "fsdp", worst):
+            assert found == (pytest.approx(one[0], abs=2e-3), scale)

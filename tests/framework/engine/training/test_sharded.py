@@ -26,6 +26,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic, processes
 from tests.framework.engine.training.test_parallel import batch, classifier, clouds, images, ptv3
 from tests.spawned import spawned
+from tools import convert_checkpoint
 
 CASES = dict(image=(classifier, images), points=(ptv3, clouds))
 RUNS = CASES | dict(scalars=(partial(classifier, "FIRE"), images))
@@ -185,7 +186,7 @@ def test_last_and_previous_are_two_states_and_one_file_has_the_same(folder: Path
     last, previous = (checkpoint.load(folder / name) for name in ("last", "previous"))
     assert len(last["losses"]) == 2
     assert len(previous["losses"]) == 1
-    checkpoint.consolidate(folder / "last", folder / "one.pth")
+    convert_checkpoint.main(["consolidate", str(folder / "last"), str(folder / "one.pth")])
     assert not differences(checkpoint.load(folder / "one.pth"), last)
 
 
