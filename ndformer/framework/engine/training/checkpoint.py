@@ -72,12 +72,24 @@ def is_sharded(path: Path) -> bool:
     return ((path if path.exists() else atomic.aside(path)) / contents.MANIFEST).is_file()
 
 
-def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
-    """Load the content of a checkpoint or a .safetensors file; no code in it is executed.
+def located(path: Path) -> Path:
+    """Return the folder best/ if there is no file best.pth, else the path."""
+    folder = path.with_suffix("")
+    return folder if path.suffix == ".pth" and not path.exists() and is_sharded(folder) else path
 
-    With `templates`, DTensors by parameter name, all processes call it and get their shards of such parameters.
+
+def exists(path: Path) -> bool:
+    """Return whether a checkpoint is at a path, as a file or as a folder."""
+    return path.is_file() or is_sharded(located(path))
+
+
+def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
+    """Load the content of a checkpoint, a file or a folder, or a .safetensors file; no code in it is executed.
+
+    best.pth stands for best/ too. With `templates`, DTensors by parameter name, all processes call it and get their
+    shards of such parameters.
     """
-    path = Path(path)
+    path = located(Path(path))
     if is_sharded(path):
         from ndformer.framework.engine.training import sharded  # imports torch.distributed.checkpoint
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
-from ndformer.framework.engine.training import checkpoint, manifest, sharded
+from ndformer.framework.engine.training import checkpoint, manifest, sharded, work_dir
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.optim import build_optimizer, regrouped
 from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
@@ -108,7 +108,7 @@ def go_on(case: str, path: Path, steps: int, parallel: Any = "fsdp") -> list[flo
 
 
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
-    _goes_on("image", tmp_path, (2, 3), 3)
+    _goes_on("image", tmp_path, (3,), 3)
 
 
 @pytest.mark.slow
@@ -188,6 +188,15 @@ def test_last_and_previous_are_two_states_and_one_file_has_the_same(folder: Path
     assert len(previous["losses"]) == 1
     convert_checkpoint.main(["consolidate", str(folder / "last"), str(folder / "one.pth")])
     assert not differences(checkpoint.load(folder / "one.pth"), last)
+
+
+def test_the_name_of_a_file_stands_for_a_folder_and_only_checkpoints_are_removed(folder: Path) -> None:
+    assert work_dir.begun(folder)
+    assert len(checkpoint.load(folder / "last.pth")["losses"]) == 2
+    (folder / "best").mkdir()
+    assert not checkpoint.exists(folder / "best.pth")
+    work_dir.clear(folder)
+    assert [path.name for path in folder.iterdir()] == ["best"]
 
 
 def flip(path: Path, at: int = -200) -> None:
