@@ -39,8 +39,9 @@ ALONE = "torch.distributed is disabled"  # a warning, while one process or each 
 class Saver:
     """Writes the checkpoints of a run one after the other, in a thread and with a gloo group of its own.
 
-    After save_async(), call wait_staged() before anything changes the saved tensors (optimizer.step), and
-    wait_written() before a new one is relied on; an error of the writing is raised there. close() at the end.
+    After save_async(), call wait_staged() before anything changes the saved tensors: an optimizer step, or an average
+    that replaces the weights. Call wait_written() before relying on the folder, which raises an error of the writing,
+    and close() at the end.
     """
 
     def __init__(self) -> None:
@@ -112,9 +113,8 @@ class Saver:
 
 
 def _unwritable(path: Path, error: Exception) -> DataError:
-    cause = (
-        error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-    )  # torch has errors of its own
+    # torch reports a full disk as an error of its own, of several lines
+    cause = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
     return DataError(
         f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
         "permissions",

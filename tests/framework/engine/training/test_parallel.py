@@ -20,6 +20,8 @@ from ndformer.framework.engine.training.parallel import (
     parallelize,
 )
 from ndformer.framework.errors import DataError
+from ndformer.framework.losses.labels import label_loss
+from ndformer.framework.losses.objects3d import peak_focal
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import BACKBONES, MODELS
 from ndformer.framework.registry import ENCODINGS as REGISTRY
@@ -412,3 +414,27 @@ def test_an_overflow_of_one_process_skips_the_step_of_all() -> None:
         assert one[1] == scale
         for found in spawned(2, overflows, "fsdp", worst):
             assert found == (pytest.approx(one[0], abs=2e-3), scale)
+
+
+def uneven(function: Callable[[slice], Tensor]) -> float:
+    size = SAMPLES // processes.count()
+    return processes.mean(function(slice(processes.rank() * size, (processes.rank() + 1) * size))).item()
+
+
+def heat(rows: slice) -> Tensor:
+    torch.manual_seed(0)
+    logits, target = torch.randn(SAMPLES, 2, 5, 5), torch.rand(SAMPLES, 2, 5, 5)
+    target[:2, :, :2] = 1  # all peaks are in the first samples
+    return peak_focal(logits[rows], target[rows])
+
+
+def labeled(rows: slice) -> Tensor:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(SAMPLES, 4, 7), torch.randint(0, 4, (SAMPLES, 7))
+    labels[3:] = -1
+    return label_loss(logits[rows], labels[rows])["loss"]
+
+
+@pytest.mark.parametrize("function", [heat, labeled])
+def test_the_mean_of_losses_is_the_loss_of_all_samples(function: Callable[[slice], Tensor]) -> None:
+    assert spawned(3, uneven, function) == [pytest.approx(uneven(function), rel=1e-5)] * 3
