@@ -304,6 +304,42 @@ def test_a_modality_that_all_samples_of_a_process_lack() -> None:
         assert spawned(2, lacking, parallel)[0] == pytest.approx(one, abs=1e-5)
 
 
+def in_turn(parallel: str = "ddp", frozen: bool = False) -> list[float]:
+    """Batches of two tasks in turn, whose heads and encodings have no gradients in the other's steps."""
+    task = dict(type="Classifier", classes=3, pool="mean")
+    torch.manual_seed(0)
+    model = MODELS.create(
+        dict(
+            type="TokenModel",
+            modalities=dict(image=dict(type="ImagePatches", patch=4), second=dict(type="ImagePatches", patch=6)),
+            backbone=transformer(dict(type="PaPE"), position_dims=dict(image=2, second=2)),
+            head=dict(image=task, second=task),
+            loss_weights=dict(second=0.5),
+        )
+    )
+    if frozen:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(".blocks.0." not in name and ".project." not in name)
+    running = parallelize(model, Parallel.from_config(dict(parallel=parallel)))
+    optimizer = build_optimizer(model, dict(type="AdamW", lr=1e-3, weight_decay=0.1))
+    losses = []
+    for step in range(4):
+        loss = model.total(running(**batch(images(step), "image" if step % 2 else "second"), mode="loss"))
+        loss.backward()
+        clip_grad_norm(model.parameters(), 0.1)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(processes.mean(loss.detach()).item())
+    return losses
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_tasks_in_turn_and_frozen_weights(frozen: bool) -> None:
+    one = in_turn(frozen=frozen)
+    for parallel in ("ddp", "fsdp"):
+        assert spawned(2, in_turn, parallel, frozen)[0] == pytest.approx(one, abs=1e-5)
+
+
 def methods() -> tuple[float, float, int]:
     model = classifier().eval()
     inputs = torch.stack([x for x, _ in images(0)])
