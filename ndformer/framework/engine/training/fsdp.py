@@ -42,7 +42,7 @@ def shard(
     for parameter in scalars:
         parameter.register_post_accumulate_grad_hook(_average_gradient)
     if model.joint_modalities:
-        model.register_forward_hook(_use_all_modalities, with_kwargs=True)  # before FSDP's, so with whole weights
+        model.register_forward_hook(_use_alike, with_kwargs=True)  # before FSDP's, so with whole weights
     common: dict[str, Any] = dict(mesh=mesh, ignored_params=scalars)
     common["offload_policy"] = CPUOffloadPolicy(pin_memory=kind != "cpu") if offload else OffloadPolicy()
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)  # float32 weights, for positions, heads and BatchNorm
@@ -110,15 +110,29 @@ def _average_gradient(parameter: Tensor) -> None:
     parameter.grad.copy_(processes.mean(parameter.grad))
 
 
-def _use_all_modalities(model: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-    """Add 0 to the loss for modalities that only other processes have: FSDP needs gradients of the same weights."""
+def _use_alike(model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    """Add 0 to the loss for weights that only other processes use: FSDP needs gradients of the same weights."""
     if kwargs.get("mode") != "loss":
         return output
-    inputs = args[0] if args else kwargs["inputs"]
-    present = {name for name, value in inputs.items() if isinstance(value, Tensor) or any(v is not None for v in value)}
-    missing = set().union(*processes.gather_objects(present)) & set(model.modalities) - present
-    zero = sum(p.flatten()[:0].sum() for name in sorted(missing) for p in model.modalities[name].parameters())
+    weights = {name: p for name, p in model.named_parameters() if not processes.is_sharded(p) and p.requires_grad}
+    leaves = _leaves(output["loss"].grad_fn)
+    used = {name for name, weight in weights.items() if weight in leaves}
+    missing = set().union(*processes.gather_objects(used)) - used
+    zero = sum(weights[name].flatten()[:0].sum() for name in sorted(missing))
     return output if not missing else output | dict(loss=output["loss"] + zero)
+
+
+def _leaves(node: Any) -> set[Tensor]:
+    """Return the tensors whose gradients a backward pass from this node of the graph computes."""
+    nodes, seen, leaves = [node], {node}, set()
+    while nodes:
+        node = nodes.pop()
+        if node.name() == "torch::autograd::AccumulateGrad":
+            leaves.add(node.variable)
+        further = {next_node for next_node, _ in node.next_functions if next_node is not None} - seen
+        seen |= further
+        nodes += further
+    return leaves
 
 
 class _Hidden:
