@@ -49,3 +49,9 @@ def test_two_processes_train_as_one(head: str, encoding: Any, lacking: str | Non
     for parallel in ("ddp", "fsdp"):
         for several in spawned(2, losses, parallel, head, encoding, lacking):
             assert several == pytest.approx(one, rel=1e-5)
+
+
+def test_a_process_without_points_does_not_wait_for_their_batch_norm() -> None:
+    first, second = spawned(2, losses, "fsdp", "CentrePoint", "PaPE", "points")
+    assert first == second
+    assert first == pytest.approx(losses("ddp", "CentrePoint", "PaPE", "points"), rel=0.1)
