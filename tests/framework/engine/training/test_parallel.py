@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.engine.training import nonfinite
+from ndformer.framework.engine.training import fsdp, nonfinite
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.optim import build_optimizer
@@ -163,6 +163,7 @@ def assert_alike(one: dict[str, Any], several: list[dict[str, Any]], tolerance: 
 
 CASES = dict(image=(classifier, images), points=(ptv3, clouds), boxes=(detector, boxes))
 HSDP = dict(type="fsdp", replicate=2)
+assert fsdp  # imported here, once for all processes that tests fork
 
 
 @pytest.mark.parametrize("case", CASES)
