@@ -1,10 +1,12 @@
 #!/usr/bin/env python
-"""Convert weights of other libraries into a checkpoint of ndformer.
+"""Convert weights of other libraries, or a checkpoint that is a folder, into a checkpoint file of ndformer.
 
 python tools/convert_checkpoint.py pointcept model_best.pth ptv3.pth
     Point Transformer V3, from Pointcept or from its authors
 python tools/convert_checkpoint.py dinov2 dinov2_vits14_pretrain.pth dinov2.pth
 python tools/convert_checkpoint.py lookhere lookhere.pth out.pth --fov 90
+python tools/convert_checkpoint.py consolidate work_dirs/x/last last.pth
+    the shards of a run on several processes, as one file; last.pth of a run goes on with one process
 
 It prints the license of the source, the parts of a model to write into a config, and all unused entries of the file. A
 weight that would change the model's output and has no counterpart is an error with its name and shape.
@@ -16,23 +18,29 @@ from typing import Any
 
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.programs.cli import new_parser, run
-from ndformer.framework.engine.training.checkpoint import check_weights, save
+from ndformer.framework.engine.training.checkpoint import check_weights, consolidate, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
 from ndformer.framework.system import atomic
 
+FOLDER = "consolidate"
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("origin", metavar="SOURCE", choices=list(SOURCES), help=", ".join(SOURCES))
+    parser.add_argument("origin", metavar="SOURCE", choices=[*SOURCES, FOLDER], help=", ".join([*SOURCES, FOLDER]))
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, help="channels of a head: 64; for pointcept 16")
     parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="field of view of lookhere (90)")
     args = parser.parse_args(arguments)
     atomic.make_parent(args.output)
+    if args.origin == FOLDER:
+        consolidate(args.input, args.output)
+        print(f"{args.output} has the content of {args.input}")
+        return
     source = SOURCES[args.origin]
     extra_options = dict(fov=args.fov) if args.origin == "lookhere" else {}
     imported = source.convert(

@@ -99,5 +99,6 @@ class _LogCPBLayer(LayerEncoding):
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: GridSteps) -> Bias:
         log_steps = state.log_steps
-        table = 16 * torch.sigmoid(self.network(log_steps.to(x.dtype)).to(log_steps.dtype))  # (steps, H)
+        dtype = next(self.network.parameters()).dtype  # that of x may be 16 bits, without autocast here
+        table = 16 * torch.sigmoid(self.network(log_steps.to(dtype)).to(log_steps.dtype))  # (steps, H)
         return TableBias([table.T.contiguous()], state.max_steps, state.cells)

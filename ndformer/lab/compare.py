@@ -80,7 +80,7 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        return (self.folder / "last.pth").is_file()
+        return checkpoint.exists(self.folder / checkpoint.LAST)
 
     @property
     def job(self) -> Job:

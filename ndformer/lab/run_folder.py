@@ -60,7 +60,7 @@ def read(folder: Path) -> RunFolder:
     if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
         raise DataError(f"{path} is not a file that a run writes. Train the run again")
     best = folder / checkpoint.BEST
-    data = checkpoint.load(best).get("data", {}) if best.is_file() else {}
+    data = checkpoint.load(best).get("data", {}) if checkpoint.exists(best) else {}
     log = folder / LOG
     own = log.is_file() and not log.is_symlink()
     began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if own else ""

@@ -140,7 +140,7 @@ def load(
     """
     path = Path(path)
     if path.is_dir():
-        path = next((path / name for name in (checkpoint.BEST, exported.FILE) if (path / name).is_file()), path)
+        path = next((path / name for name in (checkpoint.BEST, exported.FILE) if checkpoint.exists(path / name)), path)
     content = checkpoint.load(path)
     cfg = _load_config(path, content, config, trust_config)
     with torch.random.fork_rng(devices=[]):  # building draws random weights

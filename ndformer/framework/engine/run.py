@@ -127,8 +127,7 @@ def _run(
         trainer.train()
         trainer.preemption.exit_immediately = True  # everything is saved
         processes.wait()
-        best = checkpoint.load(work_dir / checkpoint.BEST)
-        checkpoint.load_weights(model, best, work_dir / checkpoint.BEST)
+        best = trainer.load_best()
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
@@ -200,6 +199,9 @@ def finish(
     )
     print(work_dir / RESULTS)
     if processes.rank() == 0 and on_tested is not None:
+        if trainer.saver is not None:  # what follows runs on this process alone
+            model = build_model(cfg)
+            checkpoint.load_weights(model, checkpoint.load(work_dir / checkpoint.BEST), work_dir / checkpoint.BEST)
         on_tested(cfg, model, loaders["test"], evaluation)
     return content
 

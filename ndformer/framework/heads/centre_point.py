@@ -15,6 +15,7 @@ from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.devices import tensor_like
+from ndformer.framework.system.processes import shared_divisor
 from ndformer.framework.tokens import TokenSet
 
 CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # channels of the box code of a cell
@@ -92,7 +93,7 @@ class CentrePoint(Head):
             mask = inside[..., None] & true.isfinite()
             weights = tensor_like([1.0] * 8 + [self.velocity_weight] * 2, true)
             error = (predicted - true.nan_to_num()).abs() * weights
-            box = self.box_weight * error.masked_fill(~mask, 0).sum() / inside.sum().clamp(min=1)
+            box = self.box_weight * error.masked_fill(~mask, 0).sum() / shared_divisor(inside.sum())
         return dict(loss=heat + box, peaks=heat.detach(), boxes=box.detach())
 
     @torch.no_grad()

@@ -15,6 +15,7 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, NonNegative, Rate, Width
+from ndformer.framework.system.processes import shared_divisor
 from ndformer.framework.tokens import TokenSet
 
 Pool = Literal["class", "mean"]
@@ -83,7 +84,8 @@ class Classifier(Head):
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         logits = self(tokens).float()
-        loss = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+        total = F.cross_entropy(logits, targets, label_smoothing=self.label_smoothing, reduction="sum")
+        loss = total / shared_divisor(total.new_full((), len(logits)))
         if self.lovasz:
             loss = loss + self.lovasz * lovasz_softmax(logits.softmax(-1), targets.argmax(-1))
         return dict(loss=loss)

@@ -49,7 +49,11 @@ class Head(nn.Module):
         return tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), data_samples)
 
     def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
-        """Return dict(loss=...), which is minimized; further entries are logged."""
+        """Return dict(loss=...), which is minimized; further entries are logged.
+
+        The losses of several processes are averaged. If their batches may differ in the number of points or boxes,
+        divide a sum over them by processes.shared_divisor(count).
+        """
         raise NotImplementedError
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:

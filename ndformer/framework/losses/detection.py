@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.boxes import complete_iou, distribution_focal
+from ndformer.framework.system.processes import shared_divisor
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class DetectionLoss:
         index, weight = assigned.object[sample, anchor], assigned.weight[sample, anchor]
         scores = anchors.logits.new_zeros(anchors.logits.shape)
         scores[sample, anchor, objects.labels[sample, index]] = weight
-        total = weight.sum().clamp(min=1)
+        total = shared_divisor(weight.sum())
 
         stride = anchors.stride[anchor, None]
         predicted, true = anchors.boxes[sample, anchor] / stride, objects.boxes[sample, index] / stride  # (F, 4)

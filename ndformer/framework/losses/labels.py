@@ -8,6 +8,7 @@ from torch import Tensor
 from ndformer.framework.errors import no_class
 from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.system.processes import shared_divisor
 
 
 def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str, Tensor]:
@@ -18,7 +19,7 @@ def label_loss(logits: Tensor, labels: Tensor, lovasz: float = 0.0) -> dict[str,
     with without_autocast(logits):
         logits, known = logits.float(), labels >= 0
         total = F.cross_entropy(logits, labels.clamp(min=-1), ignore_index=-1, reduction="sum")
-        cross_entropy = total / known.sum().clamp(min=1)
+        cross_entropy = total / shared_divisor(known.sum())
         if not lovasz:
             return dict(loss=cross_entropy)
         jaccard = lovasz * lovasz_softmax(logits.movedim(1, -1).flatten(0, -2).softmax(-1), labels.flatten())

@@ -11,6 +11,7 @@ from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
 from ndformer.framework.losses.objects3d import Objects3D
 from ndformer.framework.system.devices import tensor_like
+from ndformer.framework.system.processes import shared_divisor
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 
@@ -79,7 +80,7 @@ class Weights:
     def __call__(
         self, logits: Tensor, boxes: Tensor, code: Tensor, iou: Tensor, objects: Objects3D, pairs: Pairs, grid: BEVGrid
     ) -> dict[str, Tensor]:
-        count = max(1, len(pairs.sample))
+        count = shared_divisor(pairs.sample.new_full((), len(pairs.sample)))
         chosen = (pairs.sample, pairs.query)
         truth = objects.boxes[pairs.sample, pairs.object]  # (P, 9)
         target = torch.zeros_like(logits)

@@ -13,6 +13,7 @@ from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.system.devices import tensor_like
+from ndformer.framework.system.processes import shared_divisor
 
 MIN_RADIUS = 2  # cells, of an object's peak in the heatmap
 
@@ -91,7 +92,7 @@ def peak_focal(logits: Tensor, target: Tensor) -> Tensor:
     peak = target == 1
     positive = -(p.log() * (1 - p) ** 2).masked_fill(~peak, 0).sum()
     negative = -((1 - p).log() * p**2 * (1 - target) ** 4).masked_fill(peak, 0).sum()
-    return (positive + negative) / peak.sum().clamp(min=1)
+    return (positive + negative) / shared_divisor(peak.sum())
 
 
 def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:

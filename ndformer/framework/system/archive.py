@@ -40,6 +40,14 @@ class Sealing:
         self.file.write(LENGTH + MARK + self.hash.hexdigest().encode())
 
 
+def save(sealing: Sealing, content: Any) -> None:
+    """Write content to a new file, with its digest and synced to the disk."""
+    torch.save(content, sealing)  # pyright: ignore[reportArgumentType]
+    sealing.seal()
+    sealing.flush()
+    os.fsync(sealing.file.fileno())
+
+
 def read(path: Path) -> tuple[Any, bool]:
     """Load a file of torch.save to the CPU without executing code; return the content and whether it has a digest.
 
@@ -48,13 +56,18 @@ def read(path: Path) -> tuple[Any, bool]:
     with path.open("rb") as file:  # opened once, so that the verified file is the loaded file
         size = file.seek(0, os.SEEK_END)
         sealed = _sealed(file, size)
-        _check_records(file, size, crc=not sealed)
-        file.seek(0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from torch about tensor kinds that are refused below
-            content = torch.load(file, map_location="cpu", weights_only=True)
+        return unsealed(file, size, crc=not sealed), sealed
+
+
+def unsealed(file: BinaryIO, size: int, crc: bool = False) -> Any:
+    """Load what torch.save wrote to a file of `size` bytes as read() does, without a digest."""
+    _check_records(file, size, crc)
+    file.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # from torch about tensor kinds that are refused below
+        content = torch.load(file, map_location="cpu", weights_only=True)
     _check_values(content, size)
-    return content, sealed
+    return content
 
 
 def _sealed(file: BinaryIO, size: int) -> bool:

@@ -33,6 +33,36 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(folder / path.name, path)
 
 
+def sync(path: Path) -> None:
+    """Sync a file, or a folder so that a rename in it survives a power failure."""
+    if os.name == "posix":
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def aside(path: Path) -> Path:
+    """Return the name of a folder's old version while a new one replaces it."""
+    return path.with_name(f".{path.name}.replaced")
+
+
+def replace_folder(path: Path, complete: Path, previous: Path | None = None) -> None:
+    """Rename the folder `complete` to `path`; the old one becomes `previous`, or is removed.
+
+    At every moment a complete folder is at `path`, `previous` or aside(path).
+    """
+    old = previous or aside(path)
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(path, old)
+    os.rename(complete, path)
+    sync(path.parent)
+    if previous is None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def write(path: Path, text: str) -> None:
     """Write text in UTF-8; lone surrogates, which JSON files may contain, are escaped."""
     with replacing(path) as half:

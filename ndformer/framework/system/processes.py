@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -163,6 +163,37 @@ def mean(value: Tensor) -> Tensor:
         dist.all_reduce(value)
         value /= count()
     return value
+
+
+def broadcast(tensors: Iterable[Tensor]) -> None:
+    """Give all processes the values of rank 0, in place; not for shards."""
+    if is_distributed():
+        for tensor in tensors:
+            dist.broadcast(tensor.detach(), 0)
+
+
+def shared_divisor(count: Tensor) -> Tensor:
+    """Return the divisor of a sum over `count` samples, points or weights of this process: at least 1 in all.
+
+    It is the mean of `count` over the processes, so that the mean of the losses of all processes is their global sum
+    divided by the global count, however uneven their batches are.
+    """
+    if not is_distributed():
+        return count.clamp(min=1)
+    total = count.detach().clone()
+    dist.all_reduce(total)
+    return total.clamp(min=1) / dist.get_world_size()
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Return whether a tensor is a DTensor, of which each process has a shard."""
+    module = sys.modules.get("torch.distributed.tensor")  # importing it takes long
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Return the shard of this process, or the tensor itself if it is not sharded."""
+    return tensor.to_local() if is_sharded(tensor) else tensor  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def gather(value: Tensor) -> Tensor:

@@ -11,7 +11,10 @@ from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
 
-IRRELEVANT = ("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly")  # for the result
+IRRELEVANT = (  # for the result
+    *("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly"),
+    *("train_cfg.parallel", "train_cfg.recompute"),  # the same numbers to rounding
+)
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
 
 
@@ -33,7 +36,7 @@ def relevant_changes(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str
     return [
         (path, before, after)
         for path, before, after in changes(old, new)
-        if path not in IRRELEVANT and not path.endswith(ENDINGS) and not _is_from_data(path, after)
+        if not path.startswith(IRRELEVANT) and not path.endswith(ENDINGS) and not _is_from_data(path, after)
     ]
 
 
@@ -53,8 +56,13 @@ def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> N
             f"train_cfg.max_epochs: expected {state['epoch']} or more, since so many epochs are done, got {epochs}"
         )
     changed = [c for c in relevant_changes(before, now) if c[0] != "train_cfg.max_epochs"]
-    if state["processes"] != processes.count():
-        changed.append(("processes", state["processes"], processes.count()))
+    old_count, count = state["processes"], processes.count()
+    old_batch, batch = (c["train_dataloader"]["batch_size"] for c in (before, now))
+    if old_count != count and old_count * old_batch == count * batch:
+        changed = [c for c in changed if c[0] != "train_dataloader.batch_size"]
+        print(f"{old_count} processes with batches of {old_batch} are now {count} with {batch}: the same total batch")
+    elif old_count != count:
+        changed.append(("processes", old_count, count))
     if changed and not allow_change:
         listed = "\n".join(f"  {path}: was {old!r:.60}, is {new!r:.60}" for path, old, new in changed)
         sentence = f"the config is not that of the run to resume:\n{listed}"

@@ -48,6 +48,14 @@ class Groups:
 
 
 @dataclass(kw_only=True)
+class Sharding:
+    type: Literal["ddp", "fsdp"] = key("'fsdp' for the other keys")
+    replicate: Count = key("groups of processes, each with all shards (HSDP)", 1)
+    shard: int = key("processes in a group; -1: all", -1)
+    offload: bool = key("keep the shards in CPU memory", False)
+
+
+@dataclass(kw_only=True)
 class Training:
     max_epochs: Count = key("passes over the training set")
     accumulate: Count = key("batches per optimizer step", 1)
@@ -58,6 +66,13 @@ class Training:
     checkpoint_every: Count | Text | None = key(
         "N optimizer steps or 'M minutes' between checkpoints within an epoch", None
     )
+    parallel: Literal["ddp", "fsdp"] | Sharding = key(
+        "several processes: 'ddp', each has all weights; 'fsdp' (FSDP2), each has a shard of them", "ddp"
+    )
+    recompute: Literal["none", "blocks"] = key(
+        "'blocks': compute blocks again in the backward pass, to save memory", "none"
+    )
+    sync_batchnorm: bool = key("batch statistics over all processes", True)
     detect_anomaly: bool = key(
         "torch's anomaly detection: slow; names the operation that computes the first NaN", False
     )

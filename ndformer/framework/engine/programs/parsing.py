@@ -65,7 +65,8 @@ class Parser(argparse.ArgumentParser):
         if i is None or files is None:
             return words
         config, weights = files
-        has_checkpoint = any(Path(word).suffix in SUFFIXES for word in words[i + 1 : i + 2])
+        given = map(Path, words[i + 1 : i + 2])
+        has_checkpoint = any(path.suffix in SUFFIXES or checkpoint.is_sharded(path) for path in given)
         both = positionals[1:2] == [CHECKPOINT] and not has_checkpoint
         return [*words[:i], str(config), *([str(weights)] if both else []), *words[i + 1 :]]
 
@@ -93,7 +94,7 @@ class Parser(argparse.ArgumentParser):
 def run_files(folder: Path) -> tuple[Path, Path] | None:
     """Return the config and the best checkpoint of a run's or a published folder; None for another folder."""
     config = folder / saved.DATA
-    weights = [folder / name for name in (checkpoint.BEST, exported.FILE) if (folder / name).is_file()]
+    weights = [folder / name for name in (checkpoint.BEST, exported.FILE) if checkpoint.exists(folder / name)]
     return (config, weights[0]) if weights and config.is_file() else None
 
 

@@ -29,7 +29,7 @@ def _bad_numbers(trainer: Runner, problem: str, batch: dict[str, Any]) -> BadNum
     seed_step(trainer.cfg.seed, trainer.iter)
     cause = nonfinite.origin(trainer.model, batch, lambda: trainer.loss(batch, trainer.model))
     checkpoints = (trainer.folder / name for name in (checkpoint.LAST, checkpoint.BEST))
-    last = next((path for path in checkpoints if path.is_file()), None)
+    last = next((path for path in checkpoints if checkpoint.exists(path)), None)
     return BadNumbers(
         f"step {trainer.iter + 1} (epoch {trainer.epoch + 1}): {problem}; {cause}. "
         f"The batch was {nonfinite.sample_names(batch)}. "

@@ -6,15 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ndformer.framework import foreign
 from ndformer.framework.engine.training import contents, exported, nonfinite
+from ndformer.framework.engine.training.contents import FORMAT
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic
 
-FORMAT = 3  # 3: with a digest, and with fingerprints of the data
 LAST, PREVIOUS, BEST = "last.pth", "previous.pth", "best.pth"
 
 
@@ -44,13 +43,10 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
         with atomic.replacing(path) as half:
             with open(half, "wb") as file:
                 recorder = _Recorder(file)
-                torch.save(dict(format=FORMAT) | content, recorder)  # pyright: ignore[reportArgumentType]
-                recorder.seal()
-                file.flush()
-                os.fsync(file.fileno())
+                archive.save(recorder, dict(format=FORMAT) | content)
             if previous is not None and path.exists():
                 _link(path, path.with_name(previous))
-        _sync_folder(path.parent)
+        atomic.sync(path.parent)
     except (OSError, RuntimeError) as error:
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
@@ -71,19 +67,35 @@ def _link(path: Path, name: Path) -> None:
             copy.write_bytes(path.read_bytes())
 
 
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power failure."""
-    if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+def is_sharded(path: Path) -> bool:
+    """Return whether a checkpoint is a folder, which several processes wrote."""
+    return ((path if path.exists() else atomic.aside(path)) / contents.MANIFEST).is_file()
 
 
-def load(path: str | Path) -> dict[str, Any]:
-    """Load the content of a checkpoint or a .safetensors file; no code in it is executed."""
-    path = Path(path)
+def located(path: Path) -> Path:
+    """Return the folder best/ if there is no file best.pth, else the path."""
+    folder = path.with_suffix("")
+    return folder if path.suffix == ".pth" and not path.exists() and is_sharded(folder) else path
+
+
+def exists(path: Path) -> bool:
+    """Return whether a checkpoint is at a path, as a file or as a folder."""
+    return path.is_file() or is_sharded(located(path))
+
+
+def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
+    """Load the content of a checkpoint, a file or a folder, or a .safetensors file; no code in it is executed.
+
+    best.pth stands for best/ too. With `templates`, DTensors by parameter name, all processes call it and get their
+    shards of such parameters.
+    """
+    path = located(Path(path))
+    if is_sharded(path):
+        from ndformer.framework.engine.training import sharded  # imports torch.distributed.checkpoint
+
+        content = sharded.load(path, templates)
+        contents.check(content, path, FORMAT)
+        return content
     if path.is_dir():
         inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
         raise DataError(f"{path}: expected a checkpoint file, got a folder. It contains {inside}")
@@ -106,17 +118,27 @@ def load(path: str | Path) -> dict[str, Any]:
             f"{path} is not a checkpoint that can be read safely (its digest is missing). Give another best.pth or "
             "last.pth"
         )
+    if templates:
+        from ndformer.framework.engine.training import sharded
+
+        content = sharded.distribute(content, templates)
     return content
 
 
-def load_newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Load last.pth of a run or, if it is damaged, previous.pth."""
-    paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
+def consolidate(folder: Path, path: Path) -> None:
+    """Write a checkpoint that is a folder as one file, as one process would have saved it."""
+    save(path, load(folder))
+
+
+def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tuple[Path, dict[str, Any]]:
+    """Load last.pth or last/ of a run or, if it is damaged, previous.pth or previous/; see load()."""
+    paths = [folder / name for pth in (LAST, PREVIOUS) for name in (pth, Path(pth).stem)]
+    paths = [path for path in paths if path.is_file() or is_sharded(path)]
     if not paths:
         raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
     for path in paths:
         try:
-            content = load(path)
+            content = load(path, templates)
             contents.check_run(content, path)
             return path, content
         except DataError as error:

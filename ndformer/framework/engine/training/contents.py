@@ -9,6 +9,9 @@ from torch import Tensor
 from ndformer.framework.data.dataset import MAX_LETTERS
 from ndformer.framework.errors import DataError
 
+FORMAT = 3  # 3: with a digest, and with fingerprints of the data
+MANIFEST = "manifest.json"  # in a checkpoint that is a folder, last/, previous/ or best/; see sharded.py
+
 Test = Callable[[Any], bool]
 
 

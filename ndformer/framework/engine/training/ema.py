@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.system.processes import local
+
 
 class EMA:
     """An average of weights: average = decay * average + (1 - decay) * weight per step; buffers are copied."""
@@ -19,11 +21,15 @@ class EMA:
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         parameters = dict(model.named_parameters(remove_duplicate=False))  # tied weights have several names
+        averages, weights = [], []
         for name, value in model.state_dict().items():
+            average, value = local(self.average[name]), local(value)  # shards are averaged where they are
             if name in parameters and value.is_floating_point():
-                self.average[name].lerp_(value, 1 - self.decay)
+                averages.append(average)
+                weights.append(value)
             else:
-                self.average[name].copy_(value)
+                average.copy_(value)
+        torch._foreach_lerp_(averages, weights, 1 - self.decay)  # pyright: ignore[reportPrivateImportUsage]
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:

@@ -43,13 +43,14 @@ def measure(
     model.eval()
     answers: list[Answer] = []
     ends = [[0] for _ in built]  # where the results of each batch end
+    sharded = any(map(processes.is_sharded, model.parameters()))
     call_hook(f"before_{mode}")
     call_hook(f"before_{mode}_epoch")
     for i, batch in enumerate(batches):
         call_hook(f"before_{mode}_iter", batch_idx=i, data_batch=batch)
-        predicted: list[Answer] = []
+        computed = _nonempty(batch) if sharded else batch
+        predicted = model.val_step(computed) if computed["data_samples"] else []
         if batch["data_samples"]:
-            predicted = model.val_step(batch)
             for metric in built:
                 _process(metric, batch, predicted)
             answers += predicted
@@ -70,6 +71,16 @@ def measure(
     call_hook(f"after_{mode}_epoch", metrics=values)
     call_hook(f"after_{mode}")
     return Evaluation(values, built, answers, quantities)
+
+
+def _nonempty(batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the batch, or that of another process if it has no samples: all must compute a sharded model."""
+    counts = processes.gather_objects(len(batch["data_samples"]))
+    source = next((rank for rank, count in enumerate(counts) if count), 0)
+    if all(counts) or not counts[source]:
+        return batch
+    shared = processes.gather_objects(batch if processes.rank() == source else None)[source] or batch
+    return batch if batch["data_samples"] else shared
 
 
 def as_line(values: Mapping[str, float], quantities: Mapping[str, Quantity]) -> str:

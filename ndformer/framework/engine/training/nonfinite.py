@@ -1,11 +1,13 @@
 """NaN and infinity in training: detection, and a search for the first layer that computes them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet
 
 
@@ -14,41 +16,68 @@ def finite(tensors: Iterable[Tensor]) -> bool:
 
 
 def largest(tensors: Iterable[Tensor]) -> Tensor:
-    """Return the largest magnitude on the tensors' device: 0 for none, not finite if a value is not."""
-    values = [t.detach() for t in tensors if t.is_floating_point() and t.numel()]
+    """Return the largest magnitude on the tensors' device: 0 for none, not finite if a value is not.
+
+    If some are sharded, all processes call it with the same tensors, and get the largest of all shards.
+    """
+    tensors = list(tensors)
+    shards = [processes.local(t.detach()) for t in tensors]
+    values = [t for t in shards if t.is_floating_point() and t.numel()]
     sizes = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in values]
-    return torch.stack([value.float() for value in sizes]).amax() if sizes else torch.zeros(())
+    size = torch.stack([value.float() for value in sizes]).amax() if sizes else torch.zeros(())
+    if any(map(processes.is_sharded, tensors)):
+        size = size.to(shards[0].device).nan_to_num(torch.inf, torch.inf)  # a maximum over processes may drop NaN
+        dist.all_reduce(size, dist.ReduceOp.MAX)
+    return size
 
 
 def origin(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], Tensor]) -> str:
-    """Compute a batch again, and return a sentence on the first value that is not finite and its samples."""
+    """Compute a batch again, and return a sentence on the first value that is not finite and its samples.
+
+    All processes call it, since computing a sharded model takes all; each returns the sentence of the first that has
+    one.
+    """
+    if torch.is_anomaly_enabled() and processes.is_distributed():  # raised in one process, while others still compute
+        return _bad_input(batch) or "it was not computed again, because that takes all processes"
     for name, weight in model.state_dict().items():
         if weight.is_floating_point() and not finite([weight]):
             return f"the weight {name} is already not finite: the last step was too large, or the weight was loaded so"
+    inputs = _first(processes.gather_objects(_bad_input(batch)))
+    return (
+        inputs
+        or _first(processes.gather_objects(_recomputed(model, batch, compute_loss)))
+        or ("computed again, all values are finite: an operation is not deterministic")
+    )
+
+
+def _first(sentences: Sequence[str]) -> str:
+    """Return the sentence of the first process that has one; gradients become NaN after the losses of others."""
+    return min(filter(None, sentences), key=lambda sentence: "first gradient" in sentence, default="")
+
+
+def _bad_input(batch: dict[str, Any]) -> str:
     for name, value in batch["inputs"].items():
         for i, sample in enumerate(value):
             if sample is not None and not finite([sample]):
                 return f"the input {name} of {sample_name(batch, i)} is not finite"
+    return ""
+
+
+def _recomputed(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], Tensor]) -> str:
+    """Return the sentence on the first output or gradient that is not finite, or ""."""
     first: list[str] = []
     hooks = [module.register_forward_hook(_watch(name, batch, first)) for name, module in model.named_modules() if name]
     try:
         loss = compute_loss()
-        if first:
-            return first[0]
-        if not finite([loss]):
-            return "the outputs of all layers are finite, the loss is not"
-        loss.backward()
-        if first:
-            return first[0]
+        if not first and not finite([loss]):
+            first.append("the outputs of all layers are finite, the loss is not")
+        loss.backward()  # also after a finding, because other processes compute it
     except RuntimeError as error:  # raised by --detect-anomaly
-        return first[0] if first else str(error).splitlines()[0]
+        first.append(str(error).splitlines()[0])
     finally:
         for hook in hooks:
             hook.remove()
-    return (
-        "computed again, all values are finite on this process: another process had them, or an operation that is not "
-        "deterministic"
-    )
+    return _first(first)
 
 
 def _watch(name: str, batch: dict[str, Any], first: list[str]) -> Callable[[nn.Module, Any, Any], None]:

@@ -7,6 +7,7 @@ from torch import nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import OPTIMIZERS
+from ndformer.framework.system import processes
 
 UNSUPPORTED = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS needs a closure, SparseAdam needs sparse gradients
 
@@ -64,7 +65,7 @@ def parameter_groups(
             )
     undecayed = _undecayed(model)
     layers = None if layer_decay is None else _layers(model, decay_encoding)
-    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -75,10 +76,28 @@ def parameter_groups(
         )
         scale = 1.0 if layer_decay is None or layers is None else layer_decay ** layers[name]
         scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
-        group = groups.setdefault((scale, decay), dict(params=[], names=[], weight_decay=decay, lr_scale=scale))
+        sharded = processes.is_sharded(parameter)  # optimizers update the tensors of a group together
+        group = groups.setdefault(
+            (scale, decay, sharded), dict(params=[], names=[], weight_decay=decay, lr_scale=scale)
+        )
         group["params"].append(parameter)
         group["names"].append(name)
     return list(groups.values())
+
+
+def regrouped(state: dict[str, Any], optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return a saved state in the parameter groups of an optimizer: under FSDP, scalars are in groups of their own."""
+    saved, groups = state["param_groups"], optimizer.state_dict()["param_groups"]
+    numbers = {name: number for group in saved for number, name in zip(group["params"], group["names"])}
+    owner = {name: group for group in saved for name in group["names"]}
+    orders = [[group["names"] for group in several] for several in (saved, groups)]
+    if orders[0] == orders[1] or owner.keys() != {name for names in orders[1] for name in names}:
+        return state
+    moved = {new: numbers[name] for group in groups for new, name in zip(group["params"], group["names"])}
+    return dict(
+        state={new: state["state"][old] for new, old in moved.items() if old in state["state"]},
+        param_groups=[owner[g["names"][0]] | dict(params=g["params"], names=g["names"]) for g in groups],
+    )
 
 
 def _layers(model: nn.Module, decay_encoding: bool) -> dict[str, int]:

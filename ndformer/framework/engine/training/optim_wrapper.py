@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.engine.training.parallel import clip_grad_norm
+
 
 class OptimWrapper:
     """An optimizer with gradient accumulation, clipping and AMP on any device, with the interface of mmengine's.
@@ -62,7 +64,7 @@ class OptimWrapper:
             parameter.grad = None  # then no optimizer updates or decays it
         if self.clip_grad is not None:
             self.scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_([p for p in self.parameters() if p.grad is not None], self.clip_grad)
+            clip_grad_norm(self.parameters(), self.clip_grad)
         before = self.scaler.get_scale()
         self.scaler.step(self.optimizer)
         self.scaler.update()

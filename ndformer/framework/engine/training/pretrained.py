@@ -53,7 +53,7 @@ class Pretrained:
 def read(text: str) -> Pretrained:
     """Read a checkpoint of ndformer, or another library's weights: FILE, or SOURCE:FILE to choose the importer."""
     reference = parse_reference(text)
-    if not reference.path.is_file():
+    if not checkpoint.exists(reference.path):
         checkpoint.load(reference.path)  # raises, and lists the folder's checkpoints
     if reference.source is not None:
         return _imported(reference, _convert(reference))

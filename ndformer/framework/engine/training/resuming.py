@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import DataError
 
@@ -21,14 +22,16 @@ def report_threads(before: int | None) -> None:
         )
 
 
-def check_best(folder: Path, model: nn.Module, history: list[dict[str, float]], main: str) -> None:
+def check_best(
+    folder: Path, model: nn.Module, history: list[dict[str, float]], main: str, templates: Any = None
+) -> None:
     """Raise unless best.pth is a checkpoint of this run, before more epochs are trained."""
     if not history:
         return
     path = folder / checkpoint.BEST
     remedy = "restore a copy of it, or start a new run"
     try:
-        content = checkpoint.load(path)
+        content = checkpoint.load(path, templates)
         checkpoint.check_weights(model, content, path)
     except DataError as error:
         raise DataError(f"{error}. It has the best weights of the run, which are tested at its end: {remedy}") from None
@@ -43,7 +46,7 @@ def restore(wrapper: OptimWrapper, state: dict[str, Any], path: Path) -> None:
     wrapper.updates, wrapper.skipped, wrapper.batches = state["updates"], state["skipped"], state["iter"]
     groups = [dict(group) for group in wrapper.optimizer.param_groups]
     try:
-        wrapper.optimizer.load_state_dict(state["optimizer"])
+        wrapper.optimizer.load_state_dict(regrouped(state["optimizer"], wrapper.optimizer))
         wrong = _mismatch(wrapper.optimizer, groups)
         if state["scaler"]:  # empty if the run did not use fp16
             wrapper.scaler.load_state_dict(state["scaler"])

@@ -1,9 +1,11 @@
 """The state of a run: what its checkpoints contain, and how a run resumes from them bit for bit."""
 
 import time
+from pathlib import Path
 from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
@@ -11,6 +13,7 @@ from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, 
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.errors import BadNumbers
+from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
 
@@ -26,13 +29,49 @@ def save_best(trainer: Runner, metrics: dict[str, float]) -> None:
     _write(trainer, checkpoint.BEST, dict(model=trainer.model.state_dict(), **_metadata(trainer, metrics)))
 
 
+def sharded_saver(model: TokenModel) -> Any:
+    """Return the writer of checkpoints as folders if the model is sharded over processes, else None."""
+    if _templates(model) is None:
+        return None
+    from ndformer.framework.engine.training import sharded  # imports torch.distributed.checkpoint
+
+    return sharded.Saver()
+
+
+def wait_staged(trainer: Runner) -> None:
+    """Wait until the tensors of a checkpoint that is being written may change."""
+    if trainer.saver is not None:
+        trainer.saver.wait_staged()
+
+
+def wait_written(trainer: Runner) -> None:
+    """Wait until all checkpoints are complete."""
+    if trainer.saver is not None:
+        trainer.saver.wait_written()
+
+
+def load_best(trainer: Runner) -> dict[str, Any]:
+    """Load the best weights into the model; return the content of their checkpoint."""
+    path = trainer.folder / checkpoint.BEST
+    best = checkpoint.load(path, _templates(trainer.model))
+    checkpoint.load_weights(trainer.model, best, path)
+    return best
+
+
+def _templates(model: TokenModel) -> dict[str, Tensor] | None:
+    """Return the weights of a sharded model, with whose placements checkpoints are loaded; None for other models."""
+    weights = model.state_dict()
+    return weights if any(map(processes.is_sharded, weights.values())) else None
+
+
 def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
-    path, state = checkpoint.load_newest(trainer.folder)
+    templates = _templates(trainer.model)
+    path, state = checkpoint.load_newest(trainer.folder, templates)
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
     same_data.check(state, trainer.data, _classes(trainer), trainer.allow_data_change)
-    resuming.check_best(trainer.folder, trainer.model, state["history"], trainer.history.main)
+    resuming.check_best(trainer.folder, trainer.model, state["history"], trainer.history.main, templates)
     resuming.report_threads(state.get("threads"))
     checkpoint.load_weights(trainer.model, state, path)
     if trainer.ema is not None:
@@ -87,4 +126,8 @@ def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | 
         raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")
     if processes.rank() == 0:
         trainer.ownership.check()
+    if trainer.saver is not None:
+        folder = (trainer.folder / name).with_suffix("")
+        trainer.saver.save_async(folder, content, None if previous is None else Path(previous).stem)
+    elif processes.rank() == 0:
         checkpoint.save(trainer.folder / name, content, previous)

@@ -37,6 +37,7 @@ class Runner:
     data: dict[str, Any]  # fingerprints of the data, by split
     optim_wrapper: OptimWrapper
     ema: EMA | None
+    saver: Any  # writes checkpoints as folders, if the model is sharded
     hooks: Hooks
     history: History
     progress: Progress

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 import torch
 from mmengine.config import Config
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ndformer.framework.data.fingerprint import fingerprint
@@ -28,6 +27,7 @@ from ndformer.framework.engine.training.hooks import Hooks
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
+from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
 from ndformer.framework.engine.training.runner import Runner
@@ -69,6 +69,9 @@ class Trainer(Runner):
         seed_everything(cfg.seed)
         self.history = History(cfg.metrics, (cfg.get("early_stopping") or {}).get("patience"))
         self.data = {split: fingerprint(cast(Any, loader.dataset)) for split, loader in loaders.items()}
+        parallel = Parallel.from_config(settings)
+        self.parallel = parallelize(model, parallel, model.amp, settings.get("compile", False))
+        self.saver = run_state.sharded_saver(model)
         self.ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
         accumulate = settings.get("accumulate", 1)
         self.optim_wrapper = OptimWrapper(
@@ -86,11 +89,6 @@ class Trainer(Runner):
         self.preemption, self.timer = Preemption(), CheckpointTimer(settings.get("checkpoint_every"))
         self.progress = Progress(self.max_epochs, self.batches, console, device)
         self.visualizer = Visualizer(cfg.get("visualizer"), self.folder)
-        if settings.get("compile"):
-            model.backbone.compile()
-        self.parallel: nn.Module = model
-        if processes.is_distributed():  # with several modalities, a batch may lack some of them
-            self.parallel = DistributedDataParallel(model, find_unused_parameters=len(model.modalities) > 1)
 
     def train(self) -> TokenModel:
         """Train all epochs, and return the model with its last weights."""
@@ -111,9 +109,14 @@ class Trainer(Runner):
                 f"all {self.optim_wrapper.skipped} steps were skipped, since their gradients are not finite in fp16: "
                 "nothing was learned. Try amp='bf16', a lower lr or clip_grad"
             )
+        run_state.wait_written(self)
         self.call_hook("after_train")
         self.call_hook("after_run")
         return self.model
+
+    def load_best(self) -> dict[str, Any]:
+        """Load the best weights; return the content of their checkpoint."""
+        return run_state.load_best(self)
 
     def train_epoch(self) -> None:
         self.call_hook("before_train_epoch")
@@ -151,6 +154,7 @@ class Trainer(Runner):
             optim.backward(loss)
             mean = self._sync_stats(mean, stop)
             if optim.should_update():
+                run_state.wait_staged(self)
                 optim.step()
                 optim.zero_grad()
                 if self.ema is not None and not optim.skipped:
@@ -170,6 +174,7 @@ class Trainer(Runner):
     def stop_if_requested(self) -> None:
         """Raise SystemExit(RESUMABLE) if a process received a signal to stop; the checkpoint is already written."""
         if self.stop_requested:
+            run_state.wait_written(self)
             processes.wait()  # for the process that writes the checkpoint
             name = self.preemption.signal_name or "a signal to another process"
             self.console.print(f"stopped by {name} in epoch {self.epoch + 1}: go on with --resume")
@@ -202,11 +207,16 @@ class Trainer(Runner):
 
     def validate(self) -> dict[str, float]:
         """Measure the averaged weights if there are any, else the current ones; save them if they are the best."""
+        processes.broadcast(
+            self.model.buffers()
+        )  # running statistics, where batches were normalized without the others
+        run_state.wait_staged(self)
         with contextlib.nullcontext() if self.ema is None else self.ema.applied(self.model):
             batches = self.progress.with_progress(self.loaders["val"], "validation")
             evaluation = measure(self.cfg.metrics, self.model, batches, self._call_validation_hook)
             if self.history.is_best(evaluation.values):
                 run_state.save_best(self, evaluation.values)
+                run_state.wait_staged(self)
         self.progress.end_epoch(self.optim_wrapper.param_groups[0]["lr"], evaluation.line)
         return evaluation.values
 

@@ -20,9 +20,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "report.html",
     "shown",
     "vis_data",
-    checkpoint.LAST,
-    checkpoint.PREVIOUS,
-    checkpoint.BEST,
+    *(name for pth in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST) for name in (pth, Path(pth).stem)),
     LOG,
     "config.json",
     CONFIG,
@@ -30,7 +28,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
 
 
 def begun(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in (checkpoint.LAST, checkpoint.PREVIOUS))
+    return any(checkpoint.exists(folder / name) for name in (checkpoint.LAST, checkpoint.PREVIOUS))
 
 
 def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
@@ -51,6 +49,10 @@ def clear(folder: Path) -> None:
     """Remove all files that a run has written, and no others."""
     for name in WRITTEN:
         atomic.remove(folder / name)
+        path = checkpoint.located(folder / name)
+        if path.name != name:  # a checkpoint of several processes
+            atomic.remove(path)
+            atomic.remove(atomic.aside(path))
     for logs in folder.glob("????????_??????"):  # written by mmengine at each start, in runs of older versions
         if re.fullmatch(r"\d{8}_\d{6}", logs.name):
             atomic.remove(logs / f"{logs.name}.log")

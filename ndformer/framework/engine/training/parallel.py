@@ -1,0 +1,126 @@
+"""Training on several processes: DDP, or FSDP2 by block (HSDP with `replicate`), with activation checkpointing.
+
+Gradients are means over the processes, in DDP and in FSDP alike. A loss is divided by processes.shared_divisor(), the
+mean count over the processes, so that this mean is the gradient of the sum over all samples divided by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from ndformer.framework.engine.training.batch_norm import synchronize_batchnorm
+from ndformer.framework.errors import DataError
+from ndformer.framework.model import TokenModel
+from ndformer.framework.system import processes
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """The keys of train_cfg that say how processes share a training."""
+
+    type: str = "ddp"  # 'ddp': every process has all weights; 'fsdp': each has a shard of them
+    replicate: int = 1  # groups of processes, each with all shards (HSDP)
+    shard: int = -1  # processes in a group; -1: all there are
+    offload: bool = False  # keep the shards in CPU memory
+    recompute: str = "none"  # 'blocks': compute blocks again in the backward pass, to save memory
+    sync_batchnorm: bool = True  # batch statistics over all processes
+
+    @classmethod
+    def from_config(cls, train_cfg: Mapping[str, Any]) -> Parallel:
+        """Read and check train_cfg.parallel, .recompute and .sync_batchnorm."""
+        given = train_cfg.get("parallel") or "ddp"
+        options = dict(type=given) if isinstance(given, str) else dict(given)
+        allowed = ("type", "replicate", "shard", "offload")
+        unknown = next((name for name in options if name not in allowed), None)
+        if unknown is not None:
+            raise ValueError(f"train_cfg.parallel: expected the keys {', '.join(allowed)}, got '{unknown}'")
+        others = {name: train_cfg[name] for name in ("recompute", "sync_batchnorm") if name in train_cfg}
+        settings = cls(**options, **others)
+        for key, choices in (("type", ("ddp", "fsdp")), ("recompute", ("none", "blocks"))):
+            if getattr(settings, key) not in choices:
+                name = "parallel.type" if key == "type" else key
+                expected = " or ".join(map(repr, choices))
+                raise ValueError(f"train_cfg.{name}: expected {expected}, got {getattr(settings, key)!r}")
+        if settings.type == "ddp" and options.keys() - {"type"}:
+            raise ValueError("train_cfg.parallel: replicate, shard and offload need type='fsdp', got type='ddp'")
+        return settings
+
+    def sizes(self, count: int) -> tuple[int, int]:
+        """Return (replicate, shard) for a number of processes, or raise if they do not multiply to it."""
+        shard = count // max(1, self.replicate) if self.shard == -1 else self.shard
+        if self.replicate < 1 or shard < 1 or self.replicate * shard != count:
+            raise DataError(
+                f"train_cfg.parallel: expected replicate x shard = {count} processes, got replicate={self.replicate} "
+                f"and shard={self.shard}. Start another number of processes, or set shard=-1"
+            )
+        return self.replicate, shard
+
+
+def parallelize(
+    model: TokenModel, settings: Parallel, amp: torch.dtype | None = None, compile: bool = False
+) -> nn.Module:
+    """Prepare a model, on its device, for this number of processes; return what to call in training.
+
+    That is DistributedDataParallel around the model, or the model itself. Under FSDP its parameters become DTensors:
+    build the optimizer and the EMA after this call. `amp` is the dtype of autocast.
+    """
+    several = processes.is_distributed()
+    blocks = find_blocks(model)
+    if several and settings.sync_batchnorm:
+        synchronize_batchnorm(model)
+    if settings.recompute == "blocks":
+        if not blocks:
+            raise ValueError(f"recompute='blocks' needs a ModuleList `blocks`, got {type(model.backbone).__name__}")
+        for block in blocks:
+            block.forward = partial(_recomputed, block.forward)
+    if several and settings.type == "fsdp":
+        if compile:
+            for block in blocks:  # not block.compile(), whose graph would contain FSDP's hooks
+                block.forward = torch.compile(block.forward)
+        from ndformer.framework.engine.training import fsdp  # imports torch.distributed.fsdp
+
+        fsdp.shard(model, blocks, settings.sizes(processes.count()), settings.offload, amp)
+        return model
+    if compile:
+        model.backbone.compile()
+    lacking = len(model.modalities) > 1  # a batch may lack some of them
+    return DistributedDataParallel(model, find_unused_parameters=lacking) if several else model
+
+
+def find_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks of a model: the modules in every ModuleList that is called `blocks`."""
+    lists = (m for name, m in model.named_modules() if name.rpartition(".")[2] == "blocks")
+    return [block for part in lists if isinstance(part, nn.ModuleList) for block in part]
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+
+@torch.no_grad()
+def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Clip the norm of all gradients, shards of all processes included; return it without waiting for the device."""
+    parameters = [p for p in parameters if p.grad is not None]
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    sharded = [g for g in gradients if processes.is_sharded(g)]
+    if not sharded:
+        return nn.utils.clip_grad_norm_(parameters, max_norm)
+    whole = [g for g in gradients if not processes.is_sharded(g)]
+    squares = nn.utils.get_total_norm([processes.local(g) for g in sharded]).square()
+    mesh: Any = sharded[0].device_mesh  # pyright: ignore[reportAttributeAccessIssue]
+    dist.all_reduce(squares, group=mesh.get_group(mesh.ndim - 1))
+    norm = (squares + nn.utils.get_total_norm(whole).square()).sqrt() if whole else squares.sqrt()
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1)
+    torch._foreach_mul_([processes.local(g) for g in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
+    return norm

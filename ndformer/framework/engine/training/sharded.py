@@ -1,0 +1,221 @@
+"""Checkpoints as folders: every process writes its shards with torch.distributed.checkpoint while training goes on.
+
+A folder has shards `__RANK_NUMBER.distcp`, `values.pth` with all that is no tensor, and `manifest.json` with the place
+of every tensor and a digest of every file. torch's own index `.metadata` is a pickle, which can run code when it is
+read: it is not written, and a tensor is read by system/archive.py, which runs none.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import shutil
+import tempfile
+import warnings
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
+from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.tensor import distribute_tensor
+
+from ndformer.framework.engine.training import contents, manifest
+from ndformer.framework.errors import DataError
+from ndformer.framework.system import archive, atomic, processes
+
+ALONE = "torch.distributed is disabled"  # a warning, while one process or each for itself is meant
+
+
+class Saver:
+    """Writes the checkpoints of a run one after the other, in a thread and with a gloo group of its own.
+
+    After save_async(), call wait_staged() before anything changes the saved tensors: an optimizer step, or an average
+    that replaces the weights. Call wait_written() before relying on the folder, which raises an error of the writing,
+    and close() at the end.
+    """
+
+    def __init__(self) -> None:
+        cuda = torch.cuda.is_available()
+        self.group: Any = dist.new_group(backend="gloo") if processes.is_distributed() else None
+        self.stager = DefaultStager(StagingOptions(cuda, False, True, cuda))
+        self.staged: Any = None  # futures of the last save
+        self.written: Any = None
+        self.path = self.temporary = Path()
+
+    def save_async(self, path: Path, content: dict[str, Any], previous: str | None = None) -> None:
+        """Begin to write a folder, which replaces `path` once it is complete; the old one gets the name `previous`.
+
+        All processes call it with the same content: nested dicts with tensors, and DTensors of which each has a shard.
+        """
+        self.wait_written()
+        tensors, values = split(dict(format=contents.FORMAT) | content)
+        groups = content.get("optimizer", {}).get("param_groups", [])
+        for name in content["model"].keys() - {name for group in groups for name in group["names"]}:
+            tensors[f"model/{name}"] = tensors[f"model/{name}"].clone()  # a buffer, which the next forward pass changes
+        self.path = path
+        self.temporary = self._begin(path)
+        old = None if previous is None else path.with_name(previous)
+        writer = manifest.Writer(self.temporary, path, old, values)
+        if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
+            torch.cuda.current_stream().synchronize()
+        warnings.filterwarnings("ignore", ALONE)  # in the thread too
+        response: Any = async_save(tensors, storage_writer=writer, process_group=self.group, async_stager=self.stager)
+        self.staged, self.written = response.staging_completion, response.upload_completion
+
+    def _begin(self, path: Path) -> Path:
+        """Create a temporary folder beside `path`, on rank 0; return its path on all processes."""
+        made: list[Any] = [None]
+        if processes.rank() == 0:
+            try:
+                made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
+            except OSError as error:
+                made = [_unwritable(path, error)]
+        if self.group is not None:
+            dist.broadcast_object_list(made, 0, self.group)
+        if isinstance(made[0], Exception):
+            raise made[0]
+        return Path(made[0])
+
+    def wait_staged(self) -> None:
+        """Wait until the saved tensors are copied, so that they may change."""
+        if self.staged is not None:
+            self.staged.result()
+
+    def wait_written(self) -> None:
+        """Wait until the folder is complete and in its place, or raise DataError if a process could not write it."""
+        written, self.written = self.written, None
+        try:
+            if written is not None:
+                written.result()
+        except CheckpointException as error:
+            if processes.rank() == 0:
+                shutil.rmtree(self.temporary, ignore_errors=True)
+            cause = next(iter(error.failures.values()))[0]
+            if isinstance(cause, DataError) or not isinstance(cause, (OSError, RuntimeError)):
+                raise cause from None
+            raise _unwritable(self.path, cause) from error
+
+    def close(self) -> None:
+        try:
+            self.wait_written()
+        finally:
+            self.stager.close()
+
+
+def _unwritable(path: Path, error: Exception) -> DataError:
+    # torch reports a full disk as an error of its own, of several lines
+    cause = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
+    return DataError(
+        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
+        "permissions",
+        "then --resume continues",
+    )
+
+
+def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors of nested dicts by name, and dict(values=the rest, places=the keys to each tensor).
+
+    The state of an optimizer is stored by the names of its parameters.
+    """
+    content = dict(content)
+    if content.get("optimizer"):
+        content["optimizer"] = _by_name(content["optimizer"])
+    tensors: dict[str, Tensor] = {}
+    places: dict[str, list[Any]] = {}
+
+    def without_tensors(value: Any, keys: list[Any]) -> Any:
+        if isinstance(value, Tensor):
+            name = "/".join(map(str, keys))
+            tensors[name], places[name] = value.detach(), keys
+            return None
+        if isinstance(value, dict):
+            return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}
+        return copy.deepcopy(value)  # it is written while training goes on and changes it
+
+    return tensors, dict(values=without_tensors(content, []), places=places)
+
+
+def _by_name(state: dict[str, Any]) -> dict[str, Any]:
+    names = {i: name for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
+    return state | dict(state={names[i]: value for i, value in state["state"].items()})
+
+
+def _by_number(state: dict[str, Any]) -> dict[str, Any]:
+    numbers = {name: i for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
+    return state | dict(state={numbers[name]: value for name, value in state["state"].items()})
+
+
+def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
+    """Load the content of a folder to the CPU, or raise DataError if a file is missing or damaged.
+
+    `templates` are DTensors by parameter name: all processes call it, and tensors of a parameter's name and shape are
+    loaded as such shards. It does not matter how many processes saved them.
+    """
+    folder = path if path.exists() else atomic.aside(path)
+    content, problem = {}, ""
+    try:
+        shared = templates is not None
+        metadata = manifest.read(folder, *((processes.rank(), processes.count()) if shared else ()))
+        content = _content(folder, metadata, templates or {})
+    except (Exception, CheckpointException) as error:
+        if isinstance(error, CheckpointException):
+            error = next(iter(error.failures.values()))[0]
+        problem = " ".join(str(error).split()) or type(error).__name__
+    problems = [problem] if templates is None else processes.gather_objects(problem)
+    problem = next(filter(None, problems), "")
+    if problem:
+        raise DataError(f"{path} is not a checkpoint that can be read safely ({problem:.200}). Give another one")
+    return content
+
+
+def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> dict[str, Any]:
+    stored, sealed = archive.read(folder / manifest.VALUES)
+    if not sealed:
+        raise ValueError(f"the digest of {manifest.VALUES} is missing")
+    content, places, tensors = stored["values"], stored["places"], {}
+    for name, entry in metadata.state_dict_metadata.items():
+        assert isinstance(entry, TensorStorageMetadata)
+        template = _template(places[name], entry.size, templates)
+        zeros = partial(torch.zeros, entry.size) if template is None else partial(torch.zeros_like, template)
+        tensors[name] = zeros(dtype=entry.properties.dtype)
+    warnings.filterwarnings("ignore", ALONE)
+    load_tensors(tensors, storage_reader=manifest.Reader(folder, metadata), no_dist=True)
+    for name, tensor in tensors.items():
+        *keys, last = places[name]
+        reduce(operator.getitem, keys, content)[last] = tensor
+    if content.get("optimizer"):
+        content["optimizer"] = _by_number(content["optimizer"])
+    return content
+
+
+def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:
+    """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
+    if content.get("optimizer"):
+        content = content | dict(optimizer=_by_name(content["optimizer"]))
+    content = {key: _distributed(value, templates, [key]) for key, value in content.items()}
+    return content | dict(optimizer=_by_number(content["optimizer"])) if content.get("optimizer") else content
+
+
+def _distributed(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _distributed(inner, templates, [*keys, key]) for key, inner in value.items()}
+    template: Any = _template(keys, value.shape, templates) if isinstance(value, Tensor) else None
+    if template is None:
+        return value
+    return distribute_tensor(value.to(template.device), template.device_mesh, template.placements, src_data_rank=None)
+
+
+def _template(keys: list[Any], shape: torch.Size, templates: dict[str, Tensor]) -> Tensor | None:
+    """Return the DTensor of a parameter's name and shape; None if there is none, as for an optimizer's step."""
+    template = next((templates[key] for key in keys if key in templates), None)
+    return template if template is not None and template.shape == shape and processes.is_sharded(template) else None

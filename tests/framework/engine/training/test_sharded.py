@@ -1,0 +1,334 @@
+"""Checkpoints as folders: saved by some processes while they train, loaded by others, refused if damaged."""
+
+import copy
+import io
+import json
+import os
+import pickle
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+
+from ndformer.framework.engine.training import checkpoint, manifest, sharded, work_dir
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.optim import build_optimizer, regrouped
+from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
+from ndformer.framework.errors import DataError
+from ndformer.framework.system import atomic, processes
+from tests.framework.engine.training.test_parallel import batch, classifier, clouds, images, ptv3
+from tests.spawned import spawned
+from tools import convert_checkpoint
+
+CASES = dict(image=(classifier, images), points=(ptv3, clouds))
+RUNS = CASES | dict(scalars=(partial(classifier, "FIRE"), images))
+PLAIN: dict[str, Any] = dict(
+    scaler={},
+    skipped=0,
+    updates=1,
+    iter=1,
+    batch=0,
+    epoch=1,
+    seconds=1.0,
+    processes=1,
+    bad={},
+    history=[dict(loss=1.0)],
+)
+PLAIN |= dict(progress=dict(done=1, loss=1.0, steps=1), settings=dict(train_cfg=dict(max_epochs=1)), classes=["a"])
+
+
+class Run:
+    """A training whose state can be saved and restored, as the trainer does."""
+
+    def __init__(self, case: str, parallel: Any = "fsdp") -> None:
+        make, self.data = RUNS[case]
+        self.model = make()
+        self.name = next(iter(self.model.modalities))
+        self.running = parallelize(self.model, Parallel.from_config(dict(parallel=parallel)))
+        self.optimizer = build_optimizer(self.model, dict(type="AdamW", lr=1e-3, eps=1e-4), dict(no_decay=True))
+        self.average = EMA(self.model, 0.9)
+        self.losses: list[float] = []
+        self.saver = sharded.Saver()
+
+    def step(self) -> None:
+        number = len(self.losses)
+        torch.manual_seed(number)
+        loss = self.model.total(self.running(**batch(self.data(number), self.name), mode="loss"))
+        loss.backward()
+        clip_grad_norm(self.model.parameters(), 0.5)
+        self.saver.wait_staged()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.average.update(self.model)
+        self.losses.append(processes.mean(loss.detach()).item())
+
+    def content(self) -> dict[str, Any]:
+        return dict(
+            model=self.model.state_dict(),
+            ema=self.average.average,
+            optimizer=self.optimizer.state_dict(),
+            losses=self.losses,
+            **PLAIN,
+        )
+
+    def restore(self, path: Path) -> None:
+        content = checkpoint.load(path, self.model.state_dict())
+        self.model.load_state_dict(content["model"])
+        self.average.average = content["ema"]
+        self.optimizer.load_state_dict(regrouped(content["optimizer"], self.optimizer))
+        self.losses = content["losses"]
+
+
+def begin(case: str, folder: Path, steps: int, save_at: int, parallel: Any = "fsdp") -> list[float]:
+    run = Run(case, parallel)
+    for _ in range(save_at):
+        run.step()
+    run.saver.save_async(folder / "last", run.content(), "previous")
+    for _ in range(steps - save_at):
+        run.step()
+    run.saver.close()
+    return run.losses
+
+
+def go_on(case: str, path: Path, steps: int, parallel: Any = "fsdp") -> list[float]:
+    run = Run(case, parallel)
+    run.restore(path)
+    while len(run.losses) < steps:
+        run.step()
+    run.saver.close()
+    return run.losses
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
+    _goes_on("image", tmp_path, (3,), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_runs_go_on_with_any_number_of_processes(case: str, tmp_path: Path) -> None:
+    _goes_on(case, tmp_path, (2, 1, 3, 4), 8)
+
+
+def _goes_on(case: str, folder: Path, counts: tuple[int, ...], steps: int) -> None:
+    whole = spawned(2, begin, case, folder, steps, steps - 2)[0]
+    for count in counts:
+        found = spawned(count, go_on, case, folder / "last", steps)
+        assert all(losses == pytest.approx(whole, abs=1e-5) for losses in found)
+        assert count != 2 or found[0] == whole
+    checkpoint.consolidate(folder / "last", folder / "last.pth")
+    for path in (folder / "last", folder / "last.pth"):
+        assert go_on(case, path, steps, "ddp") == pytest.approx(whole, abs=1e-5)
+
+
+def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> None:
+    """FIRE has scalars; the head's 3 rows are shards of 1, 1, 1 and 0 rows on 4 processes."""
+    whole = spawned(4, begin, "scalars", tmp_path, 4, 2)[0]
+    assert go_on("scalars", tmp_path / "last", 4) == pytest.approx(whole, abs=1e-5)
+    checkpoint.consolidate(tmp_path / "last", tmp_path / "last.pth")
+    found = spawned(2, go_on, "scalars", tmp_path / "last.pth", 4)[0]
+    assert found == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """last/ and previous/ of one process."""
+    folder = tmp_path_factory.mktemp("run")
+    run = Run("image")
+    for _ in range(2):
+        run.step()
+        run.saver.save_async(folder / "last", run.content(), "previous")
+    run.saver.close()
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "run"))
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged, may_write, stage = threading.Event(), threading.Event(), StateDictStager.stage
+    write = manifest.Writer.write_data
+    monkeypatch.setattr(StateDictStager, "stage", lambda *a, **k: (staged.wait(10), stage(*a, **k))[1])
+    monkeypatch.setattr(manifest.Writer, "write_data", lambda *a: (may_write.wait(10), write(*a))[1])
+    run = Run("image")
+    run.step()
+    before = copy.deepcopy(run.content())
+    run.saver.save_async(tmp_path / "last", run.content())
+    run.model(**batch(images(7), "image"), mode="loss")  # changes the statistics of BatchNorm
+    assert not run.saver.staged.done()
+    staged.set()
+    run.step()  # waits until the weights are copied
+    run.step()
+    assert not (tmp_path / "last").exists()
+    may_write.set()
+    run.saver.close()
+    assert not differences(checkpoint.load(tmp_path / "last"), before | dict(format=checkpoint.FORMAT))
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def differences(a: Any, b: Any, at: str = "") -> list[str]:
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return [name for key in a for name in differences(a[key], b[key], f"{at}.{key}")]
+    same = torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b
+    return [] if same else [at]
+
+
+def test_last_and_previous_are_two_states_and_one_file_has_the_same(folder: Path) -> None:
+    last, previous = (checkpoint.load(folder / name) for name in ("last", "previous"))
+    assert len(last["losses"]) == 2
+    assert len(previous["losses"]) == 1
+    convert_checkpoint.main(["consolidate", str(folder / "last"), str(folder / "one.pth")])
+    assert not differences(checkpoint.load(folder / "one.pth"), last)
+
+
+def test_the_name_of_a_file_stands_for_a_folder_and_only_checkpoints_are_removed(folder: Path) -> None:
+    assert work_dir.begun(folder)
+    assert len(checkpoint.load(folder / "last.pth")["losses"]) == 2
+    (folder / "best").mkdir()
+    assert not checkpoint.exists(folder / "best.pth")
+    work_dir.clear(folder)
+    assert [path.name for path in folder.iterdir()] == ["best"]
+
+
+def flip(path: Path, at: int = -200) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "it is damaged: the digest of __0_0.distcp does not fit": lambda f: flip(f / "__0_0.distcp"),
+    "its file __0_0.distcp is missing": lambda f: (f / "__0_0.distcp").unlink(),
+    "it is damaged: the digest of values.pth does not fit": lambda f: flip(f / "values.pth"),
+    "its file values.pth is missing": lambda f: (f / "values.pth").unlink(),
+    "it is damaged: the digest of manifest.json does not fit": lambda f: (f / "manifest.json").write_text(
+        (f / "manifest.json").read_text().replace("[33, 33]", "[33, 34]", 1)
+    ),
+    "Expecting": lambda f: os.truncate(f / "manifest.json", 100),
+}
+
+
+@pytest.mark.parametrize("sentence", DAMAGES)
+def test_a_damaged_folder_is_one_sentence_and_the_previous_is_taken(sentence: str, folder: Path) -> None:
+    DAMAGES[sentence](folder / "last")
+    with pytest.raises(DataError, match=re.escape(sentence)) as error:
+        checkpoint.load(folder / "last")
+    assert "\n" not in str(error.value)
+    path, content = checkpoint.load_newest(folder)
+    assert path.name == "previous"
+    assert len(content["losses"]) == 1
+
+
+def test_all_processes_report_the_damage_that_one_finds(folder: Path) -> None:
+    flip(folder / "last" / "values.pth")
+    for sentence in spawned(2, _problem, folder / "last"):
+        assert "values.pth does not fit" in sentence
+
+
+def _problem(path: Path) -> str:
+    try:
+        checkpoint.load(path, {})
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("evil",)
+
+
+def test_no_code_in_a_folder_is_executed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With digests that fit: somebody made this folder."""
+    monkeypatch.chdir(folder)
+    (folder / "last" / ".metadata").write_bytes(pickle.dumps(Evil()))
+    assert checkpoint.load(folder / "last")
+    index = json.loads((folder / "last" / "manifest.json").read_text())
+    evil = io.BytesIO()
+    torch.save(Evil(), evil)
+    (folder / "last" / "__0_0.distcp").write_bytes(evil.getvalue().ljust(10**6, b"0"))
+    index["files"]["__0_0.distcp"] = manifest.file_entry(folder / "last" / "__0_0.distcp")
+    for entry in index["tensors"].values():
+        for chunk in entry["chunks"]:
+            chunk["inside"][1:] = [0, len(evil.getvalue())]
+        if sum(entry["shape"]) > 20:
+            entry["shape"], entry["chunks"] = [0], []
+    _seal(folder / "last", index)
+    with pytest.raises(DataError, match="cannot be read safely|can be read safely"):
+        checkpoint.load(folder / "last")
+    assert not (folder / "evil").exists()
+
+
+def _seal(folder: Path, index: dict[str, Any]) -> None:
+    index.pop("digest", None)
+    (folder / "manifest.json").write_text(json.dumps(index | dict(digest=manifest._digest(index))))
+
+
+@pytest.mark.parametrize("problem", ["../run/last.pth", "huge", "beyond", "overlap"])
+def test_an_index_that_names_other_places_is_refused(problem: str, folder: Path) -> None:
+    index = json.loads((folder / "last" / "manifest.json").read_text())
+    entry = index["tensors"]["model/head.linear.weight"]
+    if problem == "huge":
+        entry["shape"] = entry["chunks"][0]["shape"] = [2**40]
+        entry["chunks"][0]["offset"] = [0]
+    elif problem == "beyond":
+        entry["chunks"][0]["inside"][1] = 10**9
+    elif problem == "overlap":
+        entry["chunks"] *= 2
+    else:
+        index["files"][problem] = index["files"].pop("__0_0.distcp")
+    _seal(folder / "last", index)
+    with pytest.raises(DataError, match="can be read safely"):
+        checkpoint.load(folder / "last")
+
+
+def test_an_error_while_writing_leaves_the_old_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(manifest.Writer, "write_data", full)
+    run = Run("image")
+    run.saver.save_async(folder / "last", run.content(), "previous")
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\). The checkpoint before"):
+        run.saver.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["last", "previous"]
+    assert len(checkpoint.load(folder / "last")["losses"]) == 2
+
+
+@pytest.mark.parametrize("when", ["_sync", "rename0", "rename1"])
+def test_a_process_that_is_killed_while_it_writes_leaves_a_checkpoint(when: str, folder: Path) -> None:
+    os.rename(folder / "last", folder / "best")
+    child = os.fork()
+    if not child:
+        renames, rename = [], os.rename
+
+        def killed(*paths: Any) -> None:
+            if when == f"rename{len(renames)}":
+                os.kill(os.getpid(), signal.SIGKILL)
+            renames.append(paths)
+            rename(*paths)
+
+        os.rename = killed
+        if when == "_sync":
+            manifest.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        run = Run("image")
+        run.saver.save_async(folder / "best", run.content())
+        run.saver.close()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert len(checkpoint.load(folder / "best")["losses"]) == 2
+    atomic.clear(folder)
+    run = Run("image")
+    run.saver.save_async(folder / "best", run.content())
+    run.saver.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["best", "previous"]
+    assert not checkpoint.load(folder / "best")["losses"]
