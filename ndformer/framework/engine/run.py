@@ -123,11 +123,13 @@ def _run(
     print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
     if loaders["test"].data.test_is_val:
         print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
+    from ndformer.framework.engine.training import run_state  # imports as much as the trainer
+
     with trainer.preemption, workers_explained(), _anomalies(cfg):
         trainer.train()
         trainer.preemption.exit_immediately = True  # everything is saved
         processes.wait()
-        best = trainer.load_best()
+        best = run_state.load_best(trainer)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")

@@ -13,7 +13,7 @@ from ndformer.framework.system import processes
 
 IRRELEVANT = (  # for the result
     *("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly"),
-    *("train_cfg.parallel", "train_cfg.recompute"),  # the same numbers to rounding
+    *("train_cfg.parallel", "train_cfg.recompute", "val_dataloader.batch_size", "test_dataloader.batch_size"),
 )
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
 

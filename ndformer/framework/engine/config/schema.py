@@ -1,7 +1,7 @@
 """The schema of a config: its keys, with types, defaults and descriptions."""
 
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ndformer.framework.registry.ranges import (
     Count,
@@ -9,6 +9,7 @@ from ndformer.framework.registry.ranges import (
     Inside,
     NonNegative,
     Positive,
+    Range,
     Seconds,
     Seed,
     SomeShare,
@@ -51,7 +52,7 @@ class Groups:
 class Sharding:
     type: Literal["ddp", "fsdp"] = key("'fsdp' for the other keys")
     replicate: Count = key("groups of processes, each with all shards (HSDP)", 1)
-    shard: int = key("processes in a group; -1: all", -1)
+    shard: Annotated[int, Range(-1, 10**6)] = key("processes in a group; -1: all", -1)
     offload: bool = key("keep the shards in CPU memory", False)
 
 

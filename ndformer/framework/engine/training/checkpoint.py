@@ -73,9 +73,27 @@ def is_sharded(path: Path) -> bool:
 
 
 def located(path: Path) -> Path:
-    """Return the folder best/ if there is no file best.pth, else the path."""
+    """Return the folder best/ if there is no file best.pth or an older one, else the path."""
+    if path.suffix != ".pth" or not is_sharded(path.with_suffix("")):
+        return path
+    return forms(path)[0]
+
+
+def forms(path: Path) -> list[Path]:
+    """Return the forms in which last.pth, for example, exists, as a file and as a folder, the newest first."""
     folder = path.with_suffix("")
-    return folder if path.suffix == ".pth" and not path.exists() and is_sharded(folder) else path
+    marks = {path: path, folder: folder / contents.MANIFEST}
+    ages = {form: mark.stat().st_mtime_ns for form, mark in marks.items() if mark.is_file()}
+    if is_sharded(folder):
+        ages.setdefault(folder, 0)  # it is being replaced
+    return sorted(ages, key=lambda form: -ages[form])
+
+
+def remove_older(folder: Path) -> None:
+    """Remove checkpoints in an older form, after a run on one process went on with several, or the reverse."""
+    for name in (LAST, PREVIOUS, BEST):
+        for form in forms(folder / name)[1:]:
+            atomic.remove(form)
 
 
 def exists(path: Path) -> bool:
@@ -132,8 +150,7 @@ def consolidate(folder: Path, path: Path) -> None:
 
 def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tuple[Path, dict[str, Any]]:
     """Load last.pth or last/ of a run or, if it is damaged, previous.pth or previous/; see load()."""
-    paths = [folder / name for pth in (LAST, PREVIOUS) for name in (pth, Path(pth).stem)]
-    paths = [path for path in paths if path.is_file() or is_sharded(path)]
+    paths = [path for name in (LAST, PREVIOUS) for path in forms(folder / name)]
     if not paths:
         raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
     for path in paths:

@@ -48,6 +48,8 @@ def wait_written(trainer: Runner) -> None:
     """Wait until all checkpoints are complete."""
     if trainer.saver is not None:
         trainer.saver.wait_written()
+    if processes.rank() == 0:
+        checkpoint.remove_older(trainer.folder)
 
 
 def load_best(trainer: Runner) -> dict[str, Any]:

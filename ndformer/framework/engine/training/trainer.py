@@ -114,10 +114,6 @@ class Trainer(Runner):
         self.call_hook("after_run")
         return self.model
 
-    def load_best(self) -> dict[str, Any]:
-        """Load the best weights; return the content of their checkpoint."""
-        return run_state.load_best(self)
-
     def train_epoch(self) -> None:
         self.call_hook("before_train_epoch")
         self.model.train()
