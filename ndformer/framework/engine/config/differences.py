@@ -11,7 +11,8 @@ from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
 
-IRRELEVANT = ("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly")  # for the result
+IRRELEVANT = ("work_dir", "visualizer")  # for the result
+IRRELEVANT += tuple(f"train_cfg.{key}" for key in ("checkpoint_every", "detect_anomaly", "hang_after"))
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
 
 

@@ -20,6 +20,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "report.html",
     "shown",
     "vis_data",
+    "profile",
     checkpoint.LAST,
     checkpoint.PREVIOUS,
     checkpoint.BEST,
