@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ndformer.framework.adapter import Adapter
-from ndformer.framework.kernels import fused_op  # noqa: F401 (defines ndformer::attention)
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
@@ -21,6 +20,8 @@ from ndformer.framework.tokens import TokenSet
 
 if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
+
+SAMPLES = 8  # of the first batch, whose FLOPs are counted
 
 
 class Throughput:
@@ -51,7 +52,7 @@ class Throughput:
     def after_train_iter(self, runner: Trainer, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
         modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
         if modalities not in self.forward_flops and samples:
-            self.forward_flops[modalities] = count_flops(runner.model, data_batch) / samples
+            self.forward_flops[modalities] = count_flops(runner.model, data_batch)
         self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
 
     def after_train_epoch(self, runner: Trainer) -> None:
@@ -77,10 +78,12 @@ def _with_prefix(value: float) -> tuple[float, str]:
 
 
 def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
-    """Return the FLOPs of a forward pass; NaN if they cannot be counted.
+    """Return the FLOPs of a forward pass per sample, counted on the first of a batch; NaN if they cannot be counted.
 
     The pass is one of evaluation, so that it changes neither random states nor running statistics.
     """
+    samples = min(SAMPLES, len(batch["data_samples"]))
+    few = batch | dict(inputs={name: value[:samples] for name, value in batch["inputs"].items()})
     narrow_flops, narrow = 0, Narrow.__call__
 
     def count_narrow(self: Narrow, q: Tensor, k: Tensor, v: Tensor, *arguments: Any) -> Tensor:
@@ -89,7 +92,8 @@ def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
         return narrow(self, q, k, v, *arguments)
 
     # attention that torch's counter does not know
-    kernels = (torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, torch.ops.ndformer.attention)
+    kernels: list[Any] = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu]
+    kernels += [torch.ops.ndformer.attention] if hasattr(torch.ops.ndformer, "attention") else []  # if a step used it
     counter = FlopCounterMode(display=False, custom_mapping=dict.fromkeys(kernels, attention_flops))
     training = model.training
     model.eval()
@@ -100,8 +104,8 @@ def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
             patch.object(Narrow, "__call__", count_narrow),
             counter,
         ):
-            model(model.to_device(batch)["inputs"])
-        return float(counter.get_total_flops() + narrow_flops)
+            model(model.to_device(few)["inputs"])
+        return (counter.get_total_flops() + narrow_flops) / samples
     except Exception:  # a head may not support evaluation of training batches, and the run does not need the count
         return math.nan
     finally:
