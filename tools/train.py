@@ -10,7 +10,8 @@
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, DDP
 
 It writes to the work dir: config.py, config.json (the same as data), train.log (all output), results.json, curves.png,
-confusion_matrix.png, report.html (results and pictures on one page), best.pth, last.pth, previous.pth.
+confusion_matrix.png, report.html (results and pictures on one page), best.pth, last.pth, previous.pth; with --profile
+10:20, which records steps 10 to 20, also profile/rank0.json.gz, and it prints the 20 costliest operations.
 Exit codes: 0 done; 1 an error, printed as one sentence; 75 stopped by SIGTERM, SIGUSR1, SIGHUP or Ctrl-C after saving
 a checkpoint: continue with --resume. A second Ctrl-C ends at once.
 """
@@ -33,6 +34,7 @@ from ndformer.framework.engine.programs.cli import (
 )
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
+from ndformer.framework.engine.training.profile import parse_steps
 from ndformer.framework.engine.training.work_dir import check_free
 from ndformer.framework.system import processes
 from ndformer.lab.report import write_after_training
@@ -55,6 +57,7 @@ def main() -> None:
     parser.add_argument("--allow-data-change", action="store_true", help="--resume on changed data")
     parser.add_argument("--overwrite", action="store_true", help="start a new run in a work dir that contains one")
     parser.add_argument("--detect-anomaly", action="store_true", help="slow; names the operation that computes a NaN")
+    parser.add_argument("--profile", metavar="FIRST:LAST", help="record these steps with torch.profiler, such as 10:20")
     parser.add_argument("--no-report", action="store_true", help="write no report.html and no pictures for it")
     parser.add_argument("--export", metavar="FILE", type=Path, help="also write the best weights as .safetensors")
     args = parser.parse_args()
@@ -66,6 +69,7 @@ def main() -> None:
             exported.can_export(args.export)
         work_dir = default_work_dir(args, cfg)
         output.folder(work_dir, "--work-dir")
+        profile = None if args.profile is None else parse_steps(args.profile)
         if not processes.is_restarted():
             check_free(work_dir, args.resume, args.overwrite)
         processes.wait()
@@ -74,7 +78,7 @@ def main() -> None:
         processes.wait()
         changes = args.allow_config_change, args.allow_data_change
         report = None if args.no_report else partial(write_after_training, work_dir)
-        train(cfg, work_dir, args.resume, *changes, args.overwrite, report)
+        train(cfg, work_dir, args.resume, *changes, args.overwrite, report, profile)
         if args.export is not None and processes.rank() == 0:
             exported.export(args.export, checkpoint.load(work_dir / checkpoint.BEST))
             print(args.export)

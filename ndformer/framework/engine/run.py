@@ -57,18 +57,20 @@ def train(
     allow_data_change: bool = False,
     overwrite: bool = True,
     on_tested: OnTested | None = None,
+    profile: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Train and test a model; return the results as in results.json.
 
-    `on_tested` is called once they are written. A signal to stop, as clusters send it, saves a checkpoint and raises
-    SystemExit(75).
+    `on_tested` is called once they are written. `profile` is the first and the last step for torch.profiler to record.
+    A signal to stop, as clusters send it, saves a checkpoint and raises SystemExit(75).
     """
     # Imported here, since mmengine's optimizers import FSDP and sympy, which delays the start of every program by a
     # second
     from ndformer.framework.engine.training.trainer import Trainer
 
     with host_state.running():
-        return _train(Trainer, cfg, work_dir, resume, allow_config_change, allow_data_change, overwrite, on_tested)
+        changes = allow_config_change, allow_data_change
+        return _train(Trainer, cfg, work_dir, resume, *changes, overwrite, on_tested, profile)
 
 
 def _train(
@@ -80,6 +82,7 @@ def _train(
     allow_data_change: bool,
     overwrite: bool,
     on_tested: OnTested | None,
+    profile: tuple[int, int] | None,
 ) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     cfg, messages = calibrate(cfg)
@@ -106,7 +109,7 @@ def _train(
             for message in messages:
                 console.print(message)
             changes = allow_config_change, allow_data_change
-            trainer = trainer_class(cfg, ownership, loaders, model, console, resume, *changes)
+            trainer = trainer_class(cfg, ownership, loaders, model, console, resume, *changes, profile)
             return _run(cfg, work_dir, model, loaders, trainer, on_tested)
 
 
@@ -125,7 +128,7 @@ def _run(
         print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
     from ndformer.framework.engine.training import run_state  # imports as much as the trainer
 
-    with trainer.preemption, workers_explained(), _anomalies(cfg):
+    with trainer.preemption, trainer.watchdog, workers_explained(), _anomalies(cfg):
         trainer.train()
         trainer.preemption.exit_immediately = True  # everything is saved
         processes.wait()

@@ -12,8 +12,8 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
 
 IRRELEVANT = (  # for the result
-    *("work_dir", "visualizer", "train_cfg.checkpoint_every", "train_cfg.detect_anomaly"),
-    *("train_cfg.parallel", "train_cfg.recompute", "val_dataloader.batch_size", "test_dataloader.batch_size"),
+    *("work_dir", "visualizer", "val_dataloader.batch_size", "test_dataloader.batch_size"),
+    *(f"train_cfg.{key}" for key in ("checkpoint_every", "detect_anomaly", "hang_after", "parallel", "recompute")),
 )
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
 

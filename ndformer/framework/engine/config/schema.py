@@ -77,6 +77,9 @@ class Training:
     detect_anomaly: bool = key(
         "torch's anomaly detection: slow; names the operation that computes the first NaN", False
     )
+    hang_after: Positive | None = key(
+        "minutes without progress after which a run prints the stacks of all processes and ends; None: never", 30.0
+    )
 
 
 @dataclass(kw_only=True)

@@ -34,6 +34,7 @@ class Progress:
 
     def new_epoch(self) -> None:
         self.samples, self.waited, self.steps = 0, 0.0, 0
+        self.seconds = 0.0  # from the start of the epoch to the end of its last step
         self.loss = 0.0  # the sum over steps, in float64
         self.epoch_start = self.logged = time.perf_counter()
 
@@ -44,6 +45,7 @@ class Progress:
         self.waited += waited
         self.loss += float(loss)
         now = time.perf_counter()
+        self.seconds = now - self.epoch_start
         if self.first_end is None:
             self.first_end = now
         elif not self.estimated and now - self.first_end > WARM and self.done < self.epochs * self.iterations:
@@ -93,12 +95,12 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Samples per second in this epoch."""
-        return self.samples / max(1e-9, time.perf_counter() - self.epoch_start)
+        """Samples per second in the training steps of this epoch, of all processes."""
+        return processes.count() * self.samples / max(1e-9, self.seconds)
 
     @property
     def wait_share(self) -> float:
-        return self.waited / max(1e-9, time.perf_counter() - self.epoch_start)
+        return self.waited / max(1e-9, self.seconds)
 
     @property
     def mean_loss(self) -> float:
@@ -116,7 +118,7 @@ class Progress:
 
     def end_epoch(self, lr: float, metrics: str) -> None:
         self.console.print(f"{self.line(lr)}  {metrics}")
-        if not self.warned and self.wait_share > SLOW and time.perf_counter() - self.epoch_start > 20:
+        if not self.warned and self.wait_share > SLOW and self.seconds > 20:
             self.warned = True
             self.console.print(
                 f"loading is the bottleneck: training waited for it {self.wait_share:.0%} of the epoch. "

@@ -29,11 +29,14 @@ from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
+from ndformer.framework.engine.training.profile import Profile
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
 from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.engine.training.seeding import seed_everything, seed_step
+from ndformer.framework.engine.training.throughput import Throughput
 from ndformer.framework.engine.training.visualizer import Visualizer
+from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import devices, processes
@@ -57,6 +60,7 @@ class Trainer(Runner):
         resume: bool = False,
         allow_config_change: bool = False,
         allow_data_change: bool = False,
+        profile: tuple[int, int] | None = None,
     ) -> None:
         settings = cfg.train_cfg
         self.cfg, self.model, self.loaders, self.console, self.ownership = cfg, model, loaders, console, ownership
@@ -85,6 +89,8 @@ class Trainer(Runner):
         updates = -(-self.batches // accumulate) * self.max_epochs
         self.learning_rate = LearningRate(cfg.schedule, cfg.optimizer.lr, self.optim_wrapper.optimizer, updates)
         self.hooks = Hooks(cfg.get("custom_hooks"))
+        self.throughput, self.watchdog = Throughput(model), Watchdog(settings.get("hang_after", HANG_AFTER))
+        self.hooks += [self.throughput, self.watchdog, *([Profile(*profile)] if profile else [])]
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
         self.preemption, self.timer = Preemption(), CheckpointTimer(settings.get("checkpoint_every"))
         self.progress = Progress(self.max_epochs, self.batches, console, device)
@@ -191,7 +197,7 @@ class Trainer(Runner):
         self.batch = 0
         self.progress.new_epoch()
         run_state.save(self)
-        self.visualizer.add_scalars(self.history.epochs[-1], step=self.epoch)
+        self.visualizer.add_scalars(self.history.epochs[-1] | self.throughput.rates, step=self.epoch)
         if self.history.should_stop():
             main, patience = self.history.main, self.history.patience
             self.console.print(f"no better validation {main} for {patience} epochs: stopping early")
@@ -213,7 +219,7 @@ class Trainer(Runner):
             if self.history.is_best(evaluation.values):
                 run_state.save_best(self, evaluation.values)
                 run_state.wait_staged(self)
-        self.progress.end_epoch(self.optim_wrapper.param_groups[0]["lr"], evaluation.line)
+        self.progress.end_epoch(self.optim_wrapper.param_groups[0]["lr"], f"{self.throughput.line}  {evaluation.line}")
         return evaluation.values
 
     def _call_validation_hook(self, point: str, **arguments: Any) -> None:

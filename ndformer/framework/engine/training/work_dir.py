@@ -20,6 +20,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "report.html",
     "shown",
     "vis_data",
+    "profile",
     *(name for pth in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST) for name in (pth, Path(pth).stem)),
     LOG,
     "config.json",
@@ -49,10 +50,7 @@ def clear(folder: Path) -> None:
     """Remove all files that a run has written, and no others."""
     for name in WRITTEN:
         atomic.remove(folder / name)
-        path = checkpoint.located(folder / name)
-        if path.name != name:  # a checkpoint of several processes
-            atomic.remove(path)
-            atomic.remove(atomic.aside(path))
+        atomic.remove(atomic.aside(folder / name))
     for logs in folder.glob("????????_??????"):  # written by mmengine at each start, in runs of older versions
         if re.fullmatch(r"\d{8}_\d{6}", logs.name):
             atomic.remove(logs / f"{logs.name}.log")

@@ -1,0 +1,131 @@
+"""Tokens and FLOPs per second and peak memory of training, counted without waiting for the device."""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.kernels.narrow import Narrow
+from ndformer.framework.model import TokenModel
+from ndformer.framework.system import processes
+from ndformer.framework.tokens import TokenSet
+
+if TYPE_CHECKING:
+    from ndformer.framework.engine.training.trainer import Trainer
+
+SAMPLES = 8  # of the first batch, whose FLOPs are counted
+
+
+class Throughput:
+    """A hook that measures the training steps of each epoch: `rates` for curves, `line` for the log.
+
+    Tokens are counted without padding, class tokens and registers. A step takes three times the FLOPs of a forward
+    pass, which are counted once per sample, on the first batch of each set of modalities.
+    """
+
+    def __init__(self, model: TokenModel) -> None:
+        self.forward_flops: dict[tuple[str, ...], float] = {}  # of a sample
+        self.rates: dict[str, float] = {}
+        self.tokens: int | Tensor = 0
+        self.flops = 0.0
+        for adapter in model.modalities.values():
+            adapter.register_forward_hook(self._count_tokens)
+
+    def _count_tokens(self, adapter: nn.Module, _: Any, tokens: Any) -> None:
+        if adapter.training and isinstance(tokens, TokenSet):
+            (rows, slots, _), valid = tokens.features.shape, tokens.where.valid
+            # the sum of a mask stays on the device until the epoch ends
+            counted = rows * slots if valid is None else valid.sum() * (rows // len(valid))
+            self.tokens = self.tokens + counted - rows * len(cast(Adapter, adapter).prefix_names)
+
+    def before_train_epoch(self, runner: Trainer) -> None:
+        self.tokens, self.flops = 0, 0.0
+
+    def after_train_iter(self, runner: Trainer, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
+        modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
+        if modalities not in self.forward_flops and samples:
+            self.forward_flops[modalities] = count_flops(runner.model, data_batch)
+        self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
+
+    def after_train_epoch(self, runner: Trainer) -> None:
+        """Compute the rates of all processes, which have batches of the same size."""
+        progress = runner.progress
+        per_second = processes.count() / max(1e-9, progress.seconds)
+        self.rates = dict(samples_per_second=progress.rate, tokens_per_second=int(self.tokens) * per_second)
+        if math.isfinite(self.flops):
+            self.rates["flops_per_second"] = self.flops * per_second
+        self.rates |= dict(loader_wait=progress.wait_share, memory_gib=peak_memory(runner.device) / 2**30)
+
+    @property
+    def line(self) -> str:
+        formats = dict(tokens_per_second="{:.3g}{} tokens/s", flops_per_second="{:.3g} {}FLOP/s")
+        rates = [text.format(*_with_prefix(self.rates[name])) for name, text in formats.items() if name in self.rates]
+        return "  ".join([*rates, f"{self.rates['memory_gib']:.1f} GiB"])
+
+
+def _with_prefix(value: float) -> tuple[float, str]:
+    """Return 12.3 and "k" for 12300."""
+    power = min(5, int(math.log10(max(1.0, value)) // 3))
+    return value / 1000**power, ["", *"kMGTP"][power]
+
+
+def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
+    """Return the FLOPs of a forward pass per sample, counted on the first of a batch; NaN if they cannot be counted.
+
+    The pass is one of evaluation, so that it changes neither random states nor running statistics.
+    """
+    samples = min(SAMPLES, len(batch["data_samples"]))
+    few = batch | dict(inputs={name: value[:samples] for name, value in batch["inputs"].items()})
+    narrow_flops, narrow = 0, Narrow.__call__
+
+    def count_narrow(self: Narrow, q: Tensor, k: Tensor, v: Tensor, *arguments: Any) -> Tensor:
+        nonlocal narrow_flops
+        narrow_flops += attention_flops(q, k, v)
+        return narrow(self, q, k, v, *arguments)
+
+    # attention that torch's counter does not know
+    kernels: list[Any] = [torch.ops.aten._scaled_dot_product_flash_attention_for_cpu]
+    kernels += [torch.ops.ndformer.attention] if hasattr(torch.ops.ndformer, "attention") else []  # if a step used it
+    counter = FlopCounterMode(display=False, custom_mapping=dict.fromkeys(kernels, attention_flops))
+    training = model.training
+    model.eval()
+    try:
+        with (
+            torch.no_grad(),
+            torch.compiler.set_stance("force_eager"),
+            patch.object(Narrow, "__call__", count_narrow),
+            counter,
+        ):
+            model(model.to_device(few)["inputs"])
+        return (counter.get_total_flops() + narrow_flops) / samples
+    except Exception:  # a head may not support evaluation of training batches, and the run does not need the count
+        return math.nan
+    finally:
+        model.train(training)
+
+
+def attention_flops(q: Tensor, k: Tensor, v: Tensor, *arguments: Any, **options: Any) -> int:
+    """Return the FLOPs of q k' and of the product with v; `arguments[3]` of ndformer::attention are spans of keys."""
+    rows, heads, queries, width = q.shape
+    pairs = rows * queries * k.shape[2]
+    if len(arguments) > 3 and isinstance(spans := arguments[3], Tensor):
+        pairs = int((spans[:, 1] - spans[:, 0]).clamp(min=0).sum()) * (rows // len(spans))
+    return 2 * heads * pairs * (width + v.shape[3])
+
+
+attention_flops._get_raw = True  # pyright: ignore[reportFunctionMemberAccess] (torch passes tensors, not shapes)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the largest memory so far in bytes: of tensors on a GPU, of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
