@@ -63,6 +63,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     held_out_by: ClassVar[tuple[str, ...]] = ("holdout", "val_is_test")  # arguments that choose val out of train
     parted_by: ClassVar[tuple[str, ...]] = ()  # arguments that choose the test samples
     opened_with: ClassVar[tuple[str, ...]] = ()  # arguments that Adapter.open takes too
+    reading_options: ClassVar[tuple[str, ...]] = ()  # arguments that index() and sample_files() do not read
+    packed_types: ClassVar[tuple[type, ...]] = ()  # classes of what index() sets, for shards, besides dataclasses
     preview_transforms: ClassVar[Sequence[dict[str, Any]]] = ()  # for viewing samples without a config
     maskable: ClassVar[Mapping[str, Sequence[str]]] = {}  # groups of sensors to test without, by description
     classes: list[str]  # names, set by index()
@@ -114,10 +116,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
-            records, labels = [records[i] for i in keep], labels[keep]
+            records, labels = selected(records, labels, keep)
         if per_class is not None:
-            keep = self._few(labels, per_class)
-            records, labels = [records[i] for i in keep], labels[keep]
+            records, labels = selected(records, labels, self._few(labels, per_class))
         self.records, self.labels = records, labels
 
     def _indexed(self, val_is_test: bool) -> tuple[bool, list[Any], np.ndarray]:
@@ -130,6 +131,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         source = self.split
         if self.split == "val" and "val" not in self.disk_splits:
             source = "test" if val_is_test else "train"
+        self.source = source
         return "val" not in self.disk_splits and not val_is_test, *self.index(source)
 
     def _nearby_root(self, val_is_test: bool) -> Path | None:
@@ -176,6 +178,14 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         The default is its record. Override it if the record does not name the files.
         """
         return self.records[i]
+
+    def sample_files(self, i: int) -> Any:
+        """Return the paths of all files and folders that reading a sample opens, in any structure, for shards."""
+        return self.identity(i)
+
+    def stored_fingerprint(self) -> dict[str, Any] | None:
+        """Return a fingerprint that was computed when exactly these samples were packed, or None."""
+        return None
 
     def read(self, record: Any) -> Sample:
         """Read one sample from disk: dict(image=PIL.Image, label=int, ...)."""
@@ -291,6 +301,12 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         self.worker_status[worker.id, 1] = -1
 
 
+def selected(records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Return some records and their labels; records in shards stay arrays."""
+    take = getattr(records, "take", None)
+    return [records[i] for i in rows] if take is None else take(rows), labels[rows]
+
+
 def rooted(dataset: dict[str, Any], data_root: Any) -> dict[str, Any]:
     """Return the config of a dataset with this `data_root`, unless it has one."""
     return dataset if data_root is None else {"data_root": data_root, **dataset}
@@ -305,10 +321,13 @@ def _folders(home: Path) -> list[Path]:
 
 def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
     """Build the dataset of a config with this seed, and with the classes of a checkpoint if it takes `known`."""
+    from ndformer.framework.data.shards.dataset import packed_type  # it imports this module
+
     kind = DATASETS.get(dataset["type"])
     place = dict(known=known) if known and "known" in arguments(kind)[0] else {}
     try:
-        return DATASETS.create(dataset, seed=seed, **place)
+        packed = packed_type(kind, dataset.get("data_root"))
+        return DATASETS.create(dataset if packed is None else dataset | dict(type=packed), seed=seed, **place)
     except DataError as error:
         other = _matching_type(kind, dataset)
         if other is None:

@@ -18,6 +18,7 @@ from ndformer.framework.foreign.files import (
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.images import PICTURES, check_pixels, image, image_size, normalized_image, picture
+from ndformer.framework.foreign.mounts import is_dir, is_file, local, mapped_bytes, mount, names_in, status
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words
 from ndformer.framework.foreign.printable import cell, plain_streams, printable, rewritable, single_line
@@ -45,9 +46,15 @@ __all__ = [
     "image_size",
     "inflated",
     "inside",
+    "is_dir",
+    "is_file",
     "json_rows",
     "limit",
     "lines",
+    "local",
+    "mapped_bytes",
+    "mount",
+    "names_in",
     "normalized_image",
     "notes",
     "opened",
@@ -65,6 +72,7 @@ __all__ = [
     "short_lines",
     "single_line",
     "size_from",
+    "status",
     "tables",
     "text",
     "text_rows",

@@ -1,0 +1,192 @@
+"""Datasets whose files are in shards: the class that reads the original folder, with index() from the shards."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ndformer.framework import foreign
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.shards.archive import AGAIN, Texts, is_packed, opened
+from ndformer.framework.data.shards.values import Values
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.ranges import Text
+from ndformer.framework.registry.signature import arguments, fits
+
+BASE = arguments(Dataset)[0]  # options that select from the records of a split, which shards have all
+
+
+class Records(Sequence[Any]):
+    """Records that are decoded when they are used; `rows` are those of the table."""
+
+    def __init__(self, texts: Texts, values: Values, rows: np.ndarray) -> None:
+        self.texts, self.values, self.rows = texts, values, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.take(np.arange(len(self))[i])
+        return self.values.decode(self.texts[self.rows[i]])
+
+    def take(self, chosen: np.ndarray) -> "Records":
+        return Records(self.texts, self.values, self.rows[chosen])
+
+
+@DATASETS.register_module()
+class Shards(Dataset):
+    """A dataset in shards that tools/pack_shards.py wrote to `data_root`.
+
+    An object is of the class that was packed too, with the options that were packed. That class with this `data_root`
+    reads shards too, and takes other values of its `reading_options`.
+    """
+
+    kind: ClassVar[type[Dataset]]  # the class that was packed
+    packed_options = False  # take options of the packed config that are not given
+    shards: np.ndarray  # (N,) the shard of each sample
+    records: "Records"
+
+    def __new__(cls, data_root: Text | Path, *args: Any, **options: Any) -> "Shards":
+        if cls is Shards:
+            if not is_packed(data_root):
+                raise DataError(f"{data_root} has no shards: tools/pack_shards.py CONFIG {data_root} writes them")
+            cls = _sharded(DATASETS.get(opened(Path(data_root)).type), True)
+        return super().__new__(cls)
+
+    def __init__(self, data_root: Text | Path, split: str = "train", **options: Any) -> None:
+        self._mount(Path(data_root))
+        known = arguments(self.kind)[0]
+        if self.packed_options:
+            packed = self.archive.loaders.get(split, {})
+            options = {n: value for n, value in packed.items() if n in known and fits(value, known[n].hint)} | options
+            options = {name: value for name, value in options.items() if name in known or name != "known"}
+        self._options = table_options(self.kind, options)
+        super().__init__(data_root, split, **options)
+        self.shards = self.archive.table(self._table)[2][self.records.rows]
+
+    def _mount(self, root: Path) -> None:
+        self.archive = opened(root)
+        self._values = Values(root, self.kind)
+        foreign.mount(root, self.archive)
+
+    def on_disk(self) -> dict[str, Any]:
+        return dict.fromkeys(self._matching(None)[0]["splits"])
+
+    def index(self, split: str) -> tuple[Any, np.ndarray]:
+        about, self._table = self._matching(split)
+        for name, value in self._values.decode(about["state"], self.archive.array).items():
+            if not name.startswith("_") and not callable(getattr(type(self), name, None)):
+                setattr(self, name, value)
+        self.classes = [str(name) for name in about["classes"]]
+        texts, labels, _ = self.archive.table(self._table)
+        self._is_values = about["values"]
+        return Records(texts, self._values, np.arange(len(labels))), labels
+
+    def _matching(self, source: str | None) -> tuple[dict[str, Any], int]:
+        """Return the table of a split on disk with these options, and its number; of any split without `source`."""
+        found = [(t, k) for k, t in enumerate(self.archive.tables) if source in (None, t["source"])]
+        if not found:
+            sources = ", ".join(dict.fromkeys(table["source"] for table in self.archive.tables))
+            raise DataError(f"{self.archive.root} has shards of {sources or 'nothing'}, not of '{source}'. {AGAIN}")
+        match = next(((t, k) for t, k in found if t["options"] == self._options), None)
+        if match is None:
+            packed = found[0][0]["options"]
+            names = [n for n in packed | self._options if packed.get(n) != self._options.get(n)]
+            raise DataError(
+                f"{self.archive.root} was packed with {_listed(packed, names)}, and is read with "
+                f"{_listed(self._options, names)}. Use the packed values, or pack the data again"
+            )
+        return match
+
+    def read(self, record: Any) -> Sample:
+        if not self._is_values:
+            return super().read(record)
+
+        def load(name: str) -> Any:
+            path = foreign.inside(self.data_root, name)
+            if not name.endswith(".png"):
+                return foreign.array(path)
+            with foreign.image(path) as opened:
+                return opened.copy()
+
+        found = self._values.decode(foreign.content(record), load)
+        if not isinstance(found, dict) or not isinstance(found.get("sample"), dict):
+            raise DataError(f"{record}: expected a sample, got other JSON. {AGAIN}")
+        return found["sample"]
+
+    def identity(self, i: int) -> Any:
+        return self.records[i] if self._is_values else super().identity(i)
+
+    def check_memory(self, workers: int) -> None:
+        """Raise if the cache is too small or, unless bad samples are skipped, if a shard is missing or cut off."""
+        if not self.skip_bad:
+            for k in range(len(self.archive.shards)):
+                self.archive.check_shard(k)
+        super().check_memory(workers)
+
+    def rows_digest(self) -> str:
+        """Return a digest of which samples of which table this is."""
+        about = json.dumps([self._table, self.split]).encode()
+        return hashlib.blake2b(about + self.records.rows.astype("<i8").tobytes(), digest_size=8).hexdigest()
+
+    def stored_fingerprint(self) -> dict[str, Any] | None:
+        return self.archive.fingerprints().get(self.rows_digest())
+
+    def __reduce__(self) -> Any:
+        state = {name: value for name, value in vars(self).items() if name not in ("archive", "_values", "records")}
+        return _restored, (self.kind, self.packed_options, state, self.data_root, self.records.rows)
+
+
+def _restored(kind: type[Dataset], packed_options: bool, state: dict[str, Any], root: Path, rows: np.ndarray) -> Shards:
+    data = object.__new__(_sharded(kind, packed_options))
+    data.__dict__.update(state)
+    data._mount(root)
+    data.records = Records(data.archive.table(data._table)[0], data._values, rows)
+    return data
+
+
+@functools.cache
+def _sharded(kind: type[Dataset], packed_options: bool) -> type[Shards]:
+    about = dict(kind=kind, packed_options=packed_options, __module__=kind.__module__, __doc__=kind.__doc__)
+    return type(kind.__name__, (Shards, kind), about)
+
+
+def packed_type(kind: Any, data_root: Any) -> type[Shards] | None:
+    """Return the class that reads `data_root` in shards, or None if it has none or `kind` is Shards itself."""
+    if kind is Shards or not is_packed(data_root):
+        return None
+    packed = opened(Path(data_root)).type
+    if DATASETS.all().get(packed) is not kind:
+        raise DataError(
+            f"{data_root}: expected shards of {kind.__name__}, got those of {packed}. Use a config of that type",
+            "--cfg-options dataset.type=Shards",
+        )
+    return _sharded(kind, False)
+
+
+def packed_apart(data: Dataset, other: Dataset) -> bool:
+    """Return whether both are of the same shards and have no sample in common; packing compared their files."""
+    if not (isinstance(data, Shards) and isinstance(other, Shards) and data.archive is other.archive):
+        return False
+    if data.source != other.source:
+        return True
+    return data._table == other._table and not np.intersect1d(data.records.rows, other.records.rows).size
+
+
+def table_options(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of all options on which the records depend, as they are in JSON."""
+    known = arguments(kind)[0]
+    names = [name for name in known if name not in BASE and name not in kind.reading_options]
+    values = {name: options.get(name, known[name].default) for name in names}
+    by_seed = dict(seed=options.get("seed", 0)) if "seed" in values.values() else {}  # NMNIST(fold='seed')
+    return json.loads(json.dumps(values | by_seed, default=str))
+
+
+def _listed(options: dict[str, Any], names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={options.get(name)!r}" for name in names)
