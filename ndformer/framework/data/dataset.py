@@ -74,6 +74,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     test_is_val = False  # the split called val on disk is the test set
     val_is_test = False
     skip_bad = False
+    shards: np.ndarray | None = None  # (N,) the shard of each sample
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
@@ -116,9 +117,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
-            records, labels = selected(records, labels, keep)
+            records, labels = self.select(records, labels, keep)
         if per_class is not None:
-            records, labels = selected(records, labels, self._few(labels, per_class))
+            records, labels = self.select(records, labels, self._few(labels, per_class))
         self.records, self.labels = records, labels
 
     def _indexed(self, val_is_test: bool) -> tuple[bool, list[Any], np.ndarray]:
@@ -155,6 +156,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         """Return the records of a split on disk and their labels (N,), without reading samples, and set `classes`."""
         raise NotImplementedError
+
+    def select(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return some of the records and labels."""
+        return [records[i] for i in rows], labels[rows]
 
     def absent(self) -> list[str]:
         """Return the classes without samples, as far as labels are known without reading samples."""
@@ -301,12 +306,6 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         self.worker_status[worker.id, 1] = -1
 
 
-def selected(records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
-    """Return some records and their labels; records in shards stay arrays."""
-    take = getattr(records, "take", None)
-    return [records[i] for i in rows] if take is None else take(rows), labels[rows]
-
-
 def rooted(dataset: dict[str, Any], data_root: Any) -> dict[str, Any]:
     """Return the config of a dataset with this `data_root`, unless it has one."""
     return dataset if data_root is None else {"data_root": data_root, **dataset}
@@ -321,12 +320,10 @@ def _folders(home: Path) -> list[Path]:
 
 def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
     """Build the dataset of a config with this seed, and with the classes of a checkpoint if it takes `known`."""
-    from ndformer.framework.data.shards.dataset import packed_type  # it imports this module
-
     kind = DATASETS.get(dataset["type"])
     place = dict(known=known) if known and "known" in arguments(kind)[0] else {}
     try:
-        packed = packed_type(kind, dataset.get("data_root"))
+        packed = DATASETS.get("Shards").type_for(kind, dataset.get("data_root"))  # imported by the registry
         return DATASETS.create(dataset if packed is None else dataset | dict(type=packed), seed=seed, **place)
     except DataError as error:
         other = _matching_type(kind, dataset)

@@ -9,8 +9,6 @@ from ndformer.framework.foreign.files import (
     content,
     inside,
     limit,
-    opened,
-    regular,
     short_lines,
     size_from,
     text,
@@ -18,7 +16,17 @@ from ndformer.framework.foreign.files import (
 )
 from ndformer.framework.foreign.hdf5 import Table, notes, read_tables, tables
 from ndformer.framework.foreign.images import PICTURES, check_pixels, image, image_size, normalized_image, picture
-from ndformer.framework.foreign.mounts import is_dir, is_file, local, mapped_bytes, mount, names_in, status
+from ndformer.framework.foreign.mounts import (
+    is_dir,
+    is_file,
+    local,
+    mapped_bytes,
+    mount,
+    names_in,
+    opened,
+    regular,
+    status,
+)
 from ndformer.framework.foreign.pickles import plain_pickle
 from ndformer.framework.foreign.plain import lines, parsed_json, plain_json, plain_xml, plain_yaml, words
 from ndformer.framework.foreign.printable import cell, plain_streams, printable, rewritable, single_line

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ndformer.framework.foreign.decompress import archive
-from ndformer.framework.foreign.files import check_size, opened
-from ndformer.framework.foreign.mounts import member
+from ndformer.framework.foreign.files import check_size
+from ndformer.framework.foreign.mounts import member, opened, regular
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
@@ -22,7 +22,7 @@ def array(path: Path, mapped: bool = False) -> np.ndarray:
         if size > file.tell():
             raise ValueError(f"it says to hold {size} bytes and has {file.tell()}")
     if mapped and size and member(path) is None:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(regular(path), mmap_mode="r", allow_pickle=False)
     check_size(path, size)
     with opened(path) as file:
         return np.load(file, allow_pickle=False)

@@ -8,8 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.foreign.files import check_size, limit, opened
-from ndformer.framework.foreign.mounts import status
+from ndformer.framework.foreign.files import check_size, limit
+from ndformer.framework.foreign.mounts import opened, status
 
 DIRECTORY = 2**20  # bytes of an archive's directory, whose entries take many times as much in memory
 END = 22 + 2**16 + 76  # longest end of an archive: end record, comment, and the 64-bit records

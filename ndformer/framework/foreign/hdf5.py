@@ -15,8 +15,8 @@ import numpy as np
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.decompress import frame_size
-from ndformer.framework.foreign.files import check_size, opened, regular
-from ndformer.framework.foreign.mounts import member, status
+from ndformer.framework.foreign.files import check_size
+from ndformer.framework.foreign.mounts import member, opened, regular, status
 from ndformer.framework.foreign.printable import printable
 
 DEPTH, MAX_NAMES = 4, 1000  # nesting of groups; names in a file

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
+from ndformer.framework.errors import DataError
+
 LARGE = 2**26  # bytes; larger files in shards are read in parts, without a check of their digest
 MAX_LOCAL = 4  # copies of files for libraries that open files by name
 
@@ -83,11 +85,20 @@ def names_in(folder: Path) -> list[str]:
     return [*_listed(folder)] or os.listdir(folder)
 
 
+def regular(path: Path) -> Path:
+    """Return the path if it is a file or a link to one; raise DataError otherwise, OSError if it does not exist."""
+    mode = status(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = "folder" if stat.S_ISDIR(mode) else "pipe, socket or device"
+        raise DataError(f"{path} is a {kind}, and a file was expected: give another path")
+    return path
+
+
 def raw(path: Path) -> Any:
     """Return an unbuffered file, for io.BufferedReader."""
     found = member(path) if _mounted else None
     if found is None:
-        return io.FileIO(path)
+        return io.FileIO(regular(path))
     files, number = found
     return io.BytesIO(files.content(number)) if files.place(number)[2] <= LARGE else _Window(files, number)
 
@@ -101,7 +112,7 @@ def mapped_bytes(path: Path) -> np.ndarray:
     """Return the bytes of a file as an array, memory-mapped unless it is small and in a shard."""
     found = member(path) if _mounted else None
     if found is None:
-        return np.memmap(path, np.uint8, "r") if os.stat(path).st_size else np.zeros(0, np.uint8)
+        return np.memmap(regular(path), np.uint8, "r") if os.stat(path).st_size else np.zeros(0, np.uint8)
     files, number = found
     shard, offset, size = files.place(number)
     if size <= LARGE:
@@ -150,7 +161,7 @@ class _Window(io.RawIOBase):
     """A large file in a shard, read in parts."""
 
     def __init__(self, files: Mounted, number: int) -> None:
-        self.files, self.number, self.at = files, number, 0
+        self.files, self.number, self.position = files, number, 0
         self.size = files.place(number)[2]
 
     def readable(self) -> bool:
@@ -160,11 +171,11 @@ class _Window(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        self.at = max(0, (0, self.at, self.size)[whence] + offset)
-        return self.at
+        self.position = max(0, (0, self.position, self.size)[whence] + offset)
+        return self.position
 
     def readinto(self, buffer: Any, /) -> int:
-        content = self.files.pread(self.number, min(len(buffer), max(0, self.size - self.at)), self.at)
+        content = self.files.pread(self.number, min(len(buffer), max(0, self.size - self.position)), self.position)
         buffer[: len(content)] = content
-        self.at += len(content)
+        self.position += len(content)
         return len(content)

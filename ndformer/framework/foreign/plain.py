@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import check_size, content, regular, text
-from ndformer.framework.foreign.mounts import status
+from ndformer.framework.foreign.files import check_size, content, text
+from ndformer.framework.foreign.mounts import regular, status
 
 DEPTH, ALIASES, SIZE = 20, 16, 2**24  # limits of YAML: nesting, aliases, bytes
 NESTED = 100  # nesting limit of JSON

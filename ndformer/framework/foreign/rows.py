@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.foreign.files import opened
+from ndformer.framework.foreign.mounts import opened
 
 CHUNK, ROW = 2**20, 2**20  # characters read at a time; longest row
 SEPARATORS = re.compile(r"[\s,]*")

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class Archive:
             if not fits.all():
                 name = foreign.printable(self.names[int(fits.argmin())].decode(errors="replace"))
                 raise DataError(f"{self.index}: expected files inside of the shards, got '{name:.80}' outside. {AGAIN}")
-        self._open: OrderedDict[int, int] = OrderedDict()
+        self._open: OrderedDict[int, BinaryIO] = OrderedDict()
 
     def table(self, k: int) -> tuple[Texts, np.ndarray, np.ndarray]:
         """Return the records of a table as texts, their labels and their shards."""
@@ -145,9 +145,9 @@ class Archive:
         return content
 
     def pread(self, number: int, size: int, offset: int) -> bytes:
-        file, begin, parts = self._descriptor(int(self.shard[number])), int(self.offset[number]) + offset, []
+        file, begin, parts = self._file(int(self.shard[number])), int(self.offset[number]) + offset, []
         foreign.check_size(self.place(number)[0], size)
-        while size > 0 and (part := os.pread(file, size, begin)):
+        while size > 0 and (part := os.pread(file.fileno(), size, begin)):
             parts.append(part)
             size, begin = size - len(part), begin + len(part)
         return b"".join(parts)
@@ -164,18 +164,18 @@ class Archive:
         if actual != size:
             raise DataError(f"{self.root / name}: expected {size} bytes, got {actual}. {AGAIN}")
 
-    def _descriptor(self, k: int) -> int:
+    def _file(self, k: int) -> BinaryIO:
         if k not in self._open:
             self.check_shard(k)
             while len(self._open) >= OPEN_SHARDS:
-                os.close(self._open.popitem(last=False)[1])
-            self._open[k] = os.open(self.index.parent / self.shards[k][0], os.O_RDONLY | os.O_NONBLOCK)
+                self._open.popitem(last=False)[1].close()
+            self._open[k] = foreign.opened(self.index.parent / self.shards[k][0])
         self._open.move_to_end(k)
         return self._open[k]
 
     def __del__(self) -> None:
-        for file in getattr(self, "_open", {}).values():
-            os.close(file)
+        for file in vars(self).get("_open", {}).values():
+            file.close()
 
     def fingerprints(self) -> dict[str, Any]:
         """Return the fingerprints of packed splits by digest of their rows."""

@@ -49,7 +49,7 @@ class Shards(Dataset):
 
     kind: ClassVar[type[Dataset]]  # the class that was packed
     packed_options = False  # take options of the packed config that are not given
-    shards: np.ndarray  # (N,) the shard of each sample
+    shards: np.ndarray
     records: "Records"
 
     def __new__(cls, data_root: Text | Path, *args: Any, **options: Any) -> "Shards":
@@ -70,6 +70,19 @@ class Shards(Dataset):
         super().__init__(data_root, split, **options)
         self.shards = self.archive.table(self._table)[2][self.records.rows]
 
+    @classmethod
+    def type_for(cls, kind: Any, data_root: Any) -> "type[Shards] | None":
+        """Return the class that reads a dataset of class `kind` from shards, or None if `data_root` has none."""
+        if kind is Shards or not is_packed(data_root):
+            return None
+        packed = opened(Path(data_root)).type
+        if DATASETS.all().get(packed) is not kind:
+            raise DataError(
+                f"{data_root}: expected shards of {kind.__name__}, got those of {packed}. Use a config of that type",
+                "--cfg-options dataset.type=Shards",
+            )
+        return _sharded(kind, False)
+
     def _mount(self, root: Path) -> None:
         self.archive = opened(root)
         self._values = Values(root, self.kind)
@@ -80,8 +93,9 @@ class Shards(Dataset):
 
     def index(self, split: str) -> tuple[Any, np.ndarray]:
         about, self._table = self._matching(split)
+        methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
         for name, value in self._values.decode(about["state"], self.archive.array).items():
-            if not name.startswith("_") and not callable(getattr(type(self), name, None)):
+            if not name.startswith("_") and name not in methods:
                 setattr(self, name, value)
         self.classes = [str(name) for name in about["classes"]]
         texts, labels, _ = self.archive.table(self._table)
@@ -103,6 +117,9 @@ class Shards(Dataset):
                 f"{_listed(self._options, names)}. Use the packed values, or pack the data again"
             )
         return match
+
+    def select(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        return records.take(rows), labels[rows]
 
     def read(self, record: Any) -> Sample:
         if not self._is_values:
@@ -157,20 +174,7 @@ def _sharded(kind: type[Dataset], packed_options: bool) -> type[Shards]:
     return type(kind.__name__, (Shards, kind), about)
 
 
-def packed_type(kind: Any, data_root: Any) -> type[Shards] | None:
-    """Return the class that reads `data_root` in shards, or None if it has none or `kind` is Shards itself."""
-    if kind is Shards or not is_packed(data_root):
-        return None
-    packed = opened(Path(data_root)).type
-    if DATASETS.all().get(packed) is not kind:
-        raise DataError(
-            f"{data_root}: expected shards of {kind.__name__}, got those of {packed}. Use a config of that type",
-            "--cfg-options dataset.type=Shards",
-        )
-    return _sharded(kind, False)
-
-
-def packed_apart(data: Dataset, other: Dataset) -> bool:
+def without_shared_samples(data: Dataset, other: Dataset) -> bool:
     """Return whether both are of the same shards and have no sample in common; packing compared their files."""
     if not (isinstance(data, Shards) and isinstance(other, Shards) and data.archive is other.archive):
         return False

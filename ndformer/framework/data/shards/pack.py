@@ -25,7 +25,7 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.fingerprint import fingerprint, plain_parts
 from ndformer.framework.data.shards.archive import COLUMNS, FINGERPRINTS, FORM, INDEX, META, TABLE_COLUMNS
-from ndformer.framework.data.shards.dataset import Shards, packed_type
+from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.data.shards.plan import BLOCK, Group, Planner, Shard, Table
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
@@ -149,7 +149,7 @@ class Packer(Planner):
         rows = [(os.fsencode(name), k, *place) for k, found in enumerate(members) for name, *place in found]
         rows.sort()
         names, *columns = zip(*rows) if rows else ((), (), (), (), ())
-        arrays = dict(zip(("shard", "offset", "size", "crc"), columns)) | _joined(names)
+        arrays = dict(zip(("shard", "offset", "size", "crc"), columns)) | _concatenated(names)
         files = {f"files.{name}": np.array(arrays[name], kind) for name, kind in COLUMNS.items()}
         abouts = []
         for k, table in enumerate(tables):
@@ -158,7 +158,7 @@ class Packer(Planner):
                 keys = {i: group.key for group in table.groups for i in group.samples}
                 paths = [self.root / table.prefix / f"{keys[i]:08d}.json" for i in range(len(table.files))]
                 records = [self.values.encode(path).encode() for path in paths]
-            columns = dict(label=table.data.labels, shard=table.shard) | _joined(records)
+            columns = dict(label=table.data.labels, shard=table.shard) | _concatenated(records)
             files |= {f"{k}.{name}": np.array(columns[name], kind) for name, kind in TABLE_COLUMNS.items()}
             files |= table.arrays
             about = dict(source=table.data.source, options=table.options, splits=[*table.data.on_disk()])
@@ -176,7 +176,7 @@ class Packer(Planner):
         """Store the fingerprints of the original data, and check that the shards have the same samples."""
         found = {}
         for split, data in self.datasets.items():
-            kind: Any = packed_type(self.kind, self.out)
+            kind: Any = Shards.type_for(self.kind, self.out)
             packed: Shards = kind(data_root=self.out, split=split, seed=data.seed, **self.options[split])
             if not np.array_equal(packed.labels, data.labels):
                 raise DataError(f"{self.root}: expected the same labels of {split} as packed. Did the data change?")
@@ -186,7 +186,7 @@ class Packer(Planner):
         atomic.write(self.out / INDEX / FINGERPRINTS, json.dumps(found))
 
 
-def _joined(texts: Any) -> dict[str, np.ndarray]:
+def _concatenated(texts: Any) -> dict[str, np.ndarray]:
     start = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     return dict(start=start, text=np.frombuffer(b"".join(texts), np.uint8))
 
@@ -203,7 +203,7 @@ def _add(file: BinaryIO, name: str, source: BinaryIO) -> tuple[int, int, int]:
         file.write(content)
         crc, left = zlib.crc32(content, crc), left - len(content)
     if left:
-        raise DataError(f"{getattr(source, 'name', name)} became shorter while it was packed: pack the data again")
+        raise DataError(f"{name} became shorter while it was packed: pack the data again")
     file.write(bytes(-size % BLOCK))
     return offset, size, crc
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
@@ -43,7 +42,7 @@ class Values:
             return {"$path": self.name(value)}
         if isinstance(value, np.generic) and value.dtype.kind in "biuf":
             return {"$number": [value.dtype.str, value.item()]}
-        if isinstance(value, (np.ndarray, Image.Image)) and store is not None:
+        if store is not None and (isinstance(value, np.ndarray) or _is_image(value)):
             return {"$stored": store(value)}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biufcSU":
             content = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
@@ -102,7 +101,7 @@ class Values:
 
     def _object(self, name: str, parts: list[Any]) -> Any:
         module, _, qualified = name.partition(":")
-        kind = getattr(sys.modules.get(module), qualified, None)
+        kind = vars(sys.modules[module]).get(qualified) if module in sys.modules else None
         names = _fields(kind, self.types) if isinstance(kind, type) else None
         if names is None or module.partition(".")[0] not in ("ndformer", self.package):
             raise ValueError(f"'{name:.80}' is no dataclass of a dataset")
@@ -121,7 +120,13 @@ def _fields(kind: Any, types: Collection[type]) -> Callable[[Any], dict[str, Any
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind) if field.init]
         return lambda value: {name: getattr(value, name) for name in names}
-    return kind._asdict if issubclass(kind, tuple) and hasattr(kind, "_asdict") else None
+    return kind._asdict if issubclass(kind, tuple) and "_fields" in vars(kind) else None
+
+
+def _is_image(value: Any) -> bool:
+    from PIL import Image
+
+    return isinstance(value, Image.Image)
 
 
 def _numeric(dtype: str) -> np.dtype[Any]:

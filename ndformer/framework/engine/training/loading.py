@@ -106,7 +106,7 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
     if loops < 1 or (loops > 1 and not shuffle):
         raise DataError(f"{split}_dataloader.loops: expected 1{' or more' * shuffle}, got {loops}")
     batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
-    batches.shards = getattr(dataset, "shards", None)
+    batches.shards = dataset.shards
     return Loader(dataset, split, batches, workers, options.timeout)
 
 

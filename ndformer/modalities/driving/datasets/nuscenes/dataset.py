@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import Sample, selected, stratified
+from ndformer.framework.data.dataset import Sample, stratified
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Count
@@ -58,7 +58,7 @@ class NuScenes(SensorDataset):
         super().__init__(*args, **kwargs)
         if balance and self.split == "train":
             chosen = balanced([self.present(i) for i in range(len(self))], len(CLASSES), self.seed)
-            self.records, self.labels = selected(self.records, self.labels, chosen)
+            self.records, self.labels = self.select(self.records, self.labels, chosen)
 
     def on_disk(self) -> dict[str, Any]:
         return dict(VERSIONS[self.version])

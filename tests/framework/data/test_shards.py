@@ -1,0 +1,375 @@
+"""Datasets in shards: the same samples as from folders, an order that reads disks forward, damage in one sentence."""
+
+import io
+import itertools
+import json
+import pickle
+import shutil
+import tarfile
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mmengine.config import Config
+from PIL import Image
+
+from ndformer.framework import foreign
+from ndformer.framework.data.batches import Batches
+from ndformer.framework.data.dataset import create
+from ndformer.framework.data.fingerprint import fingerprint
+from ndformer.framework.data.shards import archive
+from ndformer.framework.data.shards.archive import Archive
+from ndformer.framework.data.shards.dataset import Shards
+from ndformer.framework.data.shards.order import windowed
+from ndformer.framework.data.shards.pack import Packer
+from ndformer.framework.data.shards.values import Values
+from ndformer.framework.engine.training.leakage import check_leakage
+from ndformer.framework.engine.training.loading import build_loader
+from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import mounts
+from ndformer.framework.registry import DATASETS
+
+SPLITS = ("train", "val", "test")
+
+
+def photos(home):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 12), ("test", 4)):
+        for name in ("cat", "dog"):
+            (home / split / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 256, (8, 9, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(home / split / name / f"{i}.{'png' if i % 2 else 'jpg'}")
+
+
+def pack(home, out, kind="ImageFolder", shards=4, options=None, jobs=2, progress=lambda done, total: None):
+    options = options or {}
+    sets = {split: create(dict(type=kind, data_root=home, split=split, **options), 0) for split in SPLITS}
+    Packer(sets, dict.fromkeys(SPLITS, options), out).pack(shards, jobs, progress)
+    return sets
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    home = tmp_path_factory.mktemp("photos")
+    photos(home)
+    return home, home.parent / "packed", pack(home, home.parent / "packed")
+
+
+@pytest.fixture
+def packed(made, tmp_path):
+    """A copy of the shards, for damage."""
+    return shutil.copytree(made[1], tmp_path / "packed")
+
+
+def opened(root, split="train", kind="ImageFolder", **options):
+    return create(dict(type=kind, data_root=root, split=split, **options), 0)
+
+
+def pixels(data):
+    return [np.asarray(data.sample(0, i)["image"]).tolist() for i in range(len(data))]
+
+
+# ------------------------------------------------------------------------------------------------------ the same data
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("options", [dict(), dict(holdout=0.3), dict(per_class=1), dict(mode="L")], ids=str)
+def test_samples_labels_and_fingerprints_are_those_of_the_folder(made, split, options):
+    home, out, _ = made
+    plain, data = opened(home, split, **options), opened(out, split, **options)
+    assert isinstance(data, Shards)
+    assert isinstance(data, type(plain))
+    assert data.classes == plain.classes
+    assert data.labels.tolist() == plain.labels.tolist()
+    assert fingerprint(data) == fingerprint(plain)
+    same_rows = split != "train" or options.keys() <= {"mode"}
+    assert not same_rows or data.stored_fingerprint() is not None or "holdout" in options
+    assert pixels(data) == pixels(plain)
+    assert [data.name(i).removeprefix(str(out)) for i in range(len(data))] == [
+        plain.name(i).removeprefix(str(home)) for i in range(len(plain))
+    ]
+
+
+def test_the_type_shards_has_the_packed_options_and_other_options_are_refused(made, tmp_path):
+    home, out, _ = made
+    assert pixels(opened(out, "val", "Shards")) == pixels(opened(home, "val"))
+    with pytest.raises(DataError, match=r"expected shards of MaskFolder, got those of ImageFolder\. Use a config"):
+        opened(out, kind="MaskFolder")
+    with pytest.raises(DataError, match="has no shards: tools/pack_shards.py CONFIG"):
+        opened(home, kind="Shards")
+    DATASETS.get("ArcTasks")
+    options = dict(tasks=["mirror"], count=3, tested=2)
+    pack(home, tmp_path / "drawn", "DrawnTasks", options=options)
+    plain, data = opened(home, kind="DrawnTasks", **options), opened(tmp_path / "drawn", kind="DrawnTasks", **options)
+    for i in range(len(plain)):
+        a, b = plain.sample(0, i), data.sample(0, i)
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+    assert len(opened(tmp_path / "drawn", "test", "Shards")) == 2
+    with pytest.raises(DataError, match=r"packed with count=3, and is read with count=4\. Use the packed values"):
+        opened(tmp_path / "drawn", kind="DrawnTasks", **options | dict(count=4))
+
+
+def test_datasets_can_be_pickled_for_workers_that_are_not_forked(made):
+    data = opened(made[1], "val")
+    mounts._mounted.clear()
+    assert pixels(pickle.loads(pickle.dumps(data))) == pixels(opened(made[0], "val"))
+
+
+def test_splits_of_the_same_shards_are_compared(made):
+    cfg = Config({f"{split}_dataloader": dict(dataset=dict()) for split in SPLITS})
+    sets = {split: opened(made[1], split) for split in SPLITS}
+    check_leakage(cfg, sets)
+    with pytest.raises(DataError, match="val and train have 2 of the 2 samples of val in common"):
+        check_leakage(cfg, sets | dict(train=opened(made[1], holdout=0)))
+
+
+# ------------------------------------------------------------------------------------------------------ the tar files
+
+
+def test_each_shard_has_webdatasets_layout_with_the_bytes_of_the_files(made):
+    home, out, _ = made
+    labels = {}
+    for path in sorted(out.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            names = tar.getnames()
+            keys = [name.partition(".")[0] for name in names]
+            assert len([*itertools.groupby(keys)]) == len({*keys})  # the members of a key are adjacent
+            assert all(info.isfile() and info.mtime == 0 and info.uname == "" for info in tar)
+            for key in dict.fromkeys(keys):
+                about = json.load(tar.extractfile(f"{key}.json"))
+                ((ending, name),) = about["files"].items()
+                assert tar.extractfile(f"{key}.{ending}").read() == (home / name).read_bytes()
+                labels[name] = about["classes"][about["samples"][0]["label"]]
+    assert labels == {str(p.relative_to(home)): p.parent.name for p in home.rglob("*.*g")}
+
+
+def test_webdataset_reads_the_shards(made):
+    webdataset = pytest.importorskip("webdataset")
+    urls = [str(path) for path in sorted(made[1].glob("train*.tar"))]
+    samples = [*webdataset.WebDataset(urls, shardshuffle=False)]
+    assert len(samples) == 24
+    assert all("json" in sample and {"jpg", "png"} & set(sample) for sample in samples)
+
+
+def test_packing_is_deterministic_and_continues_after_an_interruption(made, tmp_path):
+    home, out, _ = made
+
+    def interrupt(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(home, tmp_path / "again", jobs=1, progress=interrupt)
+    with pytest.raises(DataError, match="has no shards"):
+        opened(tmp_path / "again", kind="Shards")
+    first = (tmp_path / "again" / "train-000000.tar").stat().st_ino
+    pack(home, tmp_path / "again")
+    assert (tmp_path / "again" / "train-000000.tar").stat().st_ino == first
+    files = [path.relative_to(out) for path in sorted(out.rglob("*")) if path.is_file()]
+    assert files == [p.relative_to(tmp_path / "again") for p in sorted((tmp_path / "again").rglob("*")) if p.is_file()]
+    assert all((out / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in files)
+    with pytest.raises(DataError, match="has shards already: remove it"):
+        pack(home, out)
+    with pytest.raises(DataError, match="is not empty: choose another folder"):
+        pack(home, home)
+
+
+# --------------------------------------------------------------------------------------------------------- the order
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    processes=st.integers(1, 5),
+    others=st.integers(1, 5),
+    window=st.integers(1, 6),
+    epoch=st.integers(0, 3),
+    skip=st.integers(0, 4),
+)
+def test_an_epoch_has_every_sample_once_whatever_the_processes_and_a_resume(
+    sizes, processes, others, window, epoch, skip
+):
+    shards = np.repeat(np.arange(len(sizes)), sizes)
+    order = windowed(np.random.default_rng((0, epoch)), shards, window)
+    assert sorted(order) == [*range(len(shards))]
+    places = {shard: np.flatnonzero(shards[order] == shard) for shard in range(len(sizes))}
+    begun = sorted(places, key=lambda shard: places[shard][0])  # a window of shards is read completely
+    for later in range(window, len(begun), 1):
+        assert sum(places[shard][-1] > places[begun[later]][0] for shard in begun[:later]) < window
+
+    def batches(count, skipped=0):
+        size = min(5, len(shards))
+        every = [Batches(len(shards), size, True, seed=3, rank=rank, processes=count) for rank in range(count)]
+        for one in every:
+            one.shards, one.skip = shards, skipped
+            one.set_epoch(epoch)
+        return [[key for part in parts for key in part] for parts in zip(*map(list, every))]
+
+    whole = batches(processes)
+    flat = [i for batch in whole for _, i in batch]
+    assert len(set(flat)) == len(flat) == len(shards) - len(shards) % min(5, len(shards))
+    assert batches(others, min(skip, len(whole))) == whole[min(skip, len(whole)) :]
+
+
+def config(root, workers=0, skip_bad=False):
+    transforms = [dict(type="Resize", size=8), dict(type="PackImage")]
+
+    def loader(split):
+        dataset = dict(type="ImageFolder", data_root=str(root), split=split, transforms=transforms)
+        return dict(batch_size=4, num_workers=workers, skip_bad=skip_bad, dataset=dataset)
+
+    return Config(dict(seed=0, data_root=None) | {f"{split}_dataloader": loader(split) for split in SPLITS})
+
+
+@pytest.mark.parametrize("workers", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
+def test_a_loader_gives_every_sample_once_and_goes_on_within_an_epoch(made, workers):
+    loader = build_loader(config(made[1], workers), "train")
+    assert loader.batch_sampler.shards is not None
+    batches = [[s["path"] for s in batch["data_samples"]] for batch in loader]
+    assert len({path for batch in batches for path in batch}) == 20 == sum(map(len, batches))
+    loader.batch_sampler.skip = 2
+    assert [[s["path"] for s in batch["data_samples"]] for batch in loader] == batches[2:]
+
+
+# -------------------------------------------------------------------------------------------------------------- damage
+
+
+def flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def change(root, name, make):
+    path = root / "index" / f"{name}.npy"
+    np.save(path, make(np.load(path)), allow_pickle=True)
+
+
+def swap(root):
+    (root / "train-000000.tar").rename(root / "x.tar")
+    (root / "train-000001.tar").rename(root / "train-000000.tar")
+    (root / "x.tar").rename(root / "train-000001.tar")
+
+
+SECOND = "train-000001.tar"
+SHARD_DAMAGE = {
+    "missing": (lambda root: (root / SECOND).unlink(), rf"{SECOND}: expected a shard of \d+ bytes, got No such"),
+    "cut off": (lambda root: (root / SECOND).write_bytes(b"x" * 700), rf"{SECOND}: expected \d+ bytes, got 700\. Copy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", SHARD_DAMAGE)
+def test_a_missing_or_truncated_shard_is_one_sentence_before_training_or_its_samples_are_skipped(packed, damage):
+    spoil, sentence = SHARD_DAMAGE[damage]
+    spoil(packed)
+    with pytest.raises(DataError, match=sentence):
+        build_loader(config(packed), "train")
+    with pytest.raises(DataError, match=sentence):
+        pixels(opened(packed))
+    loader = build_loader(config(packed, skip_bad=True), "train")
+    assert sum(len(batch["data_samples"]) for batch in loader) == 20
+    assert 0 < len(loader.bad) < 15
+
+
+@pytest.mark.parametrize(
+    "damage", [swap, lambda root: flip(root / "train-000001.tar", 600)], ids=["reordered", "flipped"]
+)
+def test_other_bytes_are_noticed_by_their_checksum(packed, damage):
+    damage(packed)
+    with pytest.raises(
+        DataError, match=r"expected (the checksum [0-9a-f]{8} at byte \d+ of .*\.tar, got|\d+ bytes, got)"
+    ):
+        pixels(opened(packed))
+
+
+OUTSIDE = "expected files inside of the shards, got"
+INDEX_DAMAGE = {
+    "another version": (lambda root: meta(root, '{"form": 7}'), "expected an index of version 1, got 7. Copy"),
+    "no JSON": (lambda root: meta(root, "{"), "meta.json cannot be read"),
+    "no keys": (lambda root: meta(root, '{"form": 1}'), "meta.json is damaged"),
+    "a shard elsewhere": (lambda root: rewrite(root, shards=[["../a.tar", 9]]), "NAME.tar, got '../a.tar'"),
+    "sizes beyond": (lambda root: change(root, "files.size", lambda a: a + 2**60), OUTSIDE),
+    "sizes that overflow": (lambda root: change(root, "files.size", lambda a: a + (2**63 - 1 - a.max())), OUTSIDE),
+    "negative offsets": (lambda root: change(root, "files.offset", lambda a: a - 2**40), OUTSIDE),
+    "unknown shards": (lambda root: change(root, "files.shard", lambda a: a + 99), OUTSIDE),
+    "another type": (lambda root: change(root, "files.crc", lambda a: a * 0.5), "files.crc.npy: expected uint32, got"),
+    "fewer rows": (lambda root: change(root, "0.label", lambda a: a[1:]), "expected arrays of"),
+    "huge claims": (lambda root: (root / "index/0.label.npy").write_bytes(claim(10**15)), "0.label.npy cannot be read"),
+    "objects": (lambda root: change(root, "0.label", lambda a: a.astype(object)), "holds objects"),
+    "a state that is code": (lambda root: table(root, state=CODE), "'os:system' is no dataclass"),
+    "a state that is cut off": (lambda root: table(root, state="[" * 50), "a record of the index is damaged"),
+}
+CODE = '{"$object":["os:system",[["command","true"]]]}'
+
+
+def meta(root, text):
+    (root / "index" / "meta.json").write_text(text)
+
+
+def rewrite(root, **changes):
+    path = root / "index" / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def table(root, **changes):
+    tables = json.loads((root / "index" / "meta.json").read_text())["tables"]
+    rewrite(root, tables=[tables[0] | changes, *tables[1:]])
+
+
+def claim(count):
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, dict(descr="<i8", fortran_order=False, shape=(count,)))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("damage", INDEX_DAMAGE)
+def test_a_damaged_or_hostile_index_is_one_sentence(packed, damage):
+    spoil, sentence = INDEX_DAMAGE[damage]
+    spoil(packed)
+    with pytest.raises(DataError) as error:
+        opened(packed)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_records_stay_in_the_data_folder(tmp_path):
+    values = Values(tmp_path, DATASETS.get("ImageFolder"))
+    with pytest.raises(DataError, match="leads outside"):
+        values.decode('{"$path":"../../etc/passwd"}')
+    with pytest.raises(DataError, match="is outside of .* shards have files below the data folder"):
+        values.encode(tmp_path.parent / "a.jpg")
+
+
+# ------------------------------------------------------------------------------------------------------ large and local
+
+
+def test_large_files_are_read_in_parts_and_copied_for_libraries_that_open_by_name(packed, monkeypatch):
+    monkeypatch.setattr(mounts, "LARGE", 10)
+    data = opened(packed)
+    path = data.records[0][0]
+    files = Archive(packed)
+    content = files.content(files.find(str(path.relative_to(packed))))
+    with foreign.opened(path) as file:
+        assert file.read(7) + file.read() == content
+        assert file.seek(-5, 2) == len(content) - 5
+        assert file.read() == content[-5:]
+    assert foreign.mapped_bytes(path).tobytes() == content == foreign.local(path).read_bytes()
+    assert zlib.crc32(content) == foreign.status(path).st_mtime_ns
+    assert foreign.local(path).suffix == path.suffix
+    assert foreign.is_dir(packed / "train" / "cat")
+    assert sorted(foreign.names_in(packed / "train")) == ["cat", "dog"]
+    assert not foreign.is_file(packed / "train")
+    for record in data.records:
+        foreign.local(record[0])
+    assert len([*mounts._home[1].iterdir()]) == mounts.MAX_LOCAL
+
+
+def test_few_shards_are_open_at_once(packed, monkeypatch):
+    monkeypatch.setattr(archive, "OPEN_SHARDS", 2)
+    data = opened(packed)
+    assert pixels(data) == pixels(data)
+    assert len(data.archive._open) == 2
