@@ -117,9 +117,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
-            records, labels = self.select(records, labels, keep)
+            records, labels = self.select_records(records, labels, keep)
         if per_class is not None:
-            records, labels = self.select(records, labels, self._few(labels, per_class))
+            records, labels = self.select_records(records, labels, self._few(labels, per_class))
         self.records, self.labels = records, labels
 
     def _indexed(self, val_is_test: bool) -> tuple[bool, list[Any], np.ndarray]:
@@ -157,7 +157,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Return the records of a split on disk and their labels (N,), without reading samples, and set `classes`."""
         raise NotImplementedError
 
-    def select(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    def select_records(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         """Return some of the records and labels."""
         return [records[i] for i in rows], labels[rows]
 

@@ -118,7 +118,7 @@ class Shards(Dataset):
             )
         return match
 
-    def select(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    def select_records(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         return records.take(rows), labels[rows]
 
     def read(self, record: Any) -> Sample:

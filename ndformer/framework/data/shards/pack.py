@@ -27,6 +27,7 @@ from ndformer.framework.data.fingerprint import fingerprint, plain_parts
 from ndformer.framework.data.shards.archive import COLUMNS, FINGERPRINTS, FORM, INDEX, META, TABLE_COLUMNS
 from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.data.shards.plan import BLOCK, Group, Planner, Shard, Table
+from ndformer.framework.data.stand_ins import MARK
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
 
@@ -67,6 +68,8 @@ class Packer(Planner):
             pool.shutdown(cancel_futures=True)
         self._write_index(tables, [(shard.name, size) for shard, size in zip(shards, sizes)], members)
         self._write_fingerprints()
+        if (self.root / MARK).is_file():
+            atomic.copy(self.root / MARK, self.out / MARK)
         atomic.remove(self.out / PARTS)
         return [shard.name for shard in shards]
 

@@ -58,7 +58,7 @@ class NuScenes(SensorDataset):
         super().__init__(*args, **kwargs)
         if balance and self.split == "train":
             chosen = balanced([self.present(i) for i in range(len(self))], len(CLASSES), self.seed)
-            self.records, self.labels = self.select(self.records, self.labels, chosen)
+            self.records, self.labels = self.select_records(self.records, self.labels, chosen)
 
     def on_disk(self) -> dict[str, Any]:
         return dict(VERSIONS[self.version])
