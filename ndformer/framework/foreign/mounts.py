@@ -5,6 +5,7 @@ shards is a path on disk. All readers of data files go through here: os.stat, it
 """
 
 import atexit
+import functools
 import io
 import os
 import shutil
@@ -28,6 +29,7 @@ class Mounted(Protocol):
     def find(self, name: str) -> int | None: ...
     def names_in(self, folder: str) -> Sequence[str]: ...
     def place(self, number: int) -> tuple[Path, int, int]: ...  # the shard, offset and size
+    def length(self, number: int) -> int: ...
     def content(self, number: int) -> bytes: ...  # checked against its digest
     def pread(self, number: int, size: int, offset: int) -> bytes: ...
     def digest(self, number: int) -> int: ...
@@ -50,12 +52,17 @@ _home: tuple[int, Path] | None = None  # the process that owns the copies, and t
 
 def mount(root: Path, files: Mounted) -> None:
     _mounted[str(root)] = files
+    _member.cache_clear()
 
 
 def member(path: Path | str) -> tuple[Mounted, int] | None:
     """Return the shards that have a file and its number in them, or None for a path on disk."""
+    return _member(str(path)) if _mounted else None
+
+
+@functools.lru_cache(maxsize=64)  # a reader asks several times for the same file
+def _member(name: str) -> tuple[Mounted, int] | None:
     for root, files in _mounted.items():
-        name = str(path)
         if name.startswith(root) and name[len(root) : len(root) + 1] == os.sep:
             number = files.find(name[len(root) + 1 :])
             if number is not None:
@@ -65,15 +72,15 @@ def member(path: Path | str) -> tuple[Mounted, int] | None:
 
 def status(path: Path | str) -> Status | os.stat_result:
     """Return os.stat(path), also of files in shards."""
-    found = member(path) if _mounted else None
+    found = member(path)
     if found is None:
         return os.stat(path)
     files, number = found
-    return Status(stat.S_IFREG | 0o444, files.place(number)[2], files.digest(number), id(files), number)
+    return Status(stat.S_IFREG | 0o444, files.length(number), files.digest(number), id(files), number)
 
 
 def is_file(path: Path) -> bool:
-    return (_mounted and member(path) is not None) or path.is_file()
+    return member(path) is not None or path.is_file()
 
 
 def is_dir(path: Path) -> bool:
@@ -96,11 +103,11 @@ def regular(path: Path) -> Path:
 
 def raw(path: Path) -> Any:
     """Return an unbuffered file, for io.BufferedReader."""
-    found = member(path) if _mounted else None
+    found = member(path)
     if found is None:
         return io.FileIO(regular(path))
     files, number = found
-    return io.BytesIO(files.content(number)) if files.place(number)[2] <= LARGE else _Window(files, number)
+    return io.BytesIO(files.content(number)) if files.length(number) <= LARGE else _Window(files, number)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -110,7 +117,7 @@ def opened(path: Path) -> BinaryIO:
 
 def mapped_bytes(path: Path) -> np.ndarray:
     """Return the bytes of a file as an array, memory-mapped unless it is small and in a shard."""
-    found = member(path) if _mounted else None
+    found = member(path)
     if found is None:
         return np.memmap(regular(path), np.uint8, "r") if os.stat(path).st_size else np.zeros(0, np.uint8)
     files, number = found
@@ -127,7 +134,7 @@ def local(path: Path) -> Path:
     Only the last MAX_LOCAL copies exist, in memory (/dev/shm) where there is such a folder.
     """
     global _home
-    if not _mounted or member(path) is None:
+    if member(path) is None:
         return path
     if _home is None or _home[0] != os.getpid():
         memory = Path("/dev/shm")
@@ -162,7 +169,7 @@ class _Window(io.RawIOBase):
 
     def __init__(self, files: Mounted, number: int) -> None:
         self.files, self.number, self.position = files, number, 0
-        self.size = files.place(number)[2]
+        self.size = files.length(number)
 
     def readable(self) -> bool:
         return True

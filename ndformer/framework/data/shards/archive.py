@@ -39,7 +39,7 @@ class Texts(Sequence[bytes]):
     """Many short texts in one array; `start` (N + 1,) are their places in it."""
 
     def __init__(self, start: np.ndarray, text: np.ndarray) -> None:
-        self.start, self.text = start, text
+        self.start, self.text = memoryview(start), memoryview(text)  # faster than arrays for single rows
 
     def __len__(self) -> int:
         return len(self.start) - 1
@@ -130,6 +130,9 @@ class Archive:
         name, _ = self.shards[self.shard[number]]
         return self.index.parent / name, int(self.offset[number]), int(self.size[number])
 
+    def length(self, number: int) -> int:
+        return int(self.size[number])
+
     def digest(self, number: int) -> int:
         return int(self.crc[number])
 
@@ -146,7 +149,6 @@ class Archive:
 
     def pread(self, number: int, size: int, offset: int) -> bytes:
         file, begin, parts = self._file(int(self.shard[number])), int(self.offset[number]) + offset, []
-        foreign.check_size(self.place(number)[0], size)
         while size > 0 and (part := os.pread(file.fileno(), size, begin)):
             parts.append(part)
             size, begin = size - len(part), begin + len(part)

@@ -6,6 +6,7 @@ its `packed_types`), so that an index from an unknown source cannot run code.
 
 import base64
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -28,6 +29,7 @@ class Values:
 
     def __init__(self, root: Path, kind: Any) -> None:
         self.root, self.prefix = root, f"{root}{os.sep}"
+        self.decoder = json.JSONDecoder(object_hook=self._value)
         self.package, self.types = kind.__module__.partition(".")[0], tuple(kind.packed_types)
 
     def encode(self, value: Any, store: Store | None = None) -> str:
@@ -67,37 +69,40 @@ class Values:
             raise DataError(f"{path} is outside of {self.root}: shards have files below the data folder. Copy it there")
         return str(path)[len(self.prefix) :]
 
-    def decode(self, text: str | bytes, load: Load | None = None) -> Any:
-        def value(content: dict[str, Any]) -> Any:
-            mark, part = next(iter(content.items()), ("", None))
-            if not mark.startswith("$"):
-                return content
-            if mark == "$tuple":
-                return tuple(part)
-            if mark == "$path":
-                return foreign.inside(self.root, part)
-            if mark == "$below":
-                return self.prefix + part
-            if mark == "$dict":
-                return dict(part)
-            if mark == "$array":
-                dtype, shape, encoded = part
-                return np.frombuffer(base64.b64decode(encoded), _numeric(dtype)).reshape(shape).copy()
-            if mark == "$number":
-                return _numeric(part[0]).type(part[1])
-            if mark == "$stored" and load is not None:
-                return load(part)
-            if mark == "$object":
-                return self._object(*part)
-            raise ValueError(f"'{mark}' is not known")
-
+    def decode(self, text: bytes | str, load: Load | None = None) -> Any:
+        decoder = self.decoder
+        if load is not None:
+            decoder = json.JSONDecoder(object_hook=functools.partial(self._value, load=load))
         try:
-            return json.loads(text, object_hook=value)
+            return decoder.decode(text if isinstance(text, str) else text.decode())
         except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
             raise DataError(
                 f"{self.root}: a record of the index is damaged ({foreign.single_line(error):.200}). "
                 "Copy the shards again, or pack them again with tools/pack_shards.py"
             ) from None
+
+    def _value(self, content: dict[str, Any], load: Load | None = None) -> Any:
+        mark, part = next(iter(content.items()), ("", None))
+        if not mark.startswith("$"):
+            return content
+        if mark == "$tuple":
+            return tuple(part)
+        if mark == "$path":
+            return foreign.inside(self.root, part)
+        if mark == "$below":
+            return self.prefix + part
+        if mark == "$dict":
+            return dict(part)
+        if mark == "$array":
+            dtype, shape, encoded = part
+            return np.frombuffer(base64.b64decode(encoded), _numeric(dtype)).reshape(shape).copy()
+        if mark == "$number":
+            return _numeric(part[0]).type(part[1])
+        if mark == "$stored" and load is not None:
+            return load(part)
+        if mark == "$object":
+            return self._object(*part)
+        raise ValueError(f"'{mark}' is not known")
 
     def _object(self, name: str, parts: list[Any]) -> Any:
         module, _, qualified = name.partition(":")
