@@ -38,7 +38,7 @@ def is_packed(root: Any) -> bool:
 class Texts(Sequence[bytes]):
     """Many short texts in one array; `start` (N + 1,) are their places in it."""
 
-    def __init__(self, start: np.ndarray, text: np.ndarray) -> None:
+    def __init__(self, start: Any, text: Any) -> None:
         self.start, self.text = memoryview(start), memoryview(text)  # faster than arrays for single rows
 
     def __len__(self) -> int:

@@ -47,12 +47,11 @@ class Shards(Dataset):
     reads shards too, and takes other values of its `reading_options`.
     """
 
-    kind: ClassVar[type[Dataset]]  # the class that was packed
+    packed_class: ClassVar[type[Dataset]]  # the class that was packed
     packed_options = False  # take options of the packed config that are not given
-    shards: np.ndarray
     records: "Records"
 
-    def __new__(cls, data_root: Text | Path, *args: Any, **options: Any) -> "Shards":
+    def __new__(cls: Any, data_root: Text | Path, *args: Any, **options: Any) -> "Shards":
         if cls is Shards:
             if not is_packed(data_root):
                 raise DataError(f"{data_root} has no shards: tools/pack_shards.py CONFIG {data_root} writes them")
@@ -61,12 +60,12 @@ class Shards(Dataset):
 
     def __init__(self, data_root: Text | Path, split: str = "train", **options: Any) -> None:
         self._mount(Path(data_root))
-        known = arguments(self.kind)[0]
+        known = arguments(self.packed_class)[0]
         if self.packed_options:
             packed = self.archive.loaders.get(split, {})
             options = {n: value for n, value in packed.items() if n in known and fits(value, known[n].hint)} | options
             options = {name: value for name, value in options.items() if name in known or name != "known"}
-        self._options = table_options(self.kind, options)
+        self._options = table_options(self.packed_class, options)
         super().__init__(data_root, split, **options)
         self.shards = self.archive.table(self._table)[2][self.records.rows]
 
@@ -85,7 +84,7 @@ class Shards(Dataset):
 
     def _mount(self, root: Path) -> None:
         self.archive = opened(root)
-        self._values = Values(root, self.kind)
+        self._values = Values(root, self.packed_class)
         foreign.mount(root, self.archive)
 
     def on_disk(self) -> dict[str, Any]:
@@ -157,7 +156,7 @@ class Shards(Dataset):
 
     def __reduce__(self) -> Any:
         state = {name: value for name, value in vars(self).items() if name not in ("archive", "_values", "records")}
-        return _restored, (self.kind, self.packed_options, state, self.data_root, self.records.rows)
+        return _restored, (self.packed_class, self.packed_options, state, self.data_root, self.records.rows)
 
 
 def _restored(kind: type[Dataset], packed_options: bool, state: dict[str, Any], root: Path, rows: np.ndarray) -> Shards:
@@ -170,7 +169,7 @@ def _restored(kind: type[Dataset], packed_options: bool, state: dict[str, Any], 
 
 @functools.cache
 def _sharded(kind: type[Dataset], packed_options: bool) -> type[Shards]:
-    about = dict(kind=kind, packed_options=packed_options, __module__=kind.__module__, __doc__=kind.__doc__)
+    about = dict(packed_class=kind, packed_options=packed_options, __module__=kind.__module__, __doc__=kind.__doc__)
     return type(kind.__name__, (Shards, kind), about)
 
 

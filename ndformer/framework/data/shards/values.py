@@ -82,6 +82,7 @@ class Values:
             ) from None
 
     def _value(self, content: dict[str, Any], load: Load | None = None) -> Any:
+        part: Any
         mark, part = next(iter(content.items()), ("", None))
         if not mark.startswith("$"):
             return content
@@ -106,9 +107,12 @@ class Values:
 
     def _object(self, name: str, parts: list[Any]) -> Any:
         module, _, qualified = name.partition(":")
-        kind = vars(sys.modules[module]).get(qualified) if module in sys.modules else None
-        names = _fields(kind, self.types) if isinstance(kind, type) else None
-        if names is None or module.partition(".")[0] not in ("ndformer", self.package):
+        kind: Any = vars(sys.modules[module]).get(qualified) if module in sys.modules else None
+        if (
+            not isinstance(kind, type)
+            or _fields(kind, self.types) is None
+            or module.partition(".")[0] not in ("ndformer", self.package)
+        ):
             raise ValueError(f"'{name:.80}' is no dataclass of a dataset")
         values = dict(parts)
         if kind in self.types:
@@ -125,7 +129,7 @@ def _fields(kind: Any, types: Collection[type]) -> Callable[[Any], dict[str, Any
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind) if field.init]
         return lambda value: {name: getattr(value, name) for name in names}
-    return kind._asdict if issubclass(kind, tuple) and "_fields" in vars(kind) else None
+    return (lambda value: value._asdict()) if issubclass(kind, tuple) and "_fields" in vars(kind) else None
 
 
 def _is_image(value: Any) -> bool:
