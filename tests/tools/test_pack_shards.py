@@ -107,7 +107,7 @@ def test_training_goes_on_from_a_folder_in_shards(tmp_path, monkeypatch, capsys)
     )
     pack_shards.main()
     assert "22 shards" in capsys.readouterr().out
-    for root, more in (("data", []), ("s", ["--resume"])):
+    for root, more in (("data", []), ("s", ["--resume", "--allow-config-change"])):
         monkeypatch.setattr(
             "sys.argv",
             ["train.py", *common, "--data-root", str(tmp_path / root), "--work-dir", str(tmp_path / "run"), *more],

@@ -295,6 +295,8 @@ INDEX_DAMAGE = {
     "sizes that overflow": (lambda root: change(root, "files.size", lambda a: a + (2**63 - 1 - a.max())), OUTSIDE),
     "negative offsets": (lambda root: change(root, "files.offset", lambda a: a - 2**40), OUTSIDE),
     "unknown shards": (lambda root: change(root, "files.shard", lambda a: a + 99), OUTSIDE),
+    "unknown labels": (lambda root: change(root, "0.label", lambda a: a + 99), "0 to 1"),
+    "names that are none": (lambda root: table(root, classes=[["cat"], 3]), "meta.json is damaged"),
     "another type": (lambda root: change(root, "files.crc", lambda a: a * 0.5), "files.crc.npy: expected uint32, got"),
     "fewer rows": (lambda root: change(root, "0.label", lambda a: a[1:]), "expected arrays of"),
     "huge claims": (lambda root: (root / "index/0.label.npy").write_bytes(claim(10**15)), "0.label.npy cannot be read"),
@@ -372,3 +374,32 @@ def test_few_shards_are_open_at_once(packed, monkeypatch):
     data = opened(packed)
     assert pixels(data) == pixels(data)
     assert len(data.archive._open) == 2
+
+
+class Bag:
+    """No dataclass."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class Doubled(DATASETS.get("ImageFolder")):
+    """Sets an object in index() that read() uses."""
+
+    def index(self, split):
+        self._bag = Bag(3)
+        return super().index(split)
+
+    def read(self, record):
+        return super().read(record) | dict(factor=self._bag.factor)
+
+
+def test_what_index_sets_is_packed_if_its_class_is_named(made, tmp_path, monkeypatch):
+    monkeypatch.setitem(DATASETS.module_dict, "Doubled", Doubled)
+    with pytest.raises(
+        DataError, match=r"Doubled: expected a sample from the shards, got AttributeError .*packed_types"
+    ):
+        pack(made[0], tmp_path / "a", "Doubled")
+    monkeypatch.setattr(Doubled, "packed_types", (Bag,))
+    pack(made[0], tmp_path / "a", "Doubled")
+    assert opened(tmp_path / "a", "test", "Doubled").sample(0, 1)["factor"] == 3

@@ -79,7 +79,6 @@ ALLOWED = {
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
     "ndformer/framework/data/shards/dataset.py": {"json.loads": "what was written a word before"},
     "ndformer/framework/data/shards/pack.py": {"half.open": WRITES, "json.loads": OWN, "part.read_text": OWN},
-    "ndformer/framework/data/shards/values.py": {"json.loads": CONTENT},
     "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
     "ndformer/framework/engine/programs/naming.py": {
         "util.spec_from_file_location": "code that the user named, which is said",

@@ -64,6 +64,8 @@ class Archive:
             self.tables: list[dict[str, Any]] = [dict(table) for table in meta["tables"]]
             for table in self.tables:
                 _check_types(table, dict(source=str, options=dict, splits=list, classes=list, state=str, values=bool))
+                if not all(isinstance(name, str) for name in (*table["splits"], *table["classes"])):
+                    raise TypeError("a name is no text")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{self.index / META} is damaged ({error!r:.100}). {AGAIN}") from None
         strange = next((name for name, _ in self.shards if not re.fullmatch(r"[\w-]+\.tar", name)), None)

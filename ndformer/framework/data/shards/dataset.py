@@ -13,12 +13,14 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.shards.archive import AGAIN, Texts, is_packed, opened
 from ndformer.framework.data.shards.values import Values
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Text
 from ndformer.framework.registry.signature import arguments, fits
 
 BASE = arguments(Dataset)[0]  # options that select from the records of a split, which shards have all
+
+RESERVED = {"archive", "data_root", "memory", "shard_options", "shard_table", "shard_values", "transforms"}  # set here
 
 
 class Records(Sequence[Any]):
@@ -65,9 +67,9 @@ class Shards(Dataset):
             packed = self.archive.loaders.get(split, {})
             options = {n: value for n, value in packed.items() if n in known and fits(value, known[n].hint)} | options
             options = {name: value for name, value in options.items() if name in known or name != "known"}
-        self._options = table_options(self.packed_class, options)
+        self.shard_options = table_options(self.packed_class, options)
         super().__init__(data_root, split, **options)
-        self.shards = self.archive.table(self._table)[2][self.records.rows]
+        self.shards = self.archive.table(self.shard_table)[2][self.records.rows]
 
     @classmethod
     def type_for(cls, kind: Any, data_root: Any) -> "type[Shards] | None":
@@ -84,22 +86,24 @@ class Shards(Dataset):
 
     def _mount(self, root: Path) -> None:
         self.archive = opened(root)
-        self._values = Values(root, self.packed_class)
+        self.shard_values = Values(root, self.packed_class)
         foreign.mount(root, self.archive)
 
     def on_disk(self) -> dict[str, Any]:
         return dict.fromkeys(self._matching(None)[0]["splits"])
 
     def index(self, split: str) -> tuple[Any, np.ndarray]:
-        about, self._table = self._matching(split)
+        about, self.shard_table = self._matching(split)
         methods = {name for kind in type(self).__mro__ for name, value in vars(kind).items() if callable(value)}
-        for name, value in self._values.decode(about["state"], self.archive.array).items():
-            if not name.startswith("_") and name not in methods:
+        for name, value in self.shard_values.decode(about["state"], self.archive.array).items():
+            if name not in methods | RESERVED:
                 setattr(self, name, value)
         self.classes = [str(name) for name in about["classes"]]
-        texts, labels, _ = self.archive.table(self._table)
-        self._is_values = about["values"]
-        return Records(texts, self._values, np.arange(len(labels))), labels
+        texts, labels, _ = self.archive.table(self.shard_table)
+        if self.answer == "Label":
+            check_labels(labels, len(self.classes), self.archive.index, AGAIN)
+        self.has_values = about["values"]
+        return Records(texts, self.shard_values, np.arange(len(labels))), labels
 
     def _matching(self, source: str | None) -> tuple[dict[str, Any], int]:
         """Return the table of a split on disk with these options, and its number; of any split without `source`."""
@@ -107,13 +111,13 @@ class Shards(Dataset):
         if not found:
             sources = ", ".join(dict.fromkeys(table["source"] for table in self.archive.tables))
             raise DataError(f"{self.archive.root} has shards of {sources or 'nothing'}, not of '{source}'. {AGAIN}")
-        match = next(((t, k) for t, k in found if t["options"] == self._options), None)
+        match = next(((t, k) for t, k in found if t["options"] == self.shard_options), None)
         if match is None:
             packed = found[0][0]["options"]
-            names = [n for n in packed | self._options if packed.get(n) != self._options.get(n)]
+            names = [n for n in packed | self.shard_options if packed.get(n) != self.shard_options.get(n)]
             raise DataError(
                 f"{self.archive.root} was packed with {_listed(packed, names)}, and is read with "
-                f"{_listed(self._options, names)}. Use the packed values, or pack the data again"
+                f"{_listed(self.shard_options, names)}. Use the packed values, or pack the data again"
             )
         return match
 
@@ -121,7 +125,7 @@ class Shards(Dataset):
         return records.take(rows), labels[rows]
 
     def read(self, record: Any) -> Sample:
-        if not self._is_values:
+        if not self.has_values:
             return super().read(record)
 
         def load(name: str) -> Any:
@@ -131,13 +135,13 @@ class Shards(Dataset):
             with foreign.image(path) as opened:
                 return opened.copy()
 
-        found = self._values.decode(foreign.content(record), load)
+        found = self.shard_values.decode(foreign.content(record), load)
         if not isinstance(found, dict) or not isinstance(found.get("sample"), dict):
             raise DataError(f"{record}: expected a sample, got other JSON. {AGAIN}")
         return found["sample"]
 
     def identity(self, i: int) -> Any:
-        return self.records[i] if self._is_values else super().identity(i)
+        return self.records[i] if self.has_values else super().identity(i)
 
     def check_memory(self, workers: int) -> None:
         """Raise if the cache is too small or, unless bad samples are skipped, if a shard is missing or cut off."""
@@ -148,14 +152,16 @@ class Shards(Dataset):
 
     def rows_digest(self) -> str:
         """Return a digest of which samples of which table this is."""
-        about = json.dumps([self._table, self.split]).encode()
+        about = json.dumps([self.shard_table, self.split]).encode()
         return hashlib.blake2b(about + self.records.rows.astype("<i8").tobytes(), digest_size=8).hexdigest()
 
     def stored_fingerprint(self) -> dict[str, Any] | None:
         return self.archive.fingerprints().get(self.rows_digest())
 
     def __reduce__(self) -> Any:
-        state = {name: value for name, value in vars(self).items() if name not in ("archive", "_values", "records")}
+        state = {
+            name: value for name, value in vars(self).items() if name not in ("archive", "shard_values", "records")
+        }
         return _restored, (self.packed_class, self.packed_options, state, self.data_root, self.records.rows)
 
 
@@ -163,7 +169,7 @@ def _restored(kind: type[Dataset], packed_options: bool, state: dict[str, Any], 
     data = object.__new__(_sharded(kind, packed_options))
     data.__dict__.update(state)
     data._mount(root)
-    data.records = Records(data.archive.table(data._table)[0], data._values, rows)
+    data.records = Records(data.archive.table(data.shard_table)[0], data.shard_values, rows)
     return data
 
 
@@ -179,7 +185,7 @@ def without_shared_samples(data: Dataset, other: Dataset) -> bool:
         return False
     if data.source != other.source:
         return True
-    return data._table == other._table and not np.intersect1d(data.records.rows, other.records.rows).size
+    return data.shard_table == other.shard_table and not np.intersect1d(data.records.rows, other.records.rows).size
 
 
 def table_options(kind: Any, options: dict[str, Any]) -> dict[str, Any]:

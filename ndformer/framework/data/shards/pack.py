@@ -48,11 +48,13 @@ class Packer(Planner):
 
         Return the names of the shards. Shards that an interrupted call has finished are not written again.
         """
-        if (self.out / INDEX).exists():
+        unfinished = (self.out / PARTS).is_dir()
+        if (self.out / INDEX).exists() and not unfinished:
             raise DataError(f"{self.out} has shards already: remove it, or choose another folder")
-        if self.out.is_dir() and any(self.out.iterdir()) and not (self.out / PARTS).is_dir():
+        if self.out.is_dir() and any(self.out.iterdir()) and not unfinished:
             raise DataError(f"{self.out} is not empty: choose another folder")
         (self.out / PARTS).mkdir(parents=True, exist_ok=True)
+        atomic.remove(self.out / INDEX)
         atomic.clear(self.out)
         atomic.clear(self.out / PARTS)
         tables = self.tables()
@@ -67,7 +69,11 @@ class Packer(Planner):
         finally:
             pool.shutdown(cancel_futures=True)
         self._write_index(tables, [(shard.name, size) for shard, size in zip(shards, sizes)], members)
-        self._write_fingerprints()
+        try:
+            self._write_fingerprints()
+        except DataError:
+            atomic.remove(self.out / INDEX)
+            raise
         if (self.root / MARK).is_file():
             atomic.copy(self.root / MARK, self.out / MARK)
         atomic.remove(self.out / PARTS)
@@ -184,9 +190,20 @@ class Packer(Planner):
             if not np.array_equal(packed.labels, data.labels):
                 raise DataError(f"{self.root}: expected the same labels of {split} as packed. Did the data change?")
             for i in {0, len(packed) - 1} if len(packed) else ():
-                packed.decoded(i)
+                self._check_sample(packed, i)
             found[packed.rows_digest()] = fingerprint(data)
         atomic.write(self.out / INDEX / FINGERPRINTS, json.dumps(found))
+
+    def _check_sample(self, packed: Shards, i: int) -> None:
+        try:
+            packed.decoded(i)
+        except DataError:
+            raise
+        except Exception as error:  # read() is another's
+            raise DataError(
+                f"{self.kind.__name__}: expected a sample from the shards, got {type(error).__name__} ({error}). What "
+                "index() sets and read() uses must be of plain values, arrays and dataclasses, or of packed_types"
+            ) from error
 
 
 def _concatenated(texts: Any) -> dict[str, np.ndarray]:
