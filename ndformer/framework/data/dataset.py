@@ -132,7 +132,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         source = self.split
         if self.split == "val" and "val" not in self.disk_splits:
             source = "test" if val_is_test else "train"
-        self.source = source
+        self.disk_split = source
         return "val" not in self.disk_splits and not val_is_test, *self.index(source)
 
     def _nearby_root(self, val_is_test: bool) -> Path | None:

@@ -183,7 +183,7 @@ def without_shared_samples(data: Dataset, other: Dataset) -> bool:
     """Return whether both are of the same shards and have no sample in common; packing compared their files."""
     if not (isinstance(data, Shards) and isinstance(other, Shards) and data.archive is other.archive):
         return False
-    if data.source != other.source:
+    if data.disk_split != other.disk_split:
         return True
     return data.shard_table == other.shard_table and not np.intersect1d(data.records.rows, other.records.rows).size
 

@@ -170,7 +170,7 @@ class Packer(Planner):
             columns = dict(label=table.data.labels, shard=table.shard) | _concatenated(records)
             files |= {f"{k}.{name}": np.array(columns[name], kind) for name, kind in TABLE_COLUMNS.items()}
             files |= table.arrays
-            about = dict(source=table.data.source, options=table.options, splits=[*table.data.on_disk()])
+            about = dict(source=table.data.disk_split, options=table.options, splits=[*table.data.on_disk()])
             about |= dict(classes=[str(name) for name in table.data.classes], state=table.state, values=table.is_values)
             abouts.append(about)
         loaders = {split: json.loads(json.dumps(options, default=str)) for split, options in self.options.items()}

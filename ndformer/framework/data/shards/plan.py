@@ -73,11 +73,13 @@ class Planner:
         packed: set[str] = set()
         for split, data in self.datasets.items():
             options = table_options(self.kind, self.options[split] | dict(seed=data.seed))
-            if any((table.data.source, table.options) == (data.source, options) for table in tables):
+            if any((table.data.disk_split, table.options) == (data.disk_split, options) for table in tables):
                 continue
             full, changed = _with_all_records(data)
             files = [self._files(full, i) for i in range(len(full.records))]
-            prefix = data.source + str(len(tables)) * any(table.data.source == data.source for table in tables)
+            prefix = data.disk_split + str(len(tables)) * any(
+                table.data.disk_split == data.disk_split for table in tables
+            )
             table = Table(full, options, prefix, files)
             table.state = self._state(table, changed, len(tables))
             table.groups = self._groups(table, packed)
@@ -112,7 +114,7 @@ class Planner:
         for i, files in enumerate(table.files):
             by_file.setdefault(files[0] if files else i, []).append(i)
         order = [*by_file.values()]
-        if table.data.source == "train":
+        if table.data.disk_split == "train":
             order = [order[k] for k in np.random.default_rng(0).permutation(len(order))]
         groups = []
         for key, samples in enumerate(order):
@@ -156,7 +158,7 @@ def _with_all_records(data: Dataset) -> tuple[Dataset, dict[str, Any]]:
         object.__setattr__(self, name, value)
 
     full.__class__ = type(kind.__name__, (kind,), dict(__setattr__=set_attribute))
-    records, labels = full.index(data.source)
+    records, labels = full.index(data.disk_split)
     full.__class__ = kind
     full.records, full.labels = records, labels
     return full, {name: getattr(full, name) for name in dict.fromkeys(names) if name != "classes"}
