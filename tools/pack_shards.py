@@ -9,16 +9,23 @@ parts of a mixture go to OUT/PART. docs/how-to/pack-shards.md
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.data.dataset import SPLITS, create, rooted
+import numpy as np
+import torch
+
+from ndformer.framework.data.batches import collate
+from ndformer.framework.data.dataset import SPLITS, Dataset, create, rooted
 from ndformer.framework.data.shards.pack import Packer
-from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.building import build_model, prepare_data
+from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.data_root import mixture_parts
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.foreign import rewritable
+from ndformer.framework.registry import TRANSFORMS
 
 LOADED = ("type", "data_root", "split", "transforms", "cache", "cache_limit")  # not options of the packed data
 
@@ -29,13 +36,29 @@ def show(done: int, total: int) -> None:
         print(f"\r{done} of {total} shards ", end=end, file=rewritable(sys.stderr), flush=True)
 
 
+def token_counter(cfg: Any) -> Callable[[Dataset, int], int]:
+    """Return a function that counts the tokens of a sample, with the transforms of the test loader."""
+    model = build_model(calibrate(cfg)[0]).eval()
+    transforms = [TRANSFORMS.create(options) for options in cfg.test_dataloader.dataset.get("transforms", ())]
+
+    def count(data: Dataset, i: int) -> int:
+        sample = data.decoded(i) | dict(index=i)
+        for transform in transforms:
+            sample = transform(sample, np.random.default_rng(0))
+        with torch.no_grad():
+            return model.tokens(model.to_device(collate([sample]))["inputs"]).features.shape[1]
+
+    return count
+
+
 def pack(cfg: Any, loaders: dict[str, dict[str, Any]], out: Path, count: int, jobs: int) -> None:
     """Pack the dataset configs of all splits into one folder."""
     configs = {split: {k: v for k, v in dataset.items() if k != "transforms"} for split, dataset in loaders.items()}
     datasets = {split: create(dict(split=split) | config, cfg.seed) for split, config in configs.items()}
     check_leakage(cfg, datasets)
     options = {split: {k: v for k, v in config.items() if k not in LOADED} for split, config in configs.items()}
-    shards = Packer(datasets, options, out).pack(count, jobs, show)
+    counter = token_counter(cfg) if cfg.train_dataloader.get("batch_tokens") else None
+    shards = Packer(datasets, options, out).pack(count, jobs, show, counter)
     size = sum((out / name).stat().st_size for name in shards) / 1e6
     counts = ", ".join(f"{len(data)} {split}" for split, data in datasets.items())
     print(f"{out}: {len(shards)} shards, {size:,.1f} MB; {counts} samples. Train with --data-root {out}")

@@ -188,6 +188,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Return the paths of all files and folders that reading a sample opens, in any structure, for shards."""
         return self.identity(i)
 
+    def lengths(self) -> np.ndarray | None:
+        """Return the number of tokens of each sample (N,) for `batch_tokens`, or None if it is not known beforehand."""
+        return None
+
     def stored_fingerprint(self) -> dict[str, Any] | None:
         """Return a fingerprint that was computed when exactly these samples were packed, or None."""
         return None

@@ -89,6 +89,13 @@ class Archive:
         columns = self._columns(str(k), TABLE_COLUMNS, ("label", "shard"))
         return Texts(columns["start"], columns["text"]), np.array(columns["label"]), columns["shard"]
 
+    def tokens(self, k: int) -> np.ndarray:
+        """Return the numbers of tokens of the samples of a table."""
+        values, labels = self.array(f"{k}.tokens"), self.array(f"{k}.label")
+        if values.dtype != np.int64 or values.shape != labels.shape or (values < 0).any():
+            raise DataError(f"{self.index / str(k)}.tokens.npy: expected a number of tokens for each sample. {AGAIN}")
+        return values
+
     def array(self, name: str) -> np.ndarray:
         """Return an array of the index, memory-mapped."""
         if not re.fullmatch(r"[\w.]+", name):

@@ -143,6 +143,11 @@ class Shards(Dataset):
     def identity(self, i: int) -> Any:
         return self.records[i] if self.has_values else super().identity(i)
 
+    def lengths(self) -> np.ndarray | None:
+        if not self.archive.tables[self.shard_table].get("tokens"):
+            return super().lengths()
+        return self.archive.tokens(self.shard_table)[self.records.rows]
+
     def check_memory(self, workers: int) -> None:
         """Raise if the cache is too small or, unless bad samples are skipped, if a shard is missing or cut off."""
         if not self.skip_bad:

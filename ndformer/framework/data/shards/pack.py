@@ -43,10 +43,17 @@ class Packer(Planner):
         super().__init__(datasets, options)
         self.out = out
 
-    def pack(self, count: int, jobs: int, progress: Progress = lambda done, total: None) -> list[str]:
+    def pack(
+        self,
+        count: int,
+        jobs: int,
+        progress: Progress = lambda done, total: None,
+        count_tokens: Callable[[Dataset, int], int] | None = None,
+    ) -> list[str]:
         """Write `count` shards of the largest split, shards of about this size of the others, and the index.
 
-        Return the names of the shards. Shards that an interrupted call has finished are not written again.
+        `count_tokens` returns the number of tokens of a sample of training, to store it for `batch_tokens`. Return the
+        names of the shards. Shards that an interrupted call has finished are not written again.
         """
         unfinished = (self.out / PARTS).is_dir()
         if (self.out / INDEX).exists() and not unfinished:
@@ -58,6 +65,10 @@ class Packer(Planner):
         atomic.clear(self.out)
         atomic.clear(self.out / PARTS)
         tables = self.tables()
+        for k, table in enumerate(tables if count_tokens is not None else ()):
+            if table.data.disk_split == "train":
+                counts = [count_tokens(table.data, i) for i in range(len(table.files))]
+                table.arrays[f"{k}.tokens"] = np.array(counts, np.int64)
         shards = self.distribute(tables, count)
         sizes, members = [], []
         pool = ThreadPoolExecutor(max(1, jobs))
@@ -171,6 +182,7 @@ class Packer(Planner):
             files |= {f"{k}.{name}": np.array(columns[name], kind) for name, kind in TABLE_COLUMNS.items()}
             files |= table.arrays
             about = dict(source=table.data.disk_split, options=table.options, splits=[*table.data.on_disk()])
+            about["tokens"] = f"{k}.tokens" in table.arrays
             about |= dict(classes=[str(name) for name in table.data.classes], state=table.state, values=table.is_values)
             abouts.append(about)
         loaders = {split: json.loads(json.dumps(options, default=str)) for split, options in self.options.items()}
