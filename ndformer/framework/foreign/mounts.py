@@ -4,14 +4,15 @@
 shards is a path on disk. All readers of data files go through here: os.stat, iterdir and open know nothing of shards.
 """
 
-import atexit
 import functools
 import io
 import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Sequence
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -20,6 +21,8 @@ import numpy as np
 from ndformer.framework.errors import DataError
 
 LARGE = 2**26  # bytes; larger files in shards are read in parts, without a check of their digest
+PREFIX = "ndformer-"  # of the folder with copies, before the number of its process
+STALE_S = 86_400
 MAX_LOCAL = 4  # copies of files for libraries that open files by name
 
 
@@ -137,10 +140,13 @@ def local(path: Path) -> Path:
     if member(path) is None:
         return path
     if _home is None or _home[0] != os.getpid():
-        memory = Path("/dev/shm")
-        _home = os.getpid(), Path(tempfile.mkdtemp(prefix="ndformer-", dir=memory if memory.is_dir() else None))
+        memory = Path("/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir())
+        for folder in memory.glob(f"{PREFIX}*"):  # left by killed processes
+            if time.time() - folder.stat().st_mtime > STALE_S and not _is_alive(folder.name.split("-")[1]):
+                shutil.rmtree(folder, ignore_errors=True)
+        _home = os.getpid(), Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=memory))
         _local.clear()
-        atexit.register(_remove, *_home)
+        Finalize(None, shutil.rmtree, [_home[1], True], exitpriority=0)  # at the end of workers too, unlike atexit
     if str(path) not in _local:
         while len(_local) >= MAX_LOCAL:
             _local.pop(next(iter(_local))).unlink(missing_ok=True)
@@ -151,9 +157,14 @@ def local(path: Path) -> Path:
     return _local[str(path)]
 
 
-def _remove(process: int, folder: Path) -> None:
-    if process == os.getpid():
-        shutil.rmtree(folder, ignore_errors=True)
+def _is_alive(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except OSError:  # of another user
+        pass
+    return True
 
 
 def _listed(folder: Path | str) -> Sequence[str]:
