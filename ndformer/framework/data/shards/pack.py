@@ -65,8 +65,8 @@ class Packer(Planner):
         atomic.clear(self.out)
         atomic.clear(self.out / PARTS)
         tables = self.tables()
-        for k, table in enumerate(tables if count_tokens is not None else ()):
-            if table.data.disk_split == "train":
+        for k, table in enumerate(tables):
+            if count_tokens is not None and table.data.disk_split == "train":
                 counts = [count_tokens(table.data, i) for i in range(len(table.files))]
                 table.arrays[f"{k}.tokens"] = np.array(counts, np.int64)
         shards = self.distribute(tables, count)
@@ -181,7 +181,9 @@ class Packer(Planner):
             columns = dict(label=table.data.labels, shard=table.shard) | _concatenated(records)
             files |= {f"{k}.{name}": np.array(columns[name], kind) for name, kind in TABLE_COLUMNS.items()}
             files |= table.arrays
-            about = dict(source=table.data.disk_split, options=table.options, splits=[*table.data.on_disk()])
+            about: dict[str, Any] = dict(
+                source=table.data.disk_split, options=table.options, splits=[*table.data.on_disk()]
+            )
             about["tokens"] = f"{k}.tokens" in table.arrays
             about |= dict(classes=[str(name) for name in table.data.classes], state=table.state, values=table.is_values)
             abouts.append(about)
