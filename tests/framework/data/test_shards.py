@@ -1,10 +1,8 @@
 """Datasets in shards: the same samples as from folders, an order that reads disks forward, damage in one sentence."""
 
-import io
 import itertools
 import json
 import pickle
-import shutil
 import tarfile
 import zlib
 
@@ -13,64 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mmengine.config import Config
-from PIL import Image
 
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches
-from ndformer.framework.data.dataset import create
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.data.shards import archive
 from ndformer.framework.data.shards.archive import Archive
 from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.data.shards.order import windowed
-from ndformer.framework.data.shards.pack import Packer
-from ndformer.framework.data.shards.values import Values
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import mounts
 from ndformer.framework.registry import DATASETS
-
-SPLITS = ("train", "val", "test")
-
-
-def photos(home):
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 12), ("test", 4)):
-        for name in ("cat", "dog"):
-            (home / split / name).mkdir(parents=True)
-            for i in range(count):
-                pixels = rng.integers(0, 256, (8, 9, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(home / split / name / f"{i}.{'png' if i % 2 else 'jpg'}")
-
-
-def pack(home, out, kind="ImageFolder", shards=4, options=None, jobs=2, progress=lambda done, total: None):
-    options = options or {}
-    sets = {split: create(dict(type=kind, data_root=home, split=split, **options), 0) for split in SPLITS}
-    Packer(sets, dict.fromkeys(SPLITS, options), out).pack(shards, jobs, progress)
-    return sets
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    home = tmp_path_factory.mktemp("photos")
-    photos(home)
-    return home, home.parent / "packed", pack(home, home.parent / "packed")
-
-
-@pytest.fixture
-def packed(made, tmp_path):
-    """A copy of the shards, for damage."""
-    return shutil.copytree(made[1], tmp_path / "packed")
-
-
-def opened(root, split="train", kind="ImageFolder", **options):
-    return create(dict(type=kind, data_root=root, split=split, **options), 0)
-
-
-def pixels(data):
-    return [np.asarray(data.sample(0, i)["image"]).tolist() for i in range(len(data))]
-
+from tests.framework.data.photos import SPLITS, config, opened, pack, pixels
 
 # ------------------------------------------------------------------------------------------------------ the same data
 
@@ -214,16 +168,6 @@ def test_an_epoch_has_every_sample_once_whatever_the_processes_and_a_resume(
     assert batches(others, min(skip, len(whole))) == whole[min(skip, len(whole)) :]
 
 
-def config(root, workers=0, skip_bad=False):
-    transforms = [dict(type="Resize", size=8), dict(type="PackImage")]
-
-    def loader(split):
-        dataset = dict(type="ImageFolder", data_root=str(root), split=split, transforms=transforms)
-        return dict(batch_size=4, num_workers=workers, skip_bad=skip_bad, dataset=dataset)
-
-    return Config(dict(seed=0, data_root=None) | {f"{split}_dataloader": loader(split) for split in SPLITS})
-
-
 @pytest.mark.parametrize("workers", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_a_loader_gives_every_sample_once_and_goes_on_within_an_epoch(made, workers):
     loader = build_loader(config(made[1], workers), "train")
@@ -232,117 +176,6 @@ def test_a_loader_gives_every_sample_once_and_goes_on_within_an_epoch(made, work
     assert len({path for batch in batches for path in batch}) == 20 == sum(map(len, batches))
     loader.batch_sampler.skip = 2
     assert [[s["path"] for s in batch["data_samples"]] for batch in loader] == batches[2:]
-
-
-# -------------------------------------------------------------------------------------------------------------- damage
-
-
-def flip(path, at):
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
-def change(root, name, make):
-    path = root / "index" / f"{name}.npy"
-    np.save(path, make(np.load(path)), allow_pickle=True)
-
-
-def swap(root):
-    (root / "train-000000.tar").rename(root / "x.tar")
-    (root / "train-000001.tar").rename(root / "train-000000.tar")
-    (root / "x.tar").rename(root / "train-000001.tar")
-
-
-SECOND = "train-000001.tar"
-SHARD_DAMAGE = {
-    "missing": (lambda root: (root / SECOND).unlink(), rf"{SECOND}: expected a shard of \d+ bytes, got No such"),
-    "cut off": (lambda root: (root / SECOND).write_bytes(b"x" * 700), rf"{SECOND}: expected \d+ bytes, got 700\. Copy"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", SHARD_DAMAGE)
-def test_a_missing_or_truncated_shard_is_one_sentence_before_training_or_its_samples_are_skipped(packed, damage):
-    spoil, sentence = SHARD_DAMAGE[damage]
-    spoil(packed)
-    with pytest.raises(DataError, match=sentence):
-        build_loader(config(packed), "train")
-    with pytest.raises(DataError, match=sentence):
-        pixels(opened(packed))
-    loader = build_loader(config(packed, skip_bad=True), "train")
-    assert sum(len(batch["data_samples"]) for batch in loader) == 20
-    assert 0 < len(loader.bad) < 15
-
-
-@pytest.mark.parametrize(
-    "damage", [swap, lambda root: flip(root / "train-000001.tar", 600)], ids=["reordered", "flipped"]
-)
-def test_other_bytes_are_noticed_by_their_checksum(packed, damage):
-    damage(packed)
-    with pytest.raises(
-        DataError, match=r"expected (the checksum [0-9a-f]{8} at byte \d+ of .*\.tar, got|\d+ bytes, got)"
-    ):
-        pixels(opened(packed))
-
-
-OUTSIDE = "expected files inside of the shards, got"
-INDEX_DAMAGE = {
-    "another version": (lambda root: meta(root, '{"form": 7}'), "expected an index of version 1, got 7. Copy"),
-    "no JSON": (lambda root: meta(root, "{"), "meta.json cannot be read"),
-    "no keys": (lambda root: meta(root, '{"form": 1}'), "meta.json is damaged"),
-    "a shard elsewhere": (lambda root: rewrite(root, shards=[["../a.tar", 9]]), "NAME.tar, got '../a.tar'"),
-    "sizes beyond": (lambda root: change(root, "files.size", lambda a: a + 2**60), OUTSIDE),
-    "sizes that overflow": (lambda root: change(root, "files.size", lambda a: a + (2**63 - 1 - a.max())), OUTSIDE),
-    "negative offsets": (lambda root: change(root, "files.offset", lambda a: a - 2**40), OUTSIDE),
-    "unknown shards": (lambda root: change(root, "files.shard", lambda a: a + 99), OUTSIDE),
-    "unknown labels": (lambda root: change(root, "0.label", lambda a: a + 99), "0 to 1"),
-    "names that are none": (lambda root: table(root, classes=[["cat"], 3]), "meta.json is damaged"),
-    "another type": (lambda root: change(root, "files.crc", lambda a: a * 0.5), "files.crc.npy: expected uint32, got"),
-    "fewer rows": (lambda root: change(root, "0.label", lambda a: a[1:]), "expected arrays of"),
-    "huge claims": (lambda root: (root / "index/0.label.npy").write_bytes(claim(10**15)), "0.label.npy cannot be read"),
-    "objects": (lambda root: change(root, "0.label", lambda a: a.astype(object)), "holds objects"),
-    "a state that is code": (lambda root: table(root, state=CODE), "'os:system' is no dataclass"),
-    "a state that is cut off": (lambda root: table(root, state="[" * 50), "a record of the index is damaged"),
-}
-CODE = '{"$object":["os:system",[["command","true"]]]}'
-
-
-def meta(root, text):
-    (root / "index" / "meta.json").write_text(text)
-
-
-def rewrite(root, **changes):
-    path = root / "index" / "meta.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def table(root, **changes):
-    tables = json.loads((root / "index" / "meta.json").read_text())["tables"]
-    rewrite(root, tables=[tables[0] | changes, *tables[1:]])
-
-
-def claim(count):
-    buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, dict(descr="<i8", fortran_order=False, shape=(count,)))
-    return buffer.getvalue()
-
-
-@pytest.mark.parametrize("damage", INDEX_DAMAGE)
-def test_a_damaged_or_hostile_index_is_one_sentence(packed, damage):
-    spoil, sentence = INDEX_DAMAGE[damage]
-    spoil(packed)
-    with pytest.raises(DataError) as error:
-        opened(packed)
-    assert sentence in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_records_stay_in_the_data_folder(tmp_path):
-    values = Values(tmp_path, DATASETS.get("ImageFolder"))
-    with pytest.raises(DataError, match="leads outside"):
-        values.decode('{"$path":"../../etc/passwd"}')
-    with pytest.raises(DataError, match="is outside of .* shards have files below the data folder"):
-        values.encode(tmp_path.parent / "a.jpg")
 
 
 # ------------------------------------------------------------------------------------------------------ large and local
