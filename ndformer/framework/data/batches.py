@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.shards.order import windowed
 
 
 class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
@@ -19,6 +20,7 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
     """
 
     sampler = None  # mmengine reads this attribute of batch samplers
+    shards: np.ndarray | None = None  # (length,) the shard of each sample, for an order in which disks read forward
 
     def __init__(
         self,
@@ -53,9 +55,12 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         passes = [np.arange(self.length)] * self.loops
         if self.shuffle:
             first = self.epoch * self.loops
-            passes = [np.random.default_rng((self.seed, first + n)).permutation(self.length) for n in range(self.loops)]
+            passes = [self._permutation(np.random.default_rng((self.seed, first + n))) for n in range(self.loops)]
         order = np.concatenate([numbers + n * self.length for n, numbers in enumerate(passes)])
         return (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self)))
+
+    def _permutation(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.permutation(self.length) if self.shards is None else windowed(rng, self.shards)
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         skip, self.skip = self.skip, 0

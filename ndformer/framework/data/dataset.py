@@ -63,6 +63,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     held_out_by: ClassVar[tuple[str, ...]] = ("holdout", "val_is_test")  # arguments that choose val out of train
     parted_by: ClassVar[tuple[str, ...]] = ()  # arguments that choose the test samples
     opened_with: ClassVar[tuple[str, ...]] = ()  # arguments that Adapter.open takes too
+    reading_options: ClassVar[tuple[str, ...]] = ()  # arguments that index() and sample_files() do not read
+    packed_types: ClassVar[tuple[type, ...]] = ()  # classes of what index() sets, for shards, besides dataclasses
     preview_transforms: ClassVar[Sequence[dict[str, Any]]] = ()  # for viewing samples without a config
     maskable: ClassVar[Mapping[str, Sequence[str]]] = {}  # groups of sensors to test without, by description
     classes: list[str]  # names, set by index()
@@ -72,6 +74,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     test_is_val = False  # the split called val on disk is the test set
     val_is_test = False
     skip_bad = False
+    shards: np.ndarray | None = None  # (N,) the shard of each sample
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
@@ -114,10 +117,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if held_out and split != "test":
             val = self.held_out(records, labels, holdout)
             keep = val if split == "val" else np.setdiff1d(np.arange(len(labels)), val)
-            records, labels = [records[i] for i in keep], labels[keep]
+            records, labels = self.select_records(records, labels, keep)
         if per_class is not None:
-            keep = self._few(labels, per_class)
-            records, labels = [records[i] for i in keep], labels[keep]
+            records, labels = self.select_records(records, labels, self._few(labels, per_class))
         self.records, self.labels = records, labels
 
     def _indexed(self, val_is_test: bool) -> tuple[bool, list[Any], np.ndarray]:
@@ -130,6 +132,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         source = self.split
         if self.split == "val" and "val" not in self.disk_splits:
             source = "test" if val_is_test else "train"
+        self.disk_split = source
         return "val" not in self.disk_splits and not val_is_test, *self.index(source)
 
     def _nearby_root(self, val_is_test: bool) -> Path | None:
@@ -154,6 +157,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Return the records of a split on disk and their labels (N,), without reading samples, and set `classes`."""
         raise NotImplementedError
 
+    def select_records(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return some of the records and labels."""
+        return [records[i] for i in rows], labels[rows]
+
     def absent(self) -> list[str]:
         """Return the classes without samples, as far as labels are known without reading samples."""
         present = set(np.unique(self.labels).tolist()) if self.answer == "Label" else range(len(self.classes))
@@ -176,6 +183,18 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         The default is its record. Override it if the record does not name the files.
         """
         return self.records[i]
+
+    def sample_files(self, i: int) -> Any:
+        """Return the paths of all files and folders that reading a sample opens, in any structure, for shards."""
+        return self.identity(i)
+
+    def lengths(self) -> np.ndarray | None:
+        """Return the number of tokens of each sample (N,) for `batch_tokens`, or None if it is not known beforehand."""
+        return None
+
+    def stored_fingerprint(self) -> dict[str, Any] | None:
+        """Return a fingerprint that was computed when exactly these samples were packed, or None."""
+        return None
 
     def read(self, record: Any) -> Sample:
         """Read one sample from disk: dict(image=PIL.Image, label=int, ...)."""
@@ -308,7 +327,8 @@ def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dat
     kind = DATASETS.get(dataset["type"])
     place = dict(known=known) if known and "known" in arguments(kind)[0] else {}
     try:
-        return DATASETS.create(dataset, seed=seed, **place)
+        packed = DATASETS.get("Shards").type_for(kind, dataset.get("data_root"))  # imported by the registry
+        return DATASETS.create(dataset if packed is None else dataset | dict(type=packed), seed=seed, **place)
     except DataError as error:
         other = _matching_type(kind, dataset)
         if other is None:

@@ -59,6 +59,8 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
     """Return plain numbers and texts that identify the data, independent of its root; changed() compares two."""
     if isinstance(data, Mixture):
         return dict(parts={name: fingerprint(part) for name, part in data.parts.items()})
+    if (stored := data.stored_fingerprint()) is not None:
+        return stored
     classes: dict[int, _Class] = {}
     count, root = len(data.records), f"{data.data_root}{os.sep}"
     sampled = set(np.linspace(0, count - 1, min(MAX_READ_FILES, count)).astype(int).tolist())
@@ -111,7 +113,7 @@ def _sizes(files: Sequence[str]) -> list[int]:
     sizes = []
     for file in files:
         try:
-            about = os.stat(file)
+            about = foreign.status(file)
             sizes.append(about.st_size if stat.S_ISREG(about.st_mode) else -1)
         except OSError:
             sizes.append(-1)

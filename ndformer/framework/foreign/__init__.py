@@ -13,8 +13,6 @@ from ndformer.framework.foreign.files import check_size as check_size
 from ndformer.framework.foreign.files import content as content
 from ndformer.framework.foreign.files import inside as inside
 from ndformer.framework.foreign.files import limit as limit
-from ndformer.framework.foreign.files import opened as opened
-from ndformer.framework.foreign.files import regular as regular
 from ndformer.framework.foreign.files import short_lines as short_lines
 from ndformer.framework.foreign.files import size_from as size_from
 from ndformer.framework.foreign.files import text as text
@@ -29,6 +27,15 @@ from ndformer.framework.foreign.images import image as image
 from ndformer.framework.foreign.images import image_size as image_size
 from ndformer.framework.foreign.images import normalized_image as normalized_image
 from ndformer.framework.foreign.images import picture as picture
+from ndformer.framework.foreign.mounts import is_dir as is_dir
+from ndformer.framework.foreign.mounts import is_file as is_file
+from ndformer.framework.foreign.mounts import local as local
+from ndformer.framework.foreign.mounts import mapped_bytes as mapped_bytes
+from ndformer.framework.foreign.mounts import mount as mount
+from ndformer.framework.foreign.mounts import names_in as names_in
+from ndformer.framework.foreign.mounts import opened as opened
+from ndformer.framework.foreign.mounts import regular as regular
+from ndformer.framework.foreign.mounts import status as status
 from ndformer.framework.foreign.pickles import plain_pickle as plain_pickle
 from ndformer.framework.foreign.plain import json_rows as json_rows
 from ndformer.framework.foreign.plain import lines as lines

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ndformer.framework.foreign.decompress import archive
-from ndformer.framework.foreign.files import check_size, opened, regular
+from ndformer.framework.foreign.files import check_size
+from ndformer.framework.foreign.mounts import member, opened, regular
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
@@ -20,9 +21,11 @@ def array(path: Path, mapped: bool = False) -> np.ndarray:
         file.seek(0, 2)
         if size > file.tell():
             raise ValueError(f"it says to hold {size} bytes and has {file.tell()}")
-    if not mapped:
-        check_size(path, size)
-    return np.load(regular(path), mmap_mode="r" if mapped and size else None, allow_pickle=False)
+    if mapped and size and member(path) is None:
+        return np.load(regular(path), mmap_mode="r", allow_pickle=False)
+    check_size(path, size)
+    with opened(path) as file:
+        return np.load(file, allow_pickle=False)
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:

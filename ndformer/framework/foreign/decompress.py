@@ -8,7 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.foreign.files import check_size, limit, opened
+from ndformer.framework.foreign.files import check_size, limit
+from ndformer.framework.foreign.mounts import opened, status
 
 DIRECTORY = 2**20  # bytes of an archive's directory, whose entries take many times as much in memory
 END = 22 + 2**16 + 76  # longest end of an archive: end record, comment, and the 64-bit records
@@ -55,7 +56,7 @@ def has_zip_entry(path: Path, ending: str) -> bool:
         if file.read(4) != b"PK\3\4":
             return False
         try:
-            size = min(_directory(path) + END, os.fstat(file.fileno()).st_size)
+            size = min(_directory(path) + END, status(path).st_size)
         except zipfile.BadZipFile:
             return False
         check_size(path, size)
@@ -82,7 +83,7 @@ def frame_size(begin: bytes, packed: int) -> int:
 def _directory(path: Path) -> int:
     """Return the size of the archive's directory in bytes, from the record at its end."""
     with opened(path) as file:
-        file.seek(-min(END, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        file.seek(-min(END, status(path).st_size), os.SEEK_END)
         tail = file.read()
     start = tail.rfind(b"PK\5\6")
     if start < 0 or start + 22 > len(tail):

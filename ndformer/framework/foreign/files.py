@@ -7,12 +7,12 @@ by name, and call `check_size` before they decompress.
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.mounts import opened, status
 
 LIMIT = 2**29  # default memory limit of one file, bytes
 LINE = 2**16  # longest line of numbers, bytes
@@ -42,23 +42,10 @@ def check_size(path: Path | str, size: float) -> None:
         )
 
 
-def regular(path: Path) -> Path:
-    """Return the path if it is a file or a link to one; raise DataError otherwise, OSError if it does not exist."""
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        kind = "folder" if stat.S_ISDIR(mode) else "pipe, socket or device"
-        raise DataError(f"{path} is a {kind}, and a file was expected: give another path")
-    return path
-
-
-def opened(path: Path) -> BinaryIO:
-    return open(regular(path), "rb")
-
-
 def content(path: Path) -> bytes:
     """Read all bytes of a file within the memory limit."""
     with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = status(path).st_size
         check_size(path, size)
         return file.read(size)  # not more, even if the file grows meanwhile
 
@@ -71,7 +58,7 @@ def text(path: Path, errors: str = "strict") -> str:
 def text_rows(path: Path) -> Iterator[str]:
     """Yield the lines of a text file; raise ValueError for lines longer than LINE bytes."""
     with opened(path) as file:
-        check_size(path, 8 * os.fstat(file.fileno()).st_size)  # one-digit numbers take 8 bytes each when parsed
+        check_size(path, 8 * status(path).st_size)  # one-digit numbers take 8 bytes each when parsed
         yield from short_lines(file)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.decompress import frame_size
-from ndformer.framework.foreign.files import check_size, opened, regular
+from ndformer.framework.foreign.files import check_size
+from ndformer.framework.foreign.mounts import member, opened, regular, status
 from ndformer.framework.foreign.printable import printable
 
 DEPTH, MAX_NAMES = 4, 1000  # nesting of groups; names in a file
@@ -78,7 +79,7 @@ def _opened(path: Path) -> Iterator[Any]:
     except ImportError:
         raise DataError(f"{path} needs h5py: pip install 'ndformer[hdf5]'") from None
     try:
-        with h5py.File(regular(path), "r") as file:
+        with h5py.File(regular(path) if member(path) is None else opened(path), "r") as file:
             yield file
     except (ValueError, OSError, MemoryError, DataError):
         raise
@@ -91,7 +92,7 @@ def _numeric_tables(path: Path, file: Any) -> dict[str, Any]:
     import h5py
 
     found: dict[str, Any] = {}
-    groups, count, size = [("", file, 0)], 0, path.stat().st_size
+    groups, count, size = [("", file, 0)], 0, status(path).st_size
     while groups:
         prefix, group, depth = groups.pop()
         for name in group:

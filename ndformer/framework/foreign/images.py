@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import check_size, content, regular
+from ndformer.framework.foreign.files import check_size, content
+from ndformer.framework.foreign.mounts import raw
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
@@ -40,7 +41,7 @@ def image(path: Path) -> Iterator[ImageFile.ImageFile]:
     Errors in the body, for example of a damaged file, become DataError.
     """
     try:
-        with _MeteredReader(io.FileIO(regular(path))) as file:
+        with _MeteredReader(raw(path)) as file:
             opened = _open(file, path)
             check_pixels(path, opened.width, opened.height)
             if max(opened.size) > MAX_SIDE:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.foreign.files import check_size, opened
+from ndformer.framework.foreign.files import check_size
+from ndformer.framework.foreign.mounts import opened
 
 OPCODES = 2**20  # most opcodes in a file; a batch of 50,000 images has about 300,000
 VALUES = {

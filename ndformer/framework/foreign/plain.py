@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import check_size, content, opened, regular, text
+from ndformer.framework.foreign.files import check_size, content, text
+from ndformer.framework.foreign.mounts import opened, regular, status
 
 DEPTH, ALIASES, SIZE = 20, 16, 2**24  # limits of YAML: nesting, aliases, bytes
 NESTED = 100  # nesting limit of JSON
@@ -90,7 +90,7 @@ def _broken_row(buffer: str, position: int, error: Exception) -> str:
 
 def lines(path: Path, errors: str = "strict") -> list[str]:
     """Read the lines of a text list (names, labels, rows) that fits into memory as Python objects."""
-    check_size(path, LIST * os.stat(regular(path)).st_size)
+    check_size(path, LIST * status(regular(path)).st_size)
     try:
         found = text(path, errors).splitlines()
     except UnicodeDecodeError as error:
@@ -108,7 +108,7 @@ def words(path: Path) -> list[str]:
 
 def plain_xml(path: Path) -> ElementTree.Element:
     """Read the root of an XML file; raise ElementTree.ParseError or ValueError if invalid. Nothing is downloaded."""
-    check_size(path, ELEMENT * os.stat(regular(path)).st_size)
+    check_size(path, ELEMENT * status(regular(path)).st_size)
     try:
         return ElementTree.fromstring(content(path))
     except LookupError as error:  # unknown encoding
@@ -119,9 +119,9 @@ def plain_yaml(path: Path) -> Any:
     """Read a YAML file of lists, dicts, texts, numbers and dates; refuse object tags, deep nesting and many aliases."""
     import yaml
 
-    if regular(path).stat().st_size > SIZE:
+    if status(regular(path)).st_size > SIZE:
         raise DataError(
-            f"{path} has {path.stat().st_size} bytes, and a list of names has {SIZE} at most: make it smaller"
+            f"{path} has {status(path).st_size} bytes, and a list of names has {SIZE} at most: make it smaller"
         )
     depth = aliases = 0
     try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.foreign.files import regular
+from ndformer.framework.foreign.mounts import regular
 from ndformer.framework.system import archive
 
 

@@ -52,7 +52,6 @@ OF_MODULES = {  # by the last part of a module's name: jit of torch.jit
 
 OWN = "what ndformer itself wrote or ships, and nobody else"
 WRITES = "it writes"
-MAPPED = "in memory is what is looked at"
 SNIFFED = "after a look at what container it is, in a process of its own"
 CONTENT = "bytes that the gate has read"
 LINES = "lines that the gate has read"
@@ -72,6 +71,8 @@ ALLOWED = {
     "ndformer/framework/contract/parts.py": {"pickle.loads": "what was pickled a line before"},
     "ndformer/framework/data/memory.py": {"pickle.loads": "what this process has pickled and kept in its memory"},
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
+    "ndformer/framework/data/shards/dataset.py": {"json.loads": "what was written a word before"},
+    "ndformer/framework/data/shards/pack.py": {"half.open": WRITES, "json.loads": OWN, "part.read_text": OWN},
     "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
     "ndformer/framework/engine/programs/naming.py": {
         "util.spec_from_file_location": "code that the user named, which is said"
@@ -111,7 +112,6 @@ ALLOWED = {
         "aedat.Decoder": "a regular file, whose packets were looked at",
         "os.open": "os.devnull",
     },
-    "ndformer/modalities/events/formats/binary.py": {"numpy.memmap": MAPPED},
     "ndformer/modalities/events/formats/text.py": {"numpy.loadtxt": LINES},
     "ndformer/modalities/image/datasets/imagenet.py": {"csv.DictReader": LINES},
     "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES},

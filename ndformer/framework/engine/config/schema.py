@@ -29,6 +29,9 @@ class Loading:
     batch_size: Count = key("samples per batch")
     dataset: Component = key("a dataset, its split and transforms")
     num_workers: FewOrNone = key("processes that read samples; 0: the training process does", 0)
+    batch_tokens: Count | None = key(
+        "training batches of so many tokens per process instead of batch_size samples", None
+    )
     loops: Count = key("passes over the training set per epoch", 1)
     skip_bad: bool = key("skip samples that cannot be read, and list them at the end", False)
     random_labels: bool = key("a control experiment: shuffle the labels, so that there is nothing to learn", False)

@@ -77,6 +77,7 @@ def _code() -> str:
 
 def _fingerprint(data: Dataset) -> str:
     """Return a digest of the names and labels of all samples."""
-    digest = hashlib.sha256(repr([np.shape(data.labels), *map(data.name, range(len(data)))]).encode())
+    names = data.stored_fingerprint() or [*map(data.name, range(len(data)))]
+    digest = hashlib.sha256(repr([np.shape(data.labels), names]).encode())
     digest.update(np.ascontiguousarray(data.labels).tobytes())
     return digest.hexdigest()[:16]

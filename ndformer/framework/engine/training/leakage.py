@@ -21,6 +21,7 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.fingerprint import MAX_READ_FILES, plain_parts
 from ndformer.framework.data.mixture import Mixture
+from ndformer.framework.data.shards.dataset import without_shared_samples
 from ndformer.framework.errors import DataError
 
 THREADS, BLOCK = 16, 512  # for os.stat on network disks
@@ -69,6 +70,7 @@ def check_leakage(cfg: Config, datasets: Mapping[str, Dataset]) -> None:
     checked = [split for split in datasets if not cfg[f"{split}_dataloader"].get("any_split")]
     val_is_test = cfg.val_dataloader.dataset.get("val_is_test") or ("val" in datasets and datasets["val"].val_is_test)
     pairs = [pair for pair in PAIRS if set(pair) <= set(checked) and not (val_is_test and pair == ("test", "val"))]
+    pairs = [pair for pair in pairs if not without_shared_samples(*(datasets[split] for split in pair))]
     files = {split: dict(_split_files(datasets[split])) for split in {split for pair in pairs for split in pair}}
     for split, other in pairs:
         for name in files[split].keys() & files[other].keys():
@@ -146,7 +148,7 @@ def _stat_files(paths: list[str]) -> list[tuple[File, int] | None]:
     stats: list[tuple[File, int] | None] = []
     for path in paths:
         try:
-            stat = os.stat(path)
+            stat = foreign.status(path)
             stats.append(((stat.st_dev, stat.st_ino), stat.st_size))
         except (OSError, ValueError):
             stats.append(None)

@@ -27,6 +27,7 @@ class SensorDataset(Dataset):
     """
 
     answer = "Boxes3D"
+    reading_options = ("without", "paste", "paste_until")
     sensors: Sequence[str] = SENSORS
     maskable = dict(CAM_FRONT=CAMERAS[:1])  # LiDAR and cameras as a whole are masked as modalities
     preview_transforms = (dict(type="PackDriving"),)

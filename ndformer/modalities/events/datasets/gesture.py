@@ -45,6 +45,7 @@ class DvsGesture(RecordingDataset):
 
     splits = SPLITS
     classes = CLASSES
+    reading_options = ("cutmix",)
 
     def __init__(self, *args: Any, cutmix: Share = 0.0, **kwargs: Any) -> None:
         if not 0 <= cutmix <= 1:

@@ -38,7 +38,7 @@ def read_aedat4(path: Path) -> Events:
 
 
 def _decoded(path: Path, aedat: object) -> Events:
-    decoder = aedat.Decoder(foreign.regular(path))  # pyright: ignore[reportAttributeAccessIssue]
+    decoder = aedat.Decoder(foreign.local(foreign.regular(path)))  # pyright: ignore[reportAttributeAccessIssue]
     streams = {number: stream for number, stream in decoder.id_to_stream().items() if stream["type"] == "events"}
     if not streams:
         raise ValueError("it has no stream of events")

@@ -13,7 +13,7 @@ HEADER = 2**22  # bytes of a header, at most; camera settings take some hundred 
 
 def mapped(path: Path) -> np.ndarray:
     """Return the bytes of a file as a memory map."""
-    return np.memmap(path, np.uint8, "r") if foreign.regular(path).stat().st_size else np.zeros(0, np.uint8)
+    return foreign.mapped_bytes(foreign.regular(path))
 
 
 def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[list[str], int]:

@@ -52,6 +52,7 @@ class DetectionDataset(Dataset):
     """
 
     answer = "Boxes"
+    reading_options = ("mosaic",)
 
     def __init__(self, *args: Any, mosaic: Share = 0.0, **kwargs: Any) -> None:
         if not 0 <= mosaic <= 1:

@@ -22,6 +22,7 @@ class ImageFolder(ClassFolders):
     """A dataset of images in one folder for each class; `mode` is RGB, or L for gray."""
 
     endings, kind = ENDINGS, "image"
+    reading_options = ("mode",)
 
     def __init__(self, *args: Any, mode: str = "RGB", **kwargs: Any) -> None:
         self.mode = mode

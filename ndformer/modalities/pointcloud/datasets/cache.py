@@ -24,8 +24,9 @@ FOLDER = ".ndformer_cache"
 
 def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
     """Return make(), or its cached result while `source` has the same size and modification time."""
-    status = source.stat() if os.path.exists(source) else None  # os.path.exists accepts names too long for the disk
-    if status is None:
+    try:
+        status = foreign.status(source)
+    except (OSError, ValueError):
         return make()  # raises and says what is missing
     stamp = np.array([status.st_size, status.st_mtime_ns], np.int64)
     damaged = contextlib.suppress(OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)

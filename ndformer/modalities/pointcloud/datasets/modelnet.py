@@ -8,7 +8,7 @@ import numpy as np
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER, CachedClouds, cached
-from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, find_layout
+from ndformer.modalities.pointcloud.datasets.layouts import HDF5, Meshes, Record, Resampled, find_layout
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 
 
@@ -21,6 +21,7 @@ class ModelNet(CachedClouds):
     `prefix` selects one of several lists in the same folder, such as modelnet10 and modelnet40.
     """
 
+    packed_types = (Resampled, Meshes, HDF5)
     preferred: ClassVar[str] = ""  # the prefix where none is given
 
     def __init__(self, *args: Any, prefix: str | None = None, **kwargs: Any) -> None:

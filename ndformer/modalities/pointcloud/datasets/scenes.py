@@ -91,17 +91,17 @@ class Scenes(Dataset):
 
     def identity(self, i: int) -> Any:
         scene = self.records[i]
-        return [scene / file for file in (*FILES.values(), self.label_file)] if scene.is_dir() else scene
+        return [scene / file for file in (*FILES.values(), self.label_file)] if foreign.is_dir(scene) else scene
 
     def read(self, record: Path) -> Sample:
         sample: Sample = read_labelled(record, self.label_file, self.columns) | dict(path=str(record))
-        where = record / self.label_file if record.is_dir() else record
+        where = record / self.label_file if foreign.is_dir(record) else record
         if "labels" in sample:
             sample["labels"] = self.checked(sample["labels"], where)
         elif self.split != "test":
             raise DataError(
                 f"{where} is missing: the dataset's `labels` names this file"
-                if record.is_dir()
+                if foreign.is_dir(record)
                 else f"{record} has no labels: call a column of it label, or name it with the dataset's `labels`"
             )
         return sample

@@ -87,14 +87,14 @@ def load_cloud(
     path: Path, rng: np.random.Generator | None = None, columns: str | None = None, labels: str | None = None
 ) -> LoadedCloud:
     """Read a cloud from a file or a scene's folder."""
-    if path.suffix.lower() not in READERS and not path.is_dir():
+    if path.suffix.lower() not in READERS and not foreign.is_dir(path):
         raise DataError(
             f"{path} has no ending of a point cloud: known are {', '.join(ENDINGS)}, and folders with a {PLACES}"
         )
     try:
-        if path.is_dir():
+        if foreign.is_dir(path):
             return finite_points(read_scene(path, labels))
-        if path.stat().st_size == 0:
+        if foreign.status(path).st_size == 0:
             raise ValueError("it is empty")
         with np.errstate(all="ignore"):  # overflows become infinite and are found below
             table, faces = READERS[path.suffix.lower()](path, None if columns is None else split_names(columns))

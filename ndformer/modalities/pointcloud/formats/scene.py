@@ -24,9 +24,9 @@ def read_scene(folder: Path, labels: str | None) -> Cloud:
     points = array(folder / PLACES, 3)
     cloud = dict(points=points)
     for name, file in FILES.items():
-        if (folder / file).is_file():
+        if foreign.is_file(folder / file):
             cloud[name] = array(folder / file, 3, len(points))
-    if labels is not None and (folder / labels).is_file():
+    if labels is not None and foreign.is_file(folder / labels):
         cloud["labels"] = array(folder / labels, 0, len(points))
     return cloud
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
@@ -28,6 +29,7 @@ class VideoFolder(ClassFolders):
     """
 
     endings, kind = ENDINGS, "video"
+    reading_options = ("backend", "timeout")
 
     def __init__(
         self, *args: Any, clips: Few = 1, backend: Backend = "auto", timeout: Seconds = PATIENCE, **kwargs: Any
@@ -66,7 +68,7 @@ class VideoFolder(ClassFolders):
 
     def identity(self, i: int) -> Any:
         path = self.records[i][0]
-        return (*self.records[i], *(FrameFolder(path).names() if path.is_dir() else ()))
+        return (*self.records[i], *(FrameFolder(path).names() if foreign.is_dir(path) else ()))
 
     def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)

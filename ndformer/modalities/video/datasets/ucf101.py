@@ -33,6 +33,7 @@ class UCF101(Dataset):
     splits = SPLITS
     held_out_by = ("val_groups", "val_is_test")
     parted_by = ("fold",)
+    reading_options = ("backend", "timeout")
 
     def __init__(
         self,

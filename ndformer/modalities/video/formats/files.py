@@ -55,11 +55,12 @@ class VideoFile:
         return answer["facts"]
 
     def _request(self, **request: Any) -> tuple[dict[str, Any], bytearray]:
-        if self.path.exists():
-            foreign.regular(self.path)
-        else:
-            raise DataError(f"{self.path} is missing: get the dataset again, or give another file")
-        path = str(self.path.absolute())  # the working directory of the decoder may be another
+        try:
+            foreign.status(self.path)
+        except (OSError, ValueError):
+            raise DataError(f"{self.path} is missing: get the dataset again, or give another file") from None
+        local = foreign.local(foreign.regular(self.path))
+        path = str(local.absolute())  # the working directory of the decoder may be another
         reasons = []
         for backend in self._backends():
             if (self.path, backend) in _slow:

@@ -25,7 +25,7 @@ class FrameFolder:
     path: Path
 
     def names(self) -> list[str]:
-        found = [path.name for path in self.path.iterdir() if path.suffix.lower() in foreign.PICTURES]
+        found = [name for name in foreign.names_in(self.path) if Path(name).suffix.lower() in foreign.PICTURES]
         return sorted((n for n in found if not n.startswith((".", *FLOW))), key=_natural)
 
     def frames(self, indices: Sequence[int]) -> tuple[np.ndarray, list[int]]:
@@ -90,7 +90,7 @@ def is_frames(folder: Path) -> bool:
 
 
 def film(path: Path, backend: Backend = "auto", timeout: float = PATIENCE) -> Film:
-    return FrameFolder(path) if path.is_dir() else VideoFile(path, backend, timeout)
+    return FrameFolder(path) if foreign.is_dir(path) else VideoFile(path, backend, timeout)
 
 
 def to_video(value: Any) -> FramesInMemory:

@@ -58,7 +58,7 @@ class NuScenes(SensorDataset):
         super().__init__(*args, **kwargs)
         if balance and self.split == "train":
             chosen = balanced([self.present(i) for i in range(len(self))], len(CLASSES), self.seed)
-            self.records, self.labels = [self.records[i] for i in chosen], self.labels[chosen]
+            self.records, self.labels = self.select_records(self.records, self.labels, chosen)
 
     def on_disk(self) -> dict[str, Any]:
         return dict(VERSIONS[self.version])
@@ -87,6 +87,14 @@ class NuScenes(SensorDataset):
         moment: Moment = self.records[i]
         rows, boxes = self.table.rows(moment.number), self.table.boxes
         return moment.path, boxes.label[rows], boxes.centre[rows], boxes.points[rows]
+
+    def sample_files(self, i: int) -> list[Path]:
+        frames = self.table.frames
+        scan, *cameras = frames.sensors[self.records[i].number].tolist()
+        scans = [scan]
+        while len(scans) < self.sweeps and frames.before[scans[-1]] != NO:
+            scans.append(int(frames.before[scans[-1]]))
+        return [self.file(frame) for frame in (*scans, *cameras) if frame != NO]
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
         """Hold out whole scenes."""

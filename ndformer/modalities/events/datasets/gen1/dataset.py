@@ -41,6 +41,7 @@ class GEN1(RecordingDataset):
     splits = SPLITS
     classes = CLASSES
     answer = "Boxes"
+    reading_options = ("most",)
     # draws samples without a config
     preview_transforms = (dict(type="PackSpikes", reference="end"), dict(type="PackEventBoxes"))
 

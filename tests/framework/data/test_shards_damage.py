@@ -1,0 +1,121 @@
+"""Shards that are damaged or hostile: one sentence, or skipped samples."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data.shards.values import Values
+from ndformer.framework.engine.training.loading import build_loader
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from tests.framework.data.photos import config, opened, pixels
+
+
+def flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def change(root, name, make):
+    path = root / "index" / f"{name}.npy"
+    np.save(path, make(np.load(path)), allow_pickle=True)
+
+
+def swap(root):
+    (root / "train-000000.tar").rename(root / "x.tar")
+    (root / "train-000001.tar").rename(root / "train-000000.tar")
+    (root / "x.tar").rename(root / "train-000001.tar")
+
+
+SECOND = "train-000001.tar"
+SHARD_DAMAGE = {
+    "missing": (lambda root: (root / SECOND).unlink(), rf"{SECOND}: expected a shard of \d+ bytes, got No such"),
+    "cut off": (lambda root: (root / SECOND).write_bytes(b"x" * 700), rf"{SECOND}: expected \d+ bytes, got 700\. Copy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", SHARD_DAMAGE)
+def test_a_missing_or_truncated_shard_is_one_sentence_before_training_or_its_samples_are_skipped(packed, damage):
+    spoil, sentence = SHARD_DAMAGE[damage]
+    spoil(packed)
+    with pytest.raises(DataError, match=sentence):
+        build_loader(config(packed), "train")
+    with pytest.raises(DataError, match=sentence):
+        pixels(opened(packed))
+    loader = build_loader(config(packed, skip_bad=True), "train")
+    assert sum(len(batch["data_samples"]) for batch in loader) == 20
+    assert 0 < len(loader.bad) < 15
+
+
+@pytest.mark.parametrize(
+    "damage", [swap, lambda root: flip(root / "train-000001.tar", 600)], ids=["reordered", "flipped"]
+)
+def test_other_bytes_are_noticed_by_their_checksum(packed, damage):
+    damage(packed)
+    with pytest.raises(
+        DataError, match=r"expected (the checksum [0-9a-f]{8} at byte \d+ of .*\.tar, got|\d+ bytes, got)"
+    ):
+        pixels(opened(packed))
+
+
+OUTSIDE = "expected files inside of the shards, got"
+INDEX_DAMAGE = {
+    "another version": (lambda root: meta(root, '{"form": 7}'), "expected an index of version 1, got 7. Copy"),
+    "no JSON": (lambda root: meta(root, "{"), "meta.json cannot be read"),
+    "no keys": (lambda root: meta(root, '{"form": 1}'), "meta.json is damaged"),
+    "a shard elsewhere": (lambda root: rewrite(root, shards=[["../a.tar", 9]]), "NAME.tar, got '../a.tar'"),
+    "sizes beyond": (lambda root: change(root, "files.size", lambda a: a + 2**60), OUTSIDE),
+    "sizes that overflow": (lambda root: change(root, "files.size", lambda a: a + (2**63 - 1 - a.max())), OUTSIDE),
+    "negative offsets": (lambda root: change(root, "files.offset", lambda a: a - 2**40), OUTSIDE),
+    "unknown shards": (lambda root: change(root, "files.shard", lambda a: a + 99), OUTSIDE),
+    "unknown labels": (lambda root: change(root, "0.label", lambda a: a + 99), "0 to 1"),
+    "names that are none": (lambda root: table(root, classes=[["cat"], 3]), "meta.json is damaged"),
+    "another type": (lambda root: change(root, "files.crc", lambda a: a * 0.5), "files.crc.npy: expected uint32, got"),
+    "fewer rows": (lambda root: change(root, "0.label", lambda a: a[1:]), "expected arrays of"),
+    "huge claims": (lambda root: (root / "index/0.label.npy").write_bytes(claim(10**15)), "0.label.npy cannot be read"),
+    "objects": (lambda root: change(root, "0.label", lambda a: a.astype(object)), "holds objects"),
+    "a state that is code": (lambda root: table(root, state=CODE), "'os:system' is no dataclass"),
+    "a state that is cut off": (lambda root: table(root, state="[" * 50), "a record of the index is damaged"),
+}
+CODE = '{"$object":["os:system",[["command","true"]]]}'
+
+
+def meta(root, text):
+    (root / "index" / "meta.json").write_text(text)
+
+
+def rewrite(root, **changes):
+    path = root / "index" / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def table(root, **changes):
+    tables = json.loads((root / "index" / "meta.json").read_text())["tables"]
+    rewrite(root, tables=[tables[0] | changes, *tables[1:]])
+
+
+def claim(count):
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, dict(descr="<i8", fortran_order=False, shape=(count,)))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("damage", INDEX_DAMAGE)
+def test_a_damaged_or_hostile_index_is_one_sentence(packed, damage):
+    spoil, sentence = INDEX_DAMAGE[damage]
+    spoil(packed)
+    with pytest.raises(DataError) as error:
+        opened(packed)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_records_stay_in_the_data_folder(tmp_path):
+    values = Values(tmp_path, DATASETS.get("ImageFolder"))
+    with pytest.raises(DataError, match="leads outside"):
+        values.decode('{"$path":"../../etc/passwd"}')
+    with pytest.raises(DataError, match="is outside of .* shards have files below the data folder"):
+        values.encode(tmp_path.parent / "a.jpg")
