@@ -28,8 +28,6 @@ RECIPES = {  # stand-in: config, smaller data
     "lidar": ("custom_lidar", dict(train=6, test=2)),
     "mnist": ("mnist_small", {}),
     "modelnet40": ("modelnet40_pape", dict(train=3, test=2, points=1100)),
-    "modelnet40_hdf5": ("modelnet40_pape", dict(train=3, test=2, points=1100)),
-    "modelnet40_off": ("modelnet40_pape", dict(train=3, test=2)),
     "nmnist": ("nmnist_small", dict(train=4, test=2)),
     "nuscenes": ("nuscenes_pape", dict(train=4, val=1, moments=2)),
     "paired": ("paired_sample", dict(train=8, test=2, points=400)),

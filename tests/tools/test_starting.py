@@ -11,10 +11,9 @@ import ndformer
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.system import devices, pipes
+from ndformer.framework.system import devices, opencv, pipes
 from tests.programs import ROOT, SMALL
 
 TOOLS = sorted((ROOT / "tools").glob("*.py"))
@@ -118,7 +117,7 @@ def test_mmengines_own_loops_can_train_a_model():
     torch.manual_seed(0)
     model = build_model(load(config_path("mnist_pape"), SMALL))
     before = model.head.state_dict()["linear.weight"].clone()
-    wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
+    wrapper = opencv.import_module("mmengine.optim").OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
     batch = dict(inputs=dict(image=torch.rand(2, 1, 28, 28)), data_samples=[dict(label=1), dict(label=2)])
     said = model.train_step(batch, wrapper)
     assert said["loss"].isfinite()

@@ -5,6 +5,7 @@ import json
 import pickle
 import tarfile
 import zlib
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_the_type_shards_has_the_packed_options_and_other_options_are_refused(ma
     with pytest.raises(DataError, match="has no shards: tools/pack_shards.py CONFIG"):
         opened(home, kind="Shards")
     DATASETS.get("ArcTasks")
-    options = dict(tasks=["mirror"], count=3, tested=2)
+    options: dict[str, Any] = dict(tasks=["mirror"], count=3, tested=2)
     pack(home, tmp_path / "drawn", "DrawnTasks", options=options)
     plain, data = opened(home, kind="DrawnTasks", **options), opened(tmp_path / "drawn", kind="DrawnTasks", **options)
     for i in range(len(plain)):
@@ -87,6 +88,7 @@ def test_each_shard_has_webdatasets_layout_with_the_bytes_of_the_files(made):
     home, out, _ = made
     labels = {}
     for path in sorted(out.glob("*.tar")):
+        tar: Any
         with tarfile.open(path) as tar:
             names = tar.getnames()
             keys = [name.partition(".")[0] for name in names]
@@ -170,7 +172,7 @@ def test_an_epoch_has_every_sample_once_whatever_the_processes_and_a_resume(
 
 @pytest.mark.parametrize("workers", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
 def test_a_loader_gives_every_sample_once_and_goes_on_within_an_epoch(made, workers):
-    loader = build_loader(config(made[1], workers), "train")
+    loader: Any = build_loader(config(made[1], workers), "train")
     assert loader.batch_sampler.shards is not None
     batches = [[s["path"] for s in batch["data_samples"]] for batch in loader]
     assert len({path for batch in batches for path in batch}) == 20 == sum(map(len, batches))
@@ -183,9 +185,9 @@ def test_a_loader_gives_every_sample_once_and_goes_on_within_an_epoch(made, work
 
 def test_large_files_are_read_in_parts_and_copied_for_libraries_that_open_by_name(packed, monkeypatch):
     monkeypatch.setattr(mounts, "LARGE", 10)
-    data = opened(packed)
+    data: Any = opened(packed)
     path = data.records[0][0]
-    files = Archive(packed)
+    files: Any = Archive(packed)
     content = files.content(files.find(str(path.relative_to(packed))))
     with foreign.opened(path) as file:
         assert file.read(7) + file.read() == content
@@ -199,12 +201,12 @@ def test_large_files_are_read_in_parts_and_copied_for_libraries_that_open_by_nam
     assert not foreign.is_file(packed / "train")
     for record in data.records:
         foreign.local(record[0])
-    assert len([*mounts._home[1].iterdir()]) == mounts.MAX_LOCAL
+    assert len([*cast(Any, mounts._home)[1].iterdir()]) == mounts.MAX_LOCAL
 
 
 def test_few_shards_are_open_at_once(packed, monkeypatch):
     monkeypatch.setattr(archive, "OPEN_SHARDS", 2)
-    data = opened(packed)
+    data: Any = opened(packed)
     assert pixels(data) == pixels(data)
     assert len(data.archive._open) == 2
 

@@ -1,5 +1,7 @@
 """Batches of a limited number of tokens: one schedule for all processes, of constant length."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -79,7 +81,7 @@ def test_packing_counts_the_tokens_of_recordings(tmp_path, monkeypatch):
     command = ["nmnist_small", str(tmp_path / "s"), "--sample", "--data-root", str(tmp_path / "data")]
     monkeypatch.setattr("sys.argv", ["pack_shards.py", *command, "--cfg-options", *options])
     pack_shards.main()
-    loader = build_loader(config(tmp_path / "s"), "train")
+    loader: Any = build_loader(config(tmp_path / "s"), "train")
     lengths = loader.data.lengths()
     assert len(lengths) == len(loader.data)
     assert len(set(lengths.tolist())) > 3

@@ -12,7 +12,7 @@ from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.system import processes
 
 if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
+    from ndformer.framework.engine.training.runner import Runner
 
 FOLDER = "profile"  # in the work dir
 
@@ -27,22 +27,22 @@ class Profile:
         self.first, self.last = first, last
         self.profiler: torch.profiler.profile | None = None
 
-    def before_train(self, runner: Trainer) -> None:
+    def before_train(self, runner: Runner) -> None:
         if self.last > runner.max_iters:
             raise DataError(f"profile: expected steps up to {runner.max_iters}, the last of the run, got {self.last}")
         if self.first <= runner.iter:
             runner.console.print(f"no profile: {runner.iter} steps are already done, and it begins with {self.first}")
 
-    def before_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def before_train_iter(self, runner: Runner, **arguments: Any) -> None:
         if runner.iter + 1 == self.first:
             self.profiler = torch.profiler.profile()
             self.profiler.start()
 
-    def after_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def after_train_iter(self, runner: Runner, **arguments: Any) -> None:
         if runner.iter + 1 >= self.last:
             self.after_train(runner)
 
-    def after_train(self, runner: Trainer) -> None:
+    def after_train(self, runner: Runner) -> None:
         """Write the trace, also if training ends before the last step."""
         if self.profiler is None:
             return

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -45,6 +46,7 @@ class Runner:
     console: Console
     ownership: Ownership
     folder: Path
+    device: torch.device
     experiment_name: str
     max_epochs: int
     batches: int  # of an epoch

@@ -19,7 +19,7 @@ from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet
 
 if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
+    from ndformer.framework.engine.training.runner import Runner
 
 SAMPLES = 8  # of the first batch, whose FLOPs are counted
 
@@ -46,16 +46,16 @@ class Throughput:
             counted = rows * slots if valid is None else valid.sum() * (rows // len(valid))
             self.tokens = self.tokens + counted - rows * len(cast(Adapter, adapter).prefix_names)
 
-    def before_train_epoch(self, runner: Trainer) -> None:
+    def before_train_epoch(self, runner: Runner) -> None:
         self.tokens, self.flops = 0, 0.0
 
-    def after_train_iter(self, runner: Trainer, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
         modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
         if modalities not in self.forward_flops and samples:
             self.forward_flops[modalities] = count_flops(runner.model, data_batch)
         self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
 
-    def after_train_epoch(self, runner: Trainer) -> None:
+    def after_train_epoch(self, runner: Runner) -> None:
         """Compute the rates of all processes, which have batches of the same size."""
         progress = runner.progress
         per_second = processes.count() / max(1e-9, progress.seconds)

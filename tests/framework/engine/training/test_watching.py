@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import signal
-import sys
 import time
 
 import pytest
@@ -147,16 +146,10 @@ def test_the_time_for_which_a_process_is_stopped_does_not_count(tmp_path, monkey
 
 
 def test_of_two_processes_the_one_that_hangs_is_named_by_rank_0(tmp_path, monkeypatch):
-    inner = ranks.one
-
-    def logged(cfg, folder, rank, kill_at):
-        sys.stderr = open(tmp_path / f"rank{rank}", "w")  # noqa: SIM115 (open until the process ends)
-        return inner(cfg, folder, rank, kill_at)
-
-    monkeypatch.setattr(ranks, "one", logged)
-    pids = ranks.start(fast(monkeypatch, 300), tmp_path / "run", 2)
+    cfg = fast(monkeypatch, 300)
+    pids = tiny.spawn_ranks(2, lambda rank: ranks.record(cfg, tmp_path / "run", rank, 0), tmp_path)
     assert [tiny.ended(pid) for pid in pids] == [1, 1]
-    first, second = ((tmp_path / f"rank{rank}").read_text() for rank in (0, 1))
+    first, second = ((tmp_path / f"{rank}.txt").read_text() for rank in (0, 1))
     assert "watchdog: the run hangs; rank 1 lags\n" in first
     assert "  rank 0: 2 steps finished, step 3 begun, waits for other processes or the device\n" in first
     assert "  rank 1: 2 steps finished\nrank 1:\nMainThread:\n" in first
