@@ -6,6 +6,7 @@ them: the next one finds those that are still queued or running.
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -50,8 +51,7 @@ class Launch:
     worker: int = field(default=0, init=False)  # process id
     checkpoint_time: float = field(default=0.0, init=False)  # of the checkpoint that this launch started with
 
-    def __call__(self) -> str:
-        """Return why the job failed, or ''."""
+    def __call__(self) -> None:
         while current_owner(self.job.folder) is not None:  # a lost host counts as dead after some minutes
             time.sleep(WAIT)
         self.checkpoint_time = _checkpoint_time(self.job.folder)
@@ -70,7 +70,10 @@ class Launch:
         if stopped and self._left():
             signal.raise_signal(signal.SIGUSR2)
         error = worker_error(self.job, process.returncode)
-        return f"{error or 'preempted'}, {RESTARTS} restarts made no new checkpoint" if stopped else error
+        if stopped:
+            error = f"{error or 'preempted'}, {RESTARTS} restarts made no new checkpoint"
+        if error:
+            raise DataError(error)
 
     def checkpoint(self) -> "submitit.helpers.DelayedSubmission":
         """Let the worker save its state and end, and return what the requeued job does."""
@@ -142,7 +145,8 @@ def run_submitted(
     A job that is gone without a result is submitted again. Closing the generator leaves submitted jobs as they are.
     """
     record = Path(executor.folder) / "submitted.json"
-    ids: dict[str, str] = foreign.plain_json(record) if record.is_file() else {}
+    ids = foreign.plain_json(record) if record.is_file() else {}
+    ids = ids if isinstance(ids, dict) else {}
     running = _still_submitted(jobs, ids, executor)
     waiting = [job for job in jobs if job not in running]
     lost, times = Counter[Job](), {job: _checkpoint_time(job.folder) for job in jobs}
@@ -157,7 +161,9 @@ def run_submitted(
                 running |= zip(ready, handles)
                 ids |= {str(job.folder): handle.job_id for job, handle in zip(ready, handles)}
                 atomic.write(record, json.dumps(ids, indent=1))
-                for job in ready:
+                for job, handle in zip(ready, handles):
+                    # left by an earlier job of the same id, which on this machine is a process id
+                    handle.paths.result_pickle.unlink(missing_ok=True)
                     waiting.remove(job)
                     on_start(job)
             time.sleep(WAIT)
@@ -176,11 +182,12 @@ def run_submitted(
                 yield Ended(job, error, left)
 
 
-def _still_submitted(jobs: Sequence[Job], ids: dict[str, str], executor: Any) -> dict[Job, Any]:
+def _still_submitted(jobs: Sequence[Job], ids: dict[str, Any], executor: Any) -> dict[Job, Any]:
     """Return the jobs on SLURM that an earlier process submitted; on this machine, the locks of the folders suffice."""
     found: dict[Job, Any] = {}
     for job in jobs:
-        if getattr(executor, "cluster", "") == "slurm" and (number := ids.get(str(job.folder))):
+        number = str(ids.get(str(job.folder)))
+        if getattr(executor, "cluster", "") == "slurm" and re.fullmatch(r"\d+(_\d+)?", number):
             import submitit
 
             handle: Any = submitit.SlurmJob(folder=executor.folder, job_id=number)
@@ -195,8 +202,7 @@ def _error(job: Job, handle: Any) -> str | None:
         return ""
     if not handle.paths.result_pickle.exists():
         return None
-    error = handle.exception()
-    if error is None:
-        return handle.result()
-    trace = str(error).split("-" * 22)[1:2]  # submitit puts the traceback between two lines
-    return (trace or [str(error)])[0].strip().splitlines()[-1]
+    # the file itself stays unread: a pickle in a folder is code
+    lines = foreign.text(handle.paths.stderr, errors="replace").splitlines() if handle.paths.stderr.is_file() else []
+    messages = [line for line in lines if line.strip() and not line.startswith(("srun:", "slurmstepd:"))]
+    return messages[-1].rpartition("DataError: ")[2] if messages else f"it failed: see {handle.paths.stdout}"

@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,14 +78,16 @@ def test_runs_are_one_array_and_submitted_ones_are_found_again(tmp_path):
 class Handle:
     """A submitted job that writes results, or is gone without any."""
 
-    def __init__(self, job: Job, lost: bool) -> None:
-        self.job_id, self.lost, self.paths = job.folder.name, lost, SimpleNamespace(stderr="err", result_pickle=Path())
-        self.paths.result_pickle = job.folder / "no such file"
-        if not lost:
-            job.folder.mkdir(exist_ok=True)
-            (job.folder / "results.json").write_text("{}")
+    def __init__(self, job: Job, lost: bool, stderr: Path) -> None:
+        self.job_id, self.lost, self.folder = job.folder.name, lost, job.folder
+        self.paths = SimpleNamespace(stderr=stderr, result_pickle=job.folder / "result")
+        job.folder.mkdir(exist_ok=True)
 
     def done(self) -> bool:
+        if self.job_id == "e":
+            self.paths.result_pickle.touch()
+        elif not self.lost:
+            (self.folder / "results.json").write_text("{}")
         return True
 
 
@@ -99,24 +103,51 @@ class Executor:
         name = launch.job.folder.name
         self.submitted.append(name)
         self.lost[name] = self.lost.get(name, 0) - 1
-        return Handle(launch.job, self.lost[name] >= 0)
+        return Handle(launch.job, self.lost[name] >= 0, self.folder / "err")
 
 
 def test_lost_jobs_are_submitted_again_and_runs_in_use_are_not(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "WAIT", 0.0)
     executor = Executor(tmp_path, dict(b=1, c=99))
-    jobs = [Job(tmp_path / name, int, ["train", name]) for name in "abcd"]
+    jobs = [Job(tmp_path / name, int, ["train", name]) for name in "abcde"]
+    (tmp_path / "err").write_text("ndformer.framework.errors.DataError: train: no data\nsrun: error: task 0\n")
     with owned(jobs[3].folder):
         (tmp_path / "submitted.json").write_text("{}")
         ends = cluster.run_submitted(jobs, executor, None, 0)
-        first = [next(ends) for _ in range(3)]
+        first = [next(ends) for _ in range(4)]
     assert [(end.job.folder.name, end.error) for end in first] == [
-        *[("a", ""), ("b", "")],
-        ("c", "its job ended without a result 6 times: see err"),
+        *[("a", ""), ("e", "train: no data"), ("b", "")],
+        ("c", f"its job ended without a result 6 times: see {tmp_path / 'err'}"),
     ]
-    assert "".join(executor.submitted) == "|abc|bc" + "|c" * 4
+    assert "".join(executor.submitted) == "|abce|bc" + "|c" * 4
     assert [end.job.folder.name for end in ends] == ["d"]
     assert set(json.loads((tmp_path / "submitted.json").read_text())) == {str(job.folder) for job in jobs}
+
+
+@pytest.mark.parametrize("command, error", [("kill -9 $$", "ended by SIGKILL"), ("exit 75", "preempted")])
+def test_a_stopped_worker_requeues_its_job_a_bounded_number_of_times(tmp_path, monkeypatch, command, error):
+    requeued: list[int] = []
+    monkeypatch.setattr(cluster, "start_worker", lambda job, threads: subprocess.Popen(["sh", "-c", command]))
+    launch = cluster.Launch(Job(tmp_path, int, ["train"]), 1, restarts=1)
+
+    def requeue(*_: object) -> None:  # as submitit does
+        requeued.append(cast(cluster.Launch, launch.checkpoint().function).restarts)
+        raise SystemExit
+
+    before = signal.signal(signal.SIGUSR2, requeue)
+    try:
+        with pytest.raises(SystemExit):
+            launch()
+        launch.restarts = requeued[0]
+        with pytest.raises(DataError, match=f"^{error}.*, 5 restarts made no new checkpoint"):
+            launch()
+        times = iter([1, *[2] * 9])
+        monkeypatch.setattr(cluster, "_checkpoint_time", lambda folder: next(times))
+        with pytest.raises(SystemExit):
+            launch()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert requeued == [0, cluster.RESTARTS - 1]
 
 
 KILLING = """

@@ -4,7 +4,6 @@ Bytes of parameters (with buffers), gradients, optimizer states, the average of 
 adds, and activations: tensors that the forward pass saves for the backward pass. Temporary tensors are not counted.
 """
 
-import copy
 import itertools
 from collections.abc import Iterable
 from functools import partial
@@ -83,10 +82,10 @@ def _shard_size(tensor: Tensor, processes: int) -> int:
 
 
 def _optimizer_states(cfg: Config, model: TokenModel) -> Iterable[Tensor]:
-    """Return the states after a step on a copy of the model without memory."""
-    shape_only = copy.deepcopy(model).to("meta")
-    optimizer = build_optimizer(shape_only, cfg.optimizer, cfg.get("param_groups"))
+    """Return the states after a step on parameters without memory."""
+    optimizer = build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     for group in optimizer.param_groups:
+        group["params"] = [nn.Parameter(parameter.to("meta")) for parameter in group["params"]]
         for parameter in group["params"]:
             parameter.grad = torch.empty_like(parameter) if parameter.numel() else None
     optimizer.step()
