@@ -23,9 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cfg = config_from(args, ("train",))
     prepare_data(cfg, args.sample)
     cfg, model, loader = prepare(cfg)
-    columns = {
-        f"{args.parallel}, {args.processes} processes": calculate(cfg, model, loader, args.processes, args.parallel)
-    }
+    title = f"{args.parallel}, {args.processes} processes"
+    columns = {title: calculate(cfg, model, loader, args.processes, args.parallel)}
     if args.processes > 1:
         columns["one process"] = calculate(cfg, model, loader, 1, "ddp")
     if args.measure:
@@ -33,13 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"MiB of each process, batch_size {cfg.train_dataloader.batch_size} of each")
     print(" " * 14 + "".join(f"{title:>24}" for title in columns))
     for kind in columns[next(reversed(columns))]:
-        print(f"{kind:14}" + "".join(f"{_mib(sizes.get(kind)):>24}" for sizes in columns.values()))
+        row = [f"{sizes[kind] / 2**20:>24.1f}" if kind in sizes else " " * 24 for sizes in columns.values()]
+        print(f"{kind:14}" + "".join(row))
     totals = (sum(size for kind, size in sizes.items() if kind != "allocated") for sizes in columns.values())
-    print(f"{'sum':14}" + "".join(f"{_mib(total):>24}" for total in totals))
-
-
-def _mib(size: int | None) -> str:
-    return "" if size is None else f"{size / 2**20:.1f}"
+    print(f"{'sum':14}" + "".join(f"{total / 2**20:>24.1f}" for total in totals))
 
 
 if __name__ == "__main__":

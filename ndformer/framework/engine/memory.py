@@ -20,9 +20,9 @@ from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import OPTIMIZERS
 
-SAMPLES = 8  # at most, from all of the data: from their activations those of a batch are extrapolated
-STEPS = 3  # of a measurement
+SAMPLES, STEPS = 8, 3  # of which activations are extrapolated to a batch; of a measurement
 
 
 def prepare(cfg: Config) -> tuple[Config, TokenModel, Loader]:
@@ -35,16 +35,15 @@ def prepare(cfg: Config) -> tuple[Config, TokenModel, Loader]:
 def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, parallel: str) -> dict[str, int]:
     """Return the bytes of each process, by kind; `parallel` is 'ddp' or 'fsdp'.
 
-    Activations come from a forward pass of a few samples, once and twice in a batch, extrapolated to the batch size.
+    Activations of a few samples, once and twice in a batch, are extrapolated to the batch size.
     """
     size = partial(_shard_size, processes=processes if parallel == "fsdp" else 1)
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     count, batch_size = len(loader.data), cfg.train_dataloader.batch_size
     samples = [loader.data[i] for i in range(0, count, -(-count // min(SAMPLES, batch_size)))]
     single, double = (_forward(model, collate(samples * times))[1] for times in (1, 2))
     return dict(
         parameters=sum(map(size, model.parameters())) + _bytes(model.buffers()),
-        gradients=sum(map(size, trainable)),
+        gradients=sum(size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         optimizer=sum(map(size, _optimizer_states(cfg, model))),
         ema=sum(map(size, model.state_dict().values())) if cfg.get("ema") else 0,
         communication=_communication(model, parallel) if processes > 1 else 0,
@@ -54,6 +53,9 @@ def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, pa
 
 def measure(cfg: Config, model: TokenModel, loader: Loader) -> dict[str, int]:
     """Train a few steps in this process, and return the bytes that it had at most; `allocated`: by torch, on a GPU."""
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     ema = EMA(model, **cfg.ema) if cfg.get("ema") else None
     optimizer = build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     gradients = activations = 0
@@ -64,7 +66,6 @@ def measure(cfg: Config, model: TokenModel, loader: Loader) -> dict[str, int]:
         gradients = max(gradients, _bytes(p.grad for p in model.parameters() if p.grad is not None))
         optimizer.step()
         optimizer.zero_grad()
-    device = next(model.parameters()).device
     return dict(
         parameters=_bytes(model.parameters()) + _bytes(model.buffers()),
         gradients=gradients,
@@ -81,14 +82,20 @@ def _shard_size(tensor: Tensor, processes: int) -> int:
     return tensor.nbytes // rows * -(-rows // processes)
 
 
-def _optimizer_states(cfg: Config, model: TokenModel) -> Iterable[Tensor]:
-    """Return the states after a step on parameters without memory."""
-    optimizer = build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
-    for group in optimizer.param_groups:
-        group["params"] = [nn.Parameter(parameter.to("meta")) for parameter in group["params"]]
+def _optimizer_states(cfg: Config, model: TokenModel, device: str = "meta") -> Iterable[Tensor]:
+    """Return the states after a step on parameters without memory, or with memory if the optimizer reads numbers."""
+    groups = build_optimizer(model, cfg.optimizer, cfg.get("param_groups")).param_groups
+    for group in groups:
+        group["params"] = [nn.Parameter(torch.empty_like(parameter, device=device)) for parameter in group["params"]]
         for parameter in group["params"]:
-            parameter.grad = torch.empty_like(parameter) if parameter.numel() else None
-    optimizer.step()
+            parameter.grad = torch.zeros_like(parameter) if parameter.numel() else None
+    optimizer = OPTIMIZERS.create(cfg.optimizer, params=groups)
+    try:
+        optimizer.step()
+    except RuntimeError:
+        if device == "cpu":
+            raise
+        return _optimizer_states(cfg, model, "cpu")
     return _tensors(optimizer)
 
 
@@ -110,8 +117,7 @@ def _communication(model: TokenModel, parallel: str) -> int:
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     blocks = [block for blocks in lists for block in blocks if not any(inner in lists for inner in block.modules())]
     sizes = [_bytes(block.parameters()) for block in blocks]
-    outside = _bytes(model.parameters()) - sum(sizes)
-    return (outside + 3 * max(sizes, default=0)) // (1 if model.amp is None else 2)
+    return (_bytes(model.parameters()) - sum(sizes) + 3 * max(sizes, default=0)) // (1 if model.amp is None else 2)
 
 
 def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:
@@ -126,9 +132,7 @@ def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:
         return tensor
 
     device = next(model.parameters()).device.type
-    with (
-        torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor),
-        torch.autocast(device, model.amp, enabled=model.amp is not None),
-    ):
+    autocast = torch.autocast(device, model.amp, enabled=model.amp is not None)
+    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), autocast:
         loss = model.total(model(**model.to_device(batch), mode="loss"))
     return loss, sum(saved.values())
