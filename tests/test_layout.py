@@ -159,7 +159,8 @@ FRAMEWORK = [  # each room knows those before it
     ["contract", "graph", "importers"],
     ["engine"],
 ]
-ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run"], ["inputs"], ["programs"], ["load_model"]]
+ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run", "memory"], ["inputs"], ["programs"]]
+ENGINE += [["load_model"]]
 MODALITY = [
     ["formats", "objects"],
     ["spikes", "sampling", "generators", "projection"],

@@ -7,6 +7,7 @@
     python tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
     python tools/compare.py configs/sign_digits.py --encodings PaPE \\
         --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
+    python tools/compare.py CONFIG --on slurm --slurm partition=gpu gpus_per_node=1 timeout_min=240
 
 With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds. tools/rank.py
 joins the comparisons of several data sets.
@@ -19,7 +20,8 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 
 from ndformer.framework.engine.programs import cli
@@ -27,9 +29,9 @@ from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
-from ndformer.lab import compare_table, grid
+from ndformer.lab import cluster, compare_table, grid
 from ndformer.lab.compare import Outcome, Run, check_data, check_folder, outcome, plan
-from ndformer.lab.jobs import LOG, Job, run_jobs
+from ndformer.lab.jobs import LOG, Ended, Job, run_jobs
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -66,8 +68,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     cli.weights_arguments(parser)
     cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
-    parser.add_argument("--jobs", metavar="K", type=int, default=1, help="runs at once (1)")
+    parser.add_argument("--jobs", metavar="K", type=int, help="runs at once (1; on SLURM all)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (OMP_NUM_THREADS, or all cores / K)")
+    parser.add_argument("--on", choices=["slurm", "local"], help="submit each run as a job, through submitit")
+    parser.add_argument(
+        "--slurm",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="of each job: partition=gpu gpus_per_node=1 timeout_min=240",
+    )
     args = parser.parse_args(arguments)
     if args.learning_rates:
         args.grid.append(f"optimizer.lr={','.join(map(str, args.learning_rates))}")
@@ -118,6 +129,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
+def _pool(args: argparse.Namespace, home: Path) -> tuple[str, Callable[..., Generator[Ended, None, None]]]:
+    """Return how runs share the machine, as text, and the function that runs jobs."""
+    jobs = args.jobs and max(1, args.jobs)
+    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+    if args.on == "slurm":
+        text = f"{jobs or 'all'} at once, torch threads each: {threads or 'all cores of the job'}"
+    else:
+        jobs = jobs or 1
+        threads = threads or max(1, processes.cores() // jobs)
+        text = f"{jobs} at once, torch threads each: {threads}"
+    if args.on is None:
+        return text, partial(run_jobs, workers=jobs, threads=threads)
+    executor = cluster.executor(args.on, home / "jobs", args.slurm, jobs)
+    return text, partial(cluster.run_submitted, executor=executor, workers=jobs, threads=threads)
+
+
 def train_runs(
     runs: Sequence[Run],
     args: argparse.Namespace,
@@ -127,8 +154,7 @@ def train_runs(
 ) -> list[Outcome]:
     """Train the runs that are not done, and return the outcomes of all; `after_each` run gets those so far."""
     damaged = {run.folder: check_folder(run, args.trust_config) for run in runs}
-    jobs = max(1, args.jobs)
-    threads = args.threads or int(os.environ.get("OMP_NUM_THREADS") or max(1, processes.cores() // jobs))
+    text, run_all = _pool(args, home)
     by_folder = {run.folder: run for run in runs}
     outcomes = {
         run.folder: Outcome(run, None, damaged[run.folder]) if damaged[run.folder] else outcome(run) for run in runs
@@ -136,15 +162,16 @@ def train_runs(
     done = sum(run.done for run in runs)
     if done < len(runs):
         check_data(runs, args.sample)
-        print(f"{len(runs)} to run, {done} of them done; {jobs} at once, torch threads each: {threads}")
+        print(f"{len(runs)} to run, {done} of them done; {text}")
         print(f"logs: {home}/*/{LOG}", flush=True)
 
     def announce(job: Job) -> None:
         run = by_folder[job.folder]
-        print(f"{'resumed' if run.begun else 'started'}: {run}", flush=True)
+        verb = "submitted" if args.on else "resumed" if run.begun else "started"
+        print(f"{verb}: {run}", flush=True)
 
     try:
-        ending = contextlib.closing(run_jobs([run.job for run in runs if not run.done], jobs, threads, announce))
+        ending = contextlib.closing(run_all([run.job for run in runs if not run.done], on_start=announce))
         with owned(home), ending as ends:
             for end in ends:
                 done += 1
@@ -155,6 +182,8 @@ def train_runs(
                 after_each(list(outcomes.values()))
     except KeyboardInterrupt:
         print(f"\nstopped with {sum(run.done for run in runs)} of {len(runs)} runs done. The same command resumes")
+        if args.on == "slurm":
+            print("submitted jobs continue; scancel ends them")
         raise
     return list(outcomes.values())
 

@@ -94,13 +94,13 @@ def run_jobs(
     """
     waiting, running = list(jobs), dict[subprocess.Popen[bytes], tuple[Job, float]]()
     durations: dict[Hashable, list[float]] = {}
-    with _sigterm_as_ctrl_c():
+    with sigterm_as_ctrl_c():
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
                     job = waiting.pop(0)
                     on_start(job)
-                    running[_start(job, threads)] = (job, time.monotonic())
+                    running[start_worker(job, threads)] = (job, time.monotonic())
                 time.sleep(0.05)
                 for process in [process for process in running if process.poll() is not None]:
                     job, start = running.pop(process)
@@ -109,12 +109,13 @@ def run_jobs(
                         durations.setdefault(job.kind, []).append(time.monotonic() - start)
                     left = _expected_seconds([*waiting, *(job for job, _ in running.values())], durations)
                     left -= sum(time.monotonic() - since for _, since in running.values())
-                    yield Ended(job, _error(job, process.returncode), max(0.0, left) / workers)
+                    yield Ended(job, worker_error(job, process.returncode), max(0.0, left) / workers)
         finally:
             _stop(running)
 
 
-def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
+def start_worker(job: Job, threads: int) -> subprocess.Popen[bytes]:
+    """Start the worker process of a job, which ends with this process."""
     job.folder.mkdir(parents=True, exist_ok=True)
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONUNBUFFERED="1", PYTHONPATH=paths)
@@ -132,7 +133,7 @@ def _start(job: Job, threads: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def _error(job: Job, code: int) -> str:
+def worker_error(job: Job, code: int) -> str:
     """Return why a process failed: a signal, or the last line that it printed."""
     if code < 0:
         name = signal.Signals(-code)
@@ -162,7 +163,7 @@ def _stop(running: dict[subprocess.Popen[bytes], Any]) -> None:
 
 
 @contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
+def sigterm_as_ctrl_c() -> Iterator[None]:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, unless nohup had them ignored."""
     before = {which: signal.getsignal(which) for which in (signal.SIGTERM, signal.SIGHUP)}
     for which, handler in before.items():

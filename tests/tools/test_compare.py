@@ -26,14 +26,19 @@ sample = None
 """
 
 
-@pytest.fixture
-def config(tmp_path):
+def write_config(tmp_path):
+    """Write a config with a tiny model, and images for it."""
     write_images(tmp_path / "set", splits=("train",), size=(8, 8))
     write_images(tmp_path / "set", count=1, splits=("val", "test"), size=(8, 8))
     path = tmp_path / "tiny.py"
     base = str(CONFIGS / "_base_" / "imagefolder.py")
     path.write_text(CONFIG.format(base=base, root=str(tmp_path / "set")))
     return path
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write_config(tmp_path)
 
 
 @pytest.mark.slow

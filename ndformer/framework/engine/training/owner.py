@@ -131,12 +131,11 @@ class Ownership:
 
     def _check_dead(self, owner: Owner, new: Path) -> bool:
         """Return True if the owner is dead, else raise; the time of `new` is the file system's clock."""
-        if owner.process is None or owner.process.has_exited:
+        silent = _silence(self.file, new)
+        if _is_dead(owner, silent):
             return True
-        silent = max(0.0, new.stat().st_mtime - self.file.lstat().st_mtime)
+        assert owner.process is not None
         remote = owner.process.place != _place()
-        if remote and silent >= STALE:
-            return True
         later = (
             f". If that run has ended, delete {self.file}, or wait: its last heartbeat was {silent:.0f} s ago, and "
             f"after {STALE:.0f} s without one the folder is free"
@@ -195,6 +194,29 @@ class Ownership:
             self.file.unlink(missing_ok=True)
         else:
             atomic.write(self.file, replace(self.owner, process=None).text())
+
+
+def current_owner(folder: Path) -> Owner | None:
+    """Return the run that uses a work dir, or None if the folder is free."""
+    file = folder / NAME
+    owner = Owner.read(file)
+    if owner is None:
+        return None
+    with contextlib.suppress(FileNotFoundError), atomic.temporary_folder(folder) as aside:
+        (aside / NAME).touch()
+        return None if _is_dead(owner, _silence(file, aside / NAME)) else owner
+    return None  # the run has ended meanwhile
+
+
+def _silence(file: Path, new: Path) -> float:
+    """Return the seconds since the last heartbeat; the time of `new` is the file system's clock."""
+    return max(0.0, new.stat().st_mtime - file.lstat().st_mtime)
+
+
+def _is_dead(owner: Owner, silent: float) -> bool:
+    if owner.process is None or owner.process.has_exited:
+        return True
+    return owner.process.place != _place() and silent >= STALE
 
 
 @contextlib.contextmanager
