@@ -43,6 +43,12 @@ FOREIGN = {  # what is asked may have it or not: things of other packages, of Py
     "hasattr(sampler, 'set_epoch')",
     "getattr(loader, 'bad', {})",
     "hasattr(self, 'classes')",
+    "getattr(hook, 'priority', 'NORMAL')",  # hooks of users
+    "hasattr(hook, 'state_dict')",
+    "hasattr(hook, 'load_state_dict')",
+    "hasattr(hook, point)",
+    "getattr(model, 'no_sync', contextlib.nullcontext)",
+    "hasattr(torch.ops.ndformer, 'attention')",
     "getattr(record, 'path', None)",
     "hasattr(os, 'sched_getaffinity')",
     "getattr(package, '__path__', ())",

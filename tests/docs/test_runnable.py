@@ -10,6 +10,7 @@ from tests.docs import made
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = {  # page -> the test that prepares what its blocks need, and runs them
     "docs/get-started/custom-recordings.md": "test_custom_recordings.py",
+    "docs/how-to/hooks.md": "test_hooks_page.py",
     "docs/how-to/look.md": "test_look_page.py",
     "docs/how-to/new-encoding.md": "test_new_encoding.py",
     "docs/how-to/new-modality.md": "test_new_modality.py",

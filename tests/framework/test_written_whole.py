@@ -35,6 +35,7 @@ OF_MODULES = {
 MEMORY = "into memory"
 WHOLE = "its callee writes whole"
 PICTURE = "into the file that pages.write makes whole"
+FOLDER = "into a folder that gets its name once it is complete"
 DATA = "a format of data, for samples and tests"
 ALLOWED = {
     "ndformer/framework/answers/gallery.py": {"answers[i].save": WHOLE},
@@ -44,7 +45,15 @@ ALLOWED = {
     },
     "ndformer/lab/html.py": {"png.save": MEMORY},
     "ndformer/lab/jobs.py": {"(job.folder / LOG).open": "a log that another process writes"},
-    "ndformer/framework/engine/training/trainer.py": {"checkpoint.save": WHOLE},
+    "ndformer/framework/data/shards/pack.py": {"np.save": FOLDER, "value.save": MEMORY},
+    "ndformer/framework/engine/training/manifest.py": {"open": FOLDER, "archive.save": FOLDER},
+    "ndformer/framework/engine/training/run_state.py": {"checkpoint.save": WHOLE},
+    "ndformer/framework/engine/training/trainer.py": {"run_state.save": WHOLE},
+    "ndformer/framework/engine/training/visualizer.py": {"open": "a log grows line by line"},
+    "ndformer/framework/foreign/mounts.py": {
+        "copy.open": "a copy for a library that opens by name, removed at the end"
+    },
+    "ndformer/framework/system/archive.py": {"torch.save": "into a file that its caller makes whole"},
     "ndformer/framework/pictures/view.py": {"Image.fromarray(pixels).save": MEMORY},
     "ndformer/framework/system/processes.py": {"open": "os.devnull"},
     "ndformer/modalities/arc/formats/tasks.py": {"path.write_text": DATA},

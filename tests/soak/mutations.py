@@ -119,7 +119,7 @@ FAULTS = [Fault(*row) for row in (
     ("voxel-of-negatives", "modalities/pointcloud/transforms/points.py",
      "grid = np.floor(points.astype(np.float64) / size)", "grid = np.trunc(points.astype(np.float64) / size)",
      "modalities/pointcloud/test_transforms.py modalities/pointcloud/test_scene_transforms.py"),
-    ("size-of-rows", "framework/foreign/files.py", "check_size(path, 8 * os.fstat", "check_size(path, os.fstat",
+    ("size-of-rows", "framework/foreign/files.py", "8 * status(path).st_size", "status(path).st_size",
      "framework/foreign/test_plain.py modalities/pointcloud/test_readers.py"),
     ("encoding-ignored", "framework/engine/programs/cli.py",
      "options, args.encoding, args.sample", "options, None, args.sample",

@@ -165,7 +165,7 @@ def test_keys_out_of_view_are_grey_not_zero(where):
     assert found["bias"][0, 0].isfinite().all()  # down and to the right, from the corner
     assert found["bias"][0, 1].isinf().sum() == 29  # up and to the left: itself alone
     note = draw("LookHere", {}, [], 2, 4).get_supxlabel()
-    assert note.endswith("grey: keys it does not see")
+    assert note.endswith("gray: keys it does not see")
 
 
 def test_compared_settings_stand_side_by_side(where):

@@ -44,7 +44,7 @@ def prepare_data(cfg: Config, sample: bool) -> None:
             )
 
 
-STAND_IN = "on the generated stand-in: these results say nothing about the dataset of that name"
+STAND_IN = "the data were generated: do not compare these results with those of the dataset of that name"
 
 
 def on_stand_in(cfg: Config) -> bool:

@@ -43,7 +43,7 @@ def sync(path: Path) -> None:
             os.close(number)
 
 
-def aside(path: Path) -> Path:
+def replaced_path(path: Path) -> Path:
     """Return the name of a folder's old version while a new one replaces it."""
     return path.with_name(f".{path.name}.replaced")
 
@@ -51,9 +51,9 @@ def aside(path: Path) -> Path:
 def replace_folder(path: Path, complete: Path, previous: Path | None = None) -> None:
     """Rename the folder `complete` to `path`; the old one becomes `previous`, or is removed.
 
-    At every moment a complete folder is at `path`, `previous` or aside(path).
+    At every moment a complete folder is at `path`, `previous` or replaced_path(path).
     """
-    old = previous or aside(path)
+    old = previous or replaced_path(path)
     if path.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.rename(path, old)

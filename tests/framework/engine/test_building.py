@@ -49,7 +49,6 @@ def spoiled(place, value):
     "place, value, words",
     [
         ("model.backbone.heads", 3, "dim must be divisible by heads, got dim=16 and heads=3"),
-        ("metrics", [dict(type="CocoMetric", backend="x")], "no backend is called 'x'"),
         ("train_cfg.checkpoint_every", "often", "checkpoint_every: expected a number of steps or a text"),
         ("test_dataloader.dataset.transforms", [dict(type="SampleFrames", every=1)], "SampleFrames needs groups"),
         ("optimizer", dict(type="Muon", lr=0.1), "Muon only supports 2D parameters"),

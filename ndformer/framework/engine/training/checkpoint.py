@@ -69,7 +69,7 @@ def _link(path: Path, name: Path) -> None:
 
 def is_sharded(path: Path) -> bool:
     """Return whether a checkpoint is a folder, which several processes wrote."""
-    return ((path if path.exists() else atomic.aside(path)) / contents.MANIFEST).is_file()
+    return ((path if path.exists() else atomic.replaced_path(path)) / contents.MANIFEST).is_file()
 
 
 def located(path: Path) -> Path:

@@ -13,6 +13,7 @@ from ndformer.framework.system import processes
 
 REWRITE_EVERY, LOG_EVERY = 0.2, 5.0  # seconds between updates of a terminal's last line, between lines of a log
 SLOW = 0.3  # share of an epoch spent on waiting for the loader that is reported
+SHORT = 60.0  # seconds of a run whose total time is not estimated
 WARM = 3.0  # seconds of steps after the first, which also warms up, before the total time is estimated
 
 
@@ -51,7 +52,9 @@ class Progress:
         elif not self.estimated and now - self.first_end > WARM and self.done < self.epochs * self.iterations:
             self.estimated = True
             each = (now - self.first_end) / (self.done - self.first - 1)
-            self.console.print(self._estimate(each, self.epochs * self.iterations - self.done))
+            steps = self.epochs * self.iterations - self.done
+            if each * steps > SHORT:
+                self.console.print(self._estimate(each, steps))
         if self._due(now):
             self._show(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
 

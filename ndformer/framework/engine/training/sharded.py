@@ -161,7 +161,7 @@ def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, An
     `templates` are DTensors by parameter name: all processes call it, and tensors of a parameter's name and shape are
     loaded as such shards. It does not matter how many processes saved them.
     """
-    folder = path if path.exists() else atomic.aside(path)
+    folder = path if path.exists() else atomic.replaced_path(path)
     content, problem = {}, ""
     try:
         shared = templates is not None

@@ -21,7 +21,9 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "shown",
     "vis_data",
     "profile",
-    *(name for pth in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST) for name in (pth, Path(pth).stem)),
+    checkpoint.LAST,
+    checkpoint.PREVIOUS,
+    checkpoint.BEST,
     LOG,
     "config.json",
     CONFIG,
@@ -50,7 +52,9 @@ def clear(folder: Path) -> None:
     """Remove all files that a run has written, and no others."""
     for name in WRITTEN:
         atomic.remove(folder / name)
-        atomic.remove(atomic.aside(folder / name))
+        for form in checkpoint.forms(folder / name):  # a checkpoint of several processes is a folder
+            atomic.remove(form)
+            atomic.remove(atomic.replaced_path(form))
     for logs in folder.glob("????????_??????"):  # written by mmengine at each start, in runs of older versions
         if re.fullmatch(r"\d{8}_\d{6}", logs.name):
             atomic.remove(logs / f"{logs.name}.log")
