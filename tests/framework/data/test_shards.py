@@ -64,7 +64,7 @@ def test_the_type_shards_has_the_packed_options_and_other_options_are_refused(ma
         assert all(np.array_equal(a[name], b[name]) for name in a)
     assert len(opened(tmp_path / "drawn", "test", "Shards")) == 2
     with pytest.raises(DataError, match=r"packed with count=3, and is read with count=4\. Use the packed values"):
-        opened(tmp_path / "drawn", kind="DrawnTasks", **options | dict(count=4))
+        opened(tmp_path / "drawn", kind="DrawnTasks", **{**options, "count": 4})
 
 
 def test_datasets_can_be_pickled_for_workers_that_are_not_forked(made):
