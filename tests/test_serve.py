@@ -170,11 +170,12 @@ def test_a_slow_client_is_left_and_one_that_went_away_too(
     assert asked(app, "/seven.png", png(PIXELS))[0] == 200
 
 
+@pytest.mark.slow
 def test_pieces_are_joined_in_linear_time(app: Server) -> None:
-    """Issue 44.29: each piece copied all before it, 16 MB in pieces of 1 kB 130 GB in all."""
+    """If each piece copied all before it, 16 MB in pieces of 1 kB would copy 130 GB."""
     begin = time.process_time()
     assert together(app, arriving(bytes(16_000_000), 16_000)) == [422]
-    assert time.process_time() - begin < 10
+    assert time.process_time() - begin < 20
 
 
 def test_its_page_and_its_text_say_that_it_is_an_example_behind_a_proxy(serve: Any) -> None:

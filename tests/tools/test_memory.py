@@ -11,7 +11,7 @@ from tests.programs import CONFIGS, NO_WORKERS, printed
 from tools import memory as program
 
 
-@pytest.mark.parametrize("name", ["mnist_small", "modelnet40_plain_pape"])
+@pytest.mark.parametrize("name", ["mnist_small", pytest.param("modelnet40_plain_pape", marks=pytest.mark.slow)])
 def test_calculated_memory_is_the_measured_one(name):
     options = [*NO_WORKERS, "train_dataloader.batch_size=12", "ema.decay=0.9"]
     cfg = load(CONFIGS / f"{name}.py", options, sample=True)

@@ -28,12 +28,12 @@ RECIPES = {  # stand-in: config, smaller data
     "lidar": ("custom_lidar", dict(train=6, test=2)),
     "mnist": ("mnist_small", {}),
     "modelnet40": ("modelnet40_pape", dict(train=3, test=2, points=1100)),
-    "nmnist": ("nmnist_small", dict(train=4, test=2)),
-    "nuscenes": ("nuscenes_pape", dict(train=4, val=1, moments=2)),
     "paired": ("paired_sample", dict(train=8, test=2, points=400)),
     "scannet": ("scannet_pape", dict(train=6, val=2)),
 }
 SLOW = {"ade20k": ("ade20k_pape", {}), "cifar10": ("cifar10_pape", {}), "imagenet1k": ("imagenet1k_pape", {})}
+SLOW |= {"nmnist": ("nmnist_small", dict(train=4, test=2))}
+SLOW |= {"nuscenes": ("nuscenes_pape", dict(train=4, val=1, moments=2))}
 SLOW |= {"coco": ("coco_pape", {}), "dvsgesture": ("dvsgesture_pape", dict(lights=("led",)))}
 SLOW |= {"gen1": ("gen1_pape", dict(recordings=dict(train=6, val=4, test=4)))}
 SLOW |= {"ucf101": ("ucf101_pape", dict(groups=25, clips=1, frames=20))}

@@ -166,7 +166,7 @@ HSDP = dict(type="fsdp", replicate=2)
 assert fsdp  # imported here, once for all processes that tests fork
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["image", "points", pytest.param("boxes", marks=pytest.mark.slow)])
 def test_two_processes_train_as_one(case: str) -> None:
     one = train(*CASES[case], steps=4)
     for parallel in ("ddp", "fsdp"):
@@ -216,6 +216,7 @@ def encodings(names: Sequence[str], parallel: str = "ddp", **options: Any) -> li
     return [train(partial(classifier, name, dim=24), images, parallel, 3, **options)["losses"] for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amp", [None, torch.bfloat16])
 def test_encodings_with_parameters_of_any_owner(amp: torch.dtype | None) -> None:
     _encodings_train_alike(ENCODINGS, amp)
@@ -334,6 +335,7 @@ def in_turn(parallel: str = "ddp", frozen: bool = False) -> list[float]:
     return losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 def test_tasks_in_turn_and_frozen_weights(frozen: bool) -> None:
     one = in_turn(frozen=frozen)

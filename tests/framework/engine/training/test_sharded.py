@@ -128,6 +128,7 @@ def _goes_on(case: str, folder: Path, counts: tuple[int, ...], steps: int) -> No
         assert go_on(case, path, steps, "ddp") == pytest.approx(whole, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> None:
     """FIRE has scalars; the head's 3 rows are shards of 1, 1, 1 and 0 rows on 4 processes."""
     whole = spawned(4, begin, "scalars", tmp_path, 4, 2)[0]

@@ -134,6 +134,7 @@ def test_a_process_that_hangs_prints_its_stacks_and_ends(tmp_path, monkeypatch):
         assert "in before_train_iter" in text
 
 
+@pytest.mark.slow
 def test_the_time_for_which_a_process_is_stopped_does_not_count(tmp_path, monkeypatch):
     monkeypatch.setattr(Hang, "hangs", False)
     pid, pipe = tiny.fork(fast(monkeypatch, 200), tmp_path / "run")
@@ -145,6 +146,7 @@ def test_the_time_for_which_a_process_is_stopped_does_not_count(tmp_path, monkey
     os.close(pipe)
 
 
+@pytest.mark.slow
 def test_of_two_processes_the_one_that_hangs_is_named_by_rank_0(tmp_path, monkeypatch):
     cfg = fast(monkeypatch, 300)
     pids = tiny.spawn_ranks(2, lambda rank: ranks.record(cfg, tmp_path / "run", rank, 0), tmp_path)
