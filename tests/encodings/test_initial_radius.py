@@ -54,6 +54,7 @@ def test_a_wider_start_reaches_farther() -> None:
     assert initial_reach(distance=False) is None
 
 
+@pytest.mark.slow
 def test_with_offsets_heads_look_one_radius_away_each_to_its_side(make: Make) -> None:
     model = make(dict(type="PaPE", m=8, offsets=True, init_radius=(2, 8)), 2, heads=4, width=64, index=2).double()
     torch.manual_seed(0)

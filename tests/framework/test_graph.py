@@ -73,7 +73,8 @@ def test_pixels_are_answered_by_a_graph_too() -> None:
         torch.testing.assert_close(found(batch), made(batch), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["module", pytest.param("onnx", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["module", "onnx"])
 def test_a_graph_of_a_detector_gives_boxes_and_logits_by_name(kind: str, tmp_path: Path) -> None:
     neck = dict(type="SimpleFeaturePyramid", width=8, scales=(0.5,))
     made = model(dict(type="ALiBi"), False, type="Detector", classes=3, patch=4, neck=neck)

@@ -38,7 +38,7 @@ def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> Is
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(**CASES)
 def test_outputs_and_gradients_are_those_of_the_reference(
     seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int

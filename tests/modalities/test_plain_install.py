@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -64,6 +65,7 @@ def plain() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_samples_are_made_and_read_without_extras(tmp_path):
     """Issue 44.31: `ndformer train ucf101_pape --sample` ended with "writing videos needs PyAV"."""
     enough = plain() | {"ndformer", "pip", "setuptools"}

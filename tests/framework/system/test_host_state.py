@@ -104,6 +104,7 @@ def test_nothing_of_the_host_is_changed(found: dict[str, list[str]], step: str) 
     assert found[step] == []
 
 
+@pytest.mark.slow
 def test_ten_runs_in_a_process_leave_no_more_objects_than_two(found: dict[str, list[int]]) -> None:
     _, second, *_, last = found["objects"]
     assert last - second < 100, found["objects"]

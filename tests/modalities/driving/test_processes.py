@@ -42,7 +42,11 @@ def losses(parallel: str, head: str, encoding: Any, lacking: str | None) -> list
 
 @pytest.mark.parametrize(
     "head, encoding, lacking",
-    [("CentrePoint", "PaPE", None), ("TransFusion", "LearnableMLP", None), ("CentrePoint", "PaPE", "images")],
+    [
+        ("CentrePoint", "PaPE", "images"),
+        pytest.param("CentrePoint", "PaPE", None, marks=pytest.mark.slow),
+        pytest.param("TransFusion", "LearnableMLP", None, marks=pytest.mark.slow),
+    ],
 )
 def test_two_processes_train_as_one(head: str, encoding: Any, lacking: str | None) -> None:
     one = losses("ddp", head, encoding, lacking)

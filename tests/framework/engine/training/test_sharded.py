@@ -107,6 +107,7 @@ def go_on(case: str, path: Path, steps: int, parallel: Any = "fsdp") -> list[flo
     return run.losses
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     _goes_on("image", tmp_path, (3,), 3)
 
