@@ -125,6 +125,18 @@ def _token_batches(data: Dataset, split: str, tokens: int, seed: int, share: int
     return TokenBatches(lengths, tokens, seed, processes.rank(), share, loops)
 
 
+def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tuple[dict[str, Any], float]]:
+    """Yield the batches of an epoch after the first `skip`, each with the seconds waited for it."""
+    sampler: Any = loader.batch_sampler
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
+    sampler.skip = skip
+    mark = time.perf_counter()
+    for batch in loader:
+        yield batch, time.perf_counter() - mark
+        mark = time.perf_counter()
+
+
 def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
     """Return the samples that no process could read, by split, with their errors."""
     bad: dict[str, dict[str, str]] = {}

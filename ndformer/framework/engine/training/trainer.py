@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -24,6 +24,7 @@ from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
 from ndformer.framework.engine.training.history import History
 from ndformer.framework.engine.training.hooks import Hooks
+from ndformer.framework.engine.training.loading import timed_batches
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
@@ -125,7 +126,7 @@ class Trainer(Runner):
         self.model.train()
         freezes = self.epoch < self.cfg.train_cfg.get("freeze_epochs", 0)
         self.optim_wrapper.frozen = pretrained_parameters(self.model) if freezes else ()
-        for batch, waited in self._batches():
+        for batch, waited in timed_batches(self.loaders["train"], self.epoch, skip=self.batch):
             lr = self.learning_rate.set(self.optim_wrapper.updates)
             self.call_hook("before_train_iter", batch_idx=self.batch, data_batch=batch)
             outputs = self.train_step(batch)
@@ -227,17 +228,6 @@ class Trainer(Runner):
         self.call_hook(point, **arguments)
         if point == "after_val_iter" and self.preemption.signal_name and not processes.is_distributed():
             raise _StopInValidation
-
-    def _batches(self) -> Iterator[tuple[dict[str, Any], float]]:
-        """Yield the batches of this epoch that are not trained on yet, each with the seconds waited for it."""
-        sampler: Any = self.loaders["train"].batch_sampler
-        if hasattr(sampler, "set_epoch"):
-            sampler.set_epoch(self.epoch)
-        sampler.skip = self.batch
-        mark = time.perf_counter()
-        for batch in self.loaders["train"]:
-            yield batch, time.perf_counter() - mark
-            mark = time.perf_counter()
 
     def _sync_stats(self, loss: Tensor, stop: Tensor) -> Tensor:
         """Read loss, largest gradient and stop flag in the step's only device synchronization.
