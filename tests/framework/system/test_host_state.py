@@ -15,6 +15,8 @@ from pathlib import Path
 import matplotlib.pyplot, numpy, PIL.Image, torch.distributed, torch.utils.data, torch._dynamo
 from tests.framework.host import changes, snapshot
 
+import torch.distributed.checkpoint  # it creates a logger on import
+
 torch.manual_seed(5)
 multiprocessing.set_start_method("forkserver")  # as the first worker of Python 3.14 does
 warnings.filterwarnings("error", message="Multi-processing start method")
