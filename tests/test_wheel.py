@@ -76,7 +76,7 @@ def test_the_first_commands_and_the_script_of_the_readme(wheel: Path, tmp_path: 
         "    main()\n"
     )
     *_, warning, page = python("-c", one_process, *commands, path=wheel, cwd=tmp_path).splitlines()
-    assert "stand-in" in warning
+    assert "the data were generated" in warning
     assert (tmp_path / page).name == "explorer.html"
     assert (tmp_path / "work_dirs/mnist_small_sample/report.html").is_file()
     answer, most = python("-c", script, path=wheel, cwd=tmp_path).splitlines()
