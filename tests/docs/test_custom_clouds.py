@@ -42,7 +42,7 @@ def scene(path, number, labelled=True):
     path.with_suffix(".ply").write_bytes(head.encode() + body)
 
 
-@pytest.fixture(params=TINY)
+@pytest.fixture(params=["custom_clouds", pytest.param("custom_scenes", marks=pytest.mark.slow)])
 def mine(request, tmp_path, monkeypatch):
     home = tmp_path / "data/mine"
     for split, count in (("train", 4), ("test", 2)):

@@ -2,6 +2,8 @@
 
 import csv
 
+import pytest
+
 from ndformer.modalities.driving.stand_ins.lidar import lidar
 from tests.docs.pages import DOCS, NO_WORKERS, commands_of, run
 
@@ -10,6 +12,7 @@ TINY = ["model.modalities.points.cell=3.2", "model.backbone.cell=3.2", "model.he
 TINY += ["model.backbone.dim=24", "model.backbone.heads=2", "model.head.neck.widths=(8,8,8)", "model.head.neck.up=8"]
 
 
+@pytest.mark.slow
 def test_its_three_commands_work_on_scans_of_ones_own(tmp_path, monkeypatch, capsys):
     home = tmp_path / "data" / "mine"
     home.mkdir(parents=True)

@@ -82,6 +82,7 @@ def test_a_program_that_knows_nothing_of_it_trains_it_above_chance(trained):
     assert results["test"]["accuracy"] > 0.8  # one of three by chance
 
 
+@pytest.mark.slow
 def test_its_report_shows_attention_although_nothing_draws_its_samples(trained):
     shown = json.loads((trained / "work_dirs/chirps_config/shown/shown.json").read_text())
     assert [one["kind"] for one in shown if one["file"]] == ["attention", "attention", "encoding"]

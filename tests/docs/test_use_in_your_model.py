@@ -59,6 +59,7 @@ def test_every_block_of_code_is_run():
     assert PAGE.count("```") == 2 * sum(len(code(section)) for section in SECTIONS)
 
 
+@pytest.mark.slow
 def test_a_whole_model_in_plain_code_does_what_the_page_says():
     names = run("A whole model in plain code")
     assert names["logits"].shape == (8, 10)

@@ -86,6 +86,7 @@ def test_no_encoding_waits_mixes_or_sends_anything() -> None:
         assert not any(counts.values()), (name, counts)
 
 
+@pytest.mark.slow
 def test_planted_faults_are_caught_by_name_and_line() -> None:
     found = seen("tests.elsewhere.planted")["planted"]["train"]
     lines = (ROOT / "tests" / "elsewhere" / "planted.py").read_text().splitlines()

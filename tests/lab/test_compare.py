@@ -263,6 +263,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_the_comparison_is_killed():
     """Issue 44.30: training continued after kill -9 of tools/compare.py."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 LIBRARY = "libGL.so.1: cannot open shared object file: No such file or directory"
 CODE = """
@@ -27,6 +29,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_without_libgl_the_engine_works_and_drawing_says_what_is_missing(tmp_path):
     (tmp_path / "cv2").mkdir()
     bootstrap = "import os, sys\nsys.path.insert(1, os.path.dirname(__file__))\n"  # OpenCV's own first lines
