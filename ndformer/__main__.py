@@ -14,6 +14,13 @@ from ndformer.framework.errors import nearest
 from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 TOOLS = Path(__file__).parent / "tools"
+GROUPS = {
+    "Train and use": "train test predict report print_config",
+    "Look": "explore show_attention show_tokens show_encoding browse_dataset",
+    "Data": "peek check_data make_sample pack_shards prepare_gen1 prepare_nuscenes prepare_scannet",
+    "Compare and study": "compare rank reproduce extrapolate probe_positions check_coverage vote eval",
+    "Share and extend": "export convert_checkpoint check_encoding check_modality memory",
+}
 
 
 def main() -> None:
@@ -25,10 +32,13 @@ def main() -> None:
         return
     if name in ("-h", "--help"):
         with exit_on_closed_pipe():
-            print("Usage: ndformer PROGRAM ...    ndformer PROGRAM --help lists its options\n")
-            for name, path in sorted(programs.items(), key=lambda item: "/" in item[0]):  # benchmarks last
-                text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-                print(f"  {name:22} {text.partition(chr(10))[0]}")
+            print("Usage: ndformer PROGRAM ...    ndformer PROGRAM --help lists its options")
+            benchmarks = " ".join(name for name in programs if "/" in name)
+            for title, names in [*GROUPS.items(), ("Benchmarks", benchmarks)]:
+                print(f"\n{title}")
+                for name in names.split():
+                    text = ast.get_docstring(ast.parse(programs[name].read_text(encoding="utf-8"))) or ""
+                    print(f"  {name:22} {text.partition(chr(10))[0]}")
         return
     if name not in programs:
         sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} Programs: {', '.join(programs)}")

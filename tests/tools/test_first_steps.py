@@ -15,7 +15,7 @@ from ndformer.framework.engine.programs.parsing import KEYS
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import BACKBONES, DATASETS, HEADS, MODALITIES, OPTIMIZERS, SCHEDULES
 from ndformer.framework.registry.signature import arguments
-from tests.programs import NO_WORKERS, SMALL, printed, run, save_untrained
+from tests.programs import NO_WORKERS, ROOT, SMALL, printed, run, save_untrained
 from tools import explore, predict, print_config, train
 from tools import test as test_tool
 
@@ -191,10 +191,11 @@ def test_a_run_folder_that_is_not_there_is_named(said):
     assert "the folder of a run with config.json and best.pth" in told
 
 
-def test_modules_that_benchmarks_share_are_listed_as_no_programs(monkeypatch, capsys):
+def test_every_program_is_listed_once_and_modules_that_benchmarks_share_are_not(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["ndformer"])
     ndformer.__main__.main()
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
     assert "benchmarks/gpu" in listed
-    assert "train" in listed
+    programs = [file.stem for file in (ROOT / "tools").glob("*.py")]
+    assert sorted(name for name in listed if "/" not in name) == sorted(programs)
     assert not [name for name in listed if name.startswith("benchmarks/gpu_")]

@@ -86,7 +86,9 @@ def program() -> str:
 
 def new_parser(doc: str | None) -> argparse.ArgumentParser:
     """Return the argument parser of a program, with its docstring as help text."""
-    parser = Parser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    folder = Path(sys.argv[0]).parent.name
+    name = f"ndformer {'benchmarks/' * (folder == 'benchmarks')}{program()}"
+    parser = Parser(prog=name, description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     versions = f"ndformer {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     parser.add_argument("--version", action="version", version=versions)
     return parser
