@@ -9,8 +9,8 @@
         --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
     python tools/compare.py CONFIG --on slurm --slurm partition=gpu gpus_per_node=1 timeout_min=240
 
-With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds. tools/rank.py
-joins the comparisons of several data sets.
+With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds; with
+--tune-seeds on those seeds, which the table does not have. tools/rank.py joins the comparisons of several data sets.
 
 Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is
 done. Writes into the work dir: compare.json, compare.md, compare.png.
@@ -26,7 +26,7 @@ from pathlib import Path
 
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training.owner import owned
-from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
 from ndformer.lab import cluster, compare_table, grid
@@ -62,6 +62,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--learning-rates", metavar="R", type=float, nargs="+", help="short for --grid optimizer.lr=R,R"
     )
+    parser.add_argument(
+        "--tune-seeds", metavar="N", type=int, nargs="+", default=[], help="seeds of the grid (the first of --seeds)"
+    )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are relative to (the first)")
     parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     cli.setting_arguments(parser)
@@ -83,6 +86,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if args.learning_rates:
         args.grid.append(f"optimizer.lr={','.join(map(str, args.learning_rates))}")
     args.seeds = args.seeds or ([0, 1, 2] if None in args.folds else [0])
+    if args.tune_seeds and not args.grid:
+        raise ConfigError("--tune-seeds needs --grid or --learning-rates")
+    if both := set(args.tune_seeds) & set(args.seeds):
+        raise ConfigError(f"--tune-seeds and --seeds both have {min(both)}: the table must not have seeds of the grid")
     return args
 
 
@@ -96,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = plan(
         args.config,
         args.encodings,
-        args.seeds,
+        [*args.tune_seeds, *args.seeds],
         home,
         args.per_class,
         args.cfg_options,
@@ -119,10 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return compare_table.write_report(home, title, metric, baseline, outcomes, tried)
 
     if args.grid:
-        first = runs[0].seed, runs[0].fold
-        tried = train_runs([run for run in runs if (run.seed, run.fold) == first], args, home, metric)
+        seeds = args.tune_seeds or [runs[0].seed]
+        tried = train_runs([r for r in runs if r.seed in seeds and r.fold == runs[0].fold], args, home, metric)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
-        runs = [run for run in runs if run.point == best.get(run.row, points[0])]
+        runs = [r for r in runs if r.seed in args.seeds and r.point == best.get(r.row, points[0])]
     outcomes = train_runs(runs, args, home, metric, report)
     print(f"\n{report(outcomes)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):

@@ -13,7 +13,7 @@ from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab import grid, markdown
+from ndformer.lab import grid, markdown, paired
 from ndformer.lab.compare import Outcome
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, interval, within
 from ndformer.lab.jobs import LOG
@@ -55,6 +55,10 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         }
         for key, group in groups.items()
     }
+    correct = {
+        key: {o.run.repeat: text for o in group if (text := paired.load(o.run.folder)) is not None}
+        for key, group in groups.items()
+    }
     quantity = measured_as(outcomes, metric)
     summaries = {key: Summary.from_values(list(found.values())) for key, found in values.items() if found}
     rows = []
@@ -62,8 +66,8 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         amount, encoding = key
         means = [s for k, s in summaries.items() if k[0] == amount]
         best = means[quantity.best([s.mean for s in means])] if means else None
-        base = values[amount, baseline]
-        gains = [quantity.gain(value, base[which]) for which, value in values[key].items() if which in base]
+        base = amount, baseline
+        gain = paired.gain_over(values[key], values[base], correct[key], correct[base], quantity)
         own = summaries.get(key)
         ended = [o.results for o in group if o.results is not None and not o.failed]
         rows.append(
@@ -72,7 +76,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 per_class=amount,
                 values=values[key],
                 summary=own,
-                gain=Summary.from_values(gains) if gains and encoding != baseline else None,
+                gain=gain if encoding != baseline else None,
                 may_be_best=own is not None and best is not None and own.overlaps(best),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
@@ -93,6 +97,10 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     head += ["vs best", f"gain over {baseline}"] if several else []
     head += ["min a run", "parameters"]
     cells = []
+    signs = {
+        amount: paired.significant({row.encoding: row.gain for row in rows if row.per_class == amount})
+        for amount in {row.per_class for row in rows}
+    }
     for row in rows:
         cell = [row.encoding, *([str(row.per_class)] if amounts else []), *row.point.values()]
         if row.summary is None:
@@ -102,7 +110,9 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         cell += [str(s.n), quantity.text(s.mean), "-" if s.sd is None else quantity.text(s.sd)]
         runs = "runs: " + ", ".join(quantity.text(value) for value in row.values.values())
         cell += [runs if s.margin is None else interval(s, quantity)]  # too few runs for an interval are listed
-        cell += [_against_best(row, rows, quantity), difference(row.gain, quantity)] if several else []
+        gain = difference(row.gain, quantity)
+        gain = f"**{gain}**" if signs[row.per_class][row.encoding] else gain
+        cell += [_against_best(row, rows, quantity), gain] if several else []
         cell += [f"{row.minutes:.1f}", f"{(row.params or 0) / 1e6:.2f} M"]
         cells.append(cell)
     notes = [title, "", *(_findings(rows, quantity) if several else []), markdown.table(head, cells), ""]
@@ -110,7 +120,8 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
             f"vs best: against {among}. n.s.: no significant difference, the 95 % intervals (Student t, over\n"
-            f"seeds) overlap. Gains are paired by seed, {in_units(quantity)}."
+            f"seeds) overlap. Gains are paired by seed{_and_samples(outcomes)}, {in_units(quantity)}; bold: p < 0.05\n"
+            "after Holm's correction over the encodings."
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):
         notes.append(f"Fewer than {ENOUGH} seeds are too few seeds for an interval: such rows list their runs.")
@@ -143,6 +154,12 @@ def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
         if names["best"]:
             lines.append(f"- {where}{names['best'][0]} has the {BEST[quantity.better]}; {'; '.join(others)}.")
     return [*lines, ""]
+
+
+def _and_samples(outcomes: Sequence[Outcome]) -> str:
+    """Return the words for gains that are paired by test sample, too."""
+    ended = [one for one in outcomes if one.results is not None and not one.failed]
+    return " and by test sample" * all((one.run.folder / paired.FILE).is_file() for one in ended)
 
 
 def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
@@ -189,7 +206,8 @@ def write_report(
         run = one.run
         place = dict(encoding=run.encoding, per_class=run.per_class, seed=run.seed, fold=run.fold)
         place |= dict(class_at=run.class_token or None, point=run.point, folder=str(run.folder))
-        runs.append(place | dict(arguments=run.arguments, failed=one.failed or None, results=one.results))
+        ended = dict(failed=one.failed or None, results=one.results, correct=paired.load(run.folder))
+        runs.append(place | dict(arguments=run.arguments) | ended)
     content = dict(title=title, metric=metric, quantity=asdict(quantity), baseline=baseline)
     content |= dict(rows=[asdict(row) for row in rows], runs=runs)
     home.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,12 @@
 """Grid search: each encoding gets the option values that validate best.
 
 points(["optimizer.lr=3e-4,1e-3", "model.backbone.drop_path=0,0.1"])     4 points, {key: value as text}
-choose(outcomes)                                                         by validation alone, of runs on one seed
+choose(outcomes)                                                         by validation alone, the mean over their seeds
 """
 
 import itertools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,14 +49,24 @@ def _plain(key: str, text: str) -> str:
 
 
 def choose(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], Choice]:
-    """Return for each row the point whose run validated best, the first of equals; no point if no run has finished."""
+    """Return for each row the point that validates best, the first of equals; no point if no run has finished.
+
+    With several seeds the mean counts, and a point with a missing seed does not.
+    """
     rows: dict[tuple[str, int | None], list[Outcome]] = {}
     for one in outcomes:
         rows.setdefault(one.run.row, []).append(one)
     chosen = {}
     for row, tried in rows.items():
         main, quantity = main_metric(tried[0].run.cfg.metrics)
-        values = [(one.results["val"][main], one.run.point) for one in tried if one.results and not one.failed]
+        by_point: dict[str, list[Outcome]] = {}
+        for one in tried:
+            by_point.setdefault(repr(one.run.point), []).append(one)
+        values = [
+            (statistics.fmean(one.results["val"][main] for one in runs if one.results), runs[0].run.point)
+            for runs in by_point.values()
+            if all(one.results and not one.failed for one in runs)
+        ]
         values = [(value, point) for value, point in values if math.isfinite(value)]
         if values:
             best, _ = values[quantity.best([value for value, _ in values])]
@@ -86,7 +97,8 @@ def describe_choices(tried: Sequence[Outcome]) -> str:
     _, quantity = main_metric(run.cfg.metrics)
     values = {key: dict.fromkeys(one.run.point[key] for one in tried) for key in run.point}
     grid = "; ".join(f"{key} of {', '.join(texts)}" for key, texts in values.items())
-    where = f"seed {run.seed}" if run.fold is None else f"seed {run.seed}, fold {run.fold}"
+    seeds = list(dict.fromkeys(str(one.run.seed) for one in tried))
+    where = f"seed{'s' * (len(seeds) > 1)} {' and '.join(seeds)}" + ("" if run.fold is None else f", fold {run.fold}")
     notes = [f"{grid}: each encoding has the values that validated best on {where}. Test results were not used."]
     for row in dict.fromkeys(one.run.row for one in tried):
         name = row[0] if row[1] is None else f"{row[0]}, {row[1]} per class"

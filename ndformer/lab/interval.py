@@ -20,6 +20,7 @@ class Summary:
     mean: float
     sd: float | None  # standard deviation of single runs; None with one run
     half: float | None  # half the width of the 95 % interval
+    p: float | None = None  # of a gain: the two-sided p-value of no difference
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Summary:

@@ -7,7 +7,7 @@ sets["mnist_small"].cells["PaPE"].values                                    {"0"
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import shipped_quantity
 from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.quantity import Quantity
+from ndformer.lab import paired
 
 FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of tools/compare.py
 
@@ -28,6 +29,7 @@ class Cell:
     values: dict[str, float]  # the metric by seed, or by seed and fold
     minutes: float | None = None  # mean of a run
     params: int | None = None
+    correct: dict[str, str] = field(default_factory=dict)  # the correct test samples by seed, as text (paired.py)
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def _from_rank(content: dict[str, Any]) -> Rows:
     """Read comparison.json."""
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
-            found = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"])
+            correct = cell.get("correct", {})
+            found = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"], correct)
             yield name, compared["metric"], compared.get("quantity"), found
 
 
@@ -106,9 +109,16 @@ def _from_compare(content: dict[str, Any]) -> Rows:
         1 + (run["per_class"] is not None) + (run["fold"] is not None) + point
     )  # the seed and what differs, at the end
     name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-own]])
+    correct: dict[Any, dict[str, str]] = {}  # encoding, amount and point -> seed -> correct samples
+    for run in (run for run in content["runs"] if run.get("correct")):
+        repeat = run["seed"] if run["fold"] is None else f"seed {run['seed']}, fold {run['fold']}"
+        key = run["encoding"], run["per_class"], str(run.get("point"))
+        correct.setdefault(key, {})[str(repeat)] = run["correct"]
     for row in content["rows"]:
         amount = "" if row["per_class"] is None else f" {row['per_class']} per class"
         cell = Cell(row["encoding"], row["values"], row["minutes"], row["params"])
+        texts = correct.get((row["encoding"], row["per_class"], str(row.get("point"))), {})
+        cell = replace(cell, correct={seed: texts[seed] for seed in row["values"] if seed in texts})
         yield name + amount, content["metric"], content.get("quantity"), cell
 
 
@@ -125,6 +135,7 @@ def _checked(cell: Cell) -> Cell:
     numbers = [*cell.values.values(), *(one for one in (cell.minutes, cell.params) if one is not None)]
     if not all(type(one) in (int, float) and math.isfinite(one) for one in numbers):
         raise ValueError(f"{cell.encoding} has values that are not numbers")
+    _ = [paired.decode(text) for text in cell.correct.values()]
     return cell
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab import figures, markdown
+from ndformer.lab import figures, markdown, paired
 from ndformer.lab.friedman import ALPHA, Ranking, critical_difference, ranking
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, mean
 from ndformer.lab.rank import Cell, Compared
@@ -43,9 +43,11 @@ class Table:
         own, base = self.cell(name, on), self.cell(self.baseline, on)
         if own is None or base is None or name == self.baseline:
             return None
-        gain = self.sets[on].quantity.gain
-        gains = [gain(value, base.values[which]) for which, value in own.values.items() if which in base.values]
-        return Summary.from_values(gains) if gains else None
+        return paired.gain_over(own.values, base.values, own.correct, base.correct, self.sets[on].quantity)
+
+    def signs(self, on: str) -> dict[str, int]:
+        """Return for each encoding whether it is better (1) or worse (-1) than the baseline, by Holm's correction."""
+        return paired.significant({name: self.gain(name, on) for name in self.names if name != self.baseline})
 
     @property
     def missing(self) -> list[tuple[str, str]]:
@@ -93,8 +95,9 @@ def text(table: Table) -> str:
         + [mean(table.mean(name, on), one.quantity) for on, one in table.sets.items()]
         for name in order
     ]
+    signs = {on: table.signs(on) for on in table.sets}
     gains = [
-        [name, *(_gain(table.gain(name, on), one.quantity) for on, one in table.sets.items())]
+        [name, *(_gain(table.gain(name, on), one.quantity, signs[on][name]) for on, one in table.sets.items())]
         for name in order
         if name != table.baseline
     ]
@@ -115,14 +118,9 @@ def text(table: Table) -> str:
     return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
-def _gain(s: Summary | None, quantity: Quantity) -> str:
+def _gain(s: Summary | None, quantity: Quantity, sign: int) -> str:
     gain = difference(s, quantity)
-    return f"**{gain}**" if _sign(s) else gain
-
-
-def _sign(s: Summary | None) -> int:
-    """Return 1 if the interval of a gain is above 0, -1 if it is below 0, and 0 if it contains 0."""
-    return 0 if s is None or s.margin is None or abs(s.mean) <= s.margin else 1 if s.mean > 0 else -1
+    return f"**{gain}**" if sign else gain
 
 
 def _gaps(table: Table) -> str:
@@ -184,17 +182,22 @@ def _ranked(table: Table, test: Ranking | None) -> str:
 
 def _against(table: Table, order: Sequence[str]) -> str:
     """Return for each data set which encodings are better and worse than the baseline."""
-    notes = [
-        f"Gains over {table.baseline}, paired by seed. Better and worse (bold): the 95 % interval does not contain 0."
-    ]
-    count = 0
+    notes = [f"Gains over {table.baseline}, paired by seed{_and_samples(table)}, with 95 % intervals."]
+    notes[0] += " Better and worse (bold): p < 0.05 after Holm's correction over the encodings of a data set."
     for on in table.sets:
-        signs = {name: _sign(gain) for name in order if (gain := table.gain(name, on)) is not None}
-        count += len(signs)
+        found = table.signs(on)
+        signs = {name: found[name] for name in order if name in found and table.gain(name, on) is not None}
         better, worse, open_ = ([name for name, sign in signs.items() if sign == which] for which in (1, -1, 0))
         notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; no significant difference {_list(open_)}.")
-    notes.append(f"These are {count} separate 95 % intervals: one in twenty misses its true value by chance.")
     return "\n".join(notes)
+
+
+def _and_samples(table: Table) -> str:
+    """Return the words for gains that are paired by test sample, too."""
+    with_samples = [on for on, one in table.sets.items() if all(cell.correct for cell in one.cells.values())]
+    if not with_samples:
+        return ""
+    return " and by test sample" + (f" (on {_list(with_samples)})" if len(with_samples) < len(table.sets) else "")
 
 
 def _list(names: Sequence[str]) -> str:

@@ -14,10 +14,10 @@ from ndformer.lab.grid import Choice, choose, describe_choices, points
 MNIST = Path(__file__).parents[2] / "configs" / "mnist_pape.py"
 
 
-def of(value, failed="", encoding="PaPE", fold=None, **point):
-    """Return the outcome of a run on the first seed with this validation accuracy."""
+def of(value, failed="", encoding="PaPE", fold=None, seed=0, **point):
+    """Return the outcome of a run with this validation accuracy."""
     cfg = Config(dict(metrics=[dict(type="Accuracy")]))
-    run = Run(encoding, None, 0, Path(), [], cfg, fold, {key: str(one) for key, one in point.items()})
+    run = Run(encoding, None, seed, Path(), [], cfg, fold, {key: str(one) for key, one in point.items()})
     return Outcome(run, None if value is None else dict(val=dict(accuracy=value)), failed)
 
 
@@ -67,6 +67,13 @@ def test_the_finished_point_that_validates_best_is_chosen():
         ("NoPE", None): Choice(dict(x="1"), 0.5, [], []),
     }
     assert choose(some[3:6]) == {}
+
+
+def test_with_several_seeds_the_mean_counts_and_a_point_with_a_missing_seed_does_not():
+    values = {1: (0.9, 0.5), 2: (0.8, 0.7), 3: (1.0, None)}
+    some = [of(value, seed=seed, x=x) for x, both in values.items() for seed, value in zip((100, 101), both)]
+    assert choose(some)["PaPE", None].point == dict(x="2")
+    assert "validated best on seeds 100 and 101. Test" in describe_choices(some)
 
 
 def test_the_lowest_value_is_chosen_if_lower_is_better(monkeypatch):

@@ -125,3 +125,17 @@ def test_missing_files_and_other_metrics_are_errors(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(GOOD | dict(rows=[ROW], metric=metric)))
     with pytest.raises(DataError, match="has mIoU of a, another file has accuracy"):
         join([tmp_path / "a.json", tmp_path / "b.json"])
+
+
+def test_correct_samples_reach_the_cells_of_the_chosen_point_and_damaged_ones_are_an_error(tmp_path):
+    run = dict(GOOD["runs"][0], encoding=ROW["encoding"], per_class=ROW["per_class"], fold=None, correct="8:f0")
+    runs = [dict(run, seed=seed) for seed in (0, 1)]
+    other = dict(runs[0], point={"optimizer.lr": "1"}, correct="8:00")
+    path = tmp_path / "compare.json"
+    path.write_text(json.dumps(GOOD | dict(rows=[ROW], runs=[*runs, other])))
+    (compared,) = join([path]).values()
+    (cell,) = compared.cells.values()
+    assert cell.correct == {seed: "8:f0" for seed in ROW["values"] if seed in ("0", "1")}
+    path.write_text(json.dumps(GOOD | dict(rows=[ROW], runs=[dict(runs[0], correct="9:f0")])))
+    with pytest.raises(DataError, match="expected 9 bits, got 8"):
+        join([path])

@@ -6,6 +6,7 @@ import pytest
 
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import DataError
+from ndformer.lab import paired
 from ndformer.lab.report import KINDS
 from tests.programs import CONFIGS, refusal, write_images
 from tools import compare
@@ -94,6 +95,22 @@ def test_the_point_that_validates_best_on_the_first_seed_is_used(config, tmp_pat
     assert f"optimizer.lr={best:g}" in (home / f"NoPE_lr={best:g}_seed1" / "log.txt").read_text()
 
 
+@pytest.mark.slow
+def test_seeds_of_the_grid_are_not_in_the_table_and_runs_keep_their_correct_samples(config, tmp_path):
+    """Issue 47: cells are chosen on seeds that are not reported, and gains are paired by sample."""
+    home = tmp_path / "out"
+    command = [str(config), "--encodings", "NoPE", "PaPE(m=2)", "--seeds", "1", "2", "3", "--tune-seeds", "100"]
+    compare.main(
+        [*command, "--learning-rates", "1e-9", "5e-3", "--jobs", "2", "--threads", "1", "--work-dir", str(home)]
+    )
+    content = json.loads((home / "compare.json").read_text())
+    assert [set(row["values"]) for row in content["rows"]] == [{"1", "2", "3"}] * 2
+    assert {run["seed"] for run in content["runs"]} == {1, 2, 3, 100}
+    for run in content["runs"]:
+        assert paired.decode(run["correct"]).mean() == run["results"]["test"]["accuracy"]
+    assert "Gains are paired by seed and by test sample" in (home / "compare.md").read_text()
+
+
 def test_learning_rates_are_a_grid():
     short = compare.parse(["mnist_small", "--learning-rates", "5e-4", "1e-3", "--grid", "train_cfg.max_epochs=1,2"])
     assert short.grid == ["train_cfg.max_epochs=1,2", "optimizer.lr=0.0005,0.001"]
@@ -112,6 +129,8 @@ def test_learning_rates_are_a_grid():
             "--cfg-options gives optimizer.lr: that is for --grid",
         ),
         (["--learning-rates", "1e-3", "--grid", "optimizer.lr=1"], "--grid gives optimizer.lr twice: write all its"),
+        (["--learning-rates", "1", "--tune-seeds", "2"], "--tune-seeds and --seeds both have 2: the table must not"),
+        (["--tune-seeds", "9"], "--tune-seeds needs --grid or --learning-rates"),
         (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),
         (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is not a plain value"),
     ],

@@ -46,7 +46,8 @@ class Accuracy(Metric):
         totals = self.confusion.sum(1)
         present = totals > 0
         recall = self.confusion.diagonal()[present] / totals[present]
-        metrics = dict(accuracy=float((label == prediction).mean()), mean_accuracy=float(recall.mean()))
+        self.correct = label == prediction
+        metrics = dict(accuracy=float(self.correct.mean()), mean_accuracy=float(recall.mean()))
         if count >= 10:
             metrics["top5"] = float((rank < 5).mean())
         return metrics

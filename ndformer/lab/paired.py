@@ -1,0 +1,170 @@
+"""The gain of one encoding over another, paired by seed and by test sample; both are drawn by chance.
+
+gain = paired_gain({0: correct, 1: correct}, {0: correct, 1: correct})      by seed, a value for each test sample
+gain.mean, gain.half, gain.p                                        the 95 % interval is mean +- half
+holm([gain.p, ...])                                                 p-values of several comparisons, adjusted
+
+A seed and a test sample are both drawn at random. The differences d of S seeds and n samples are a table with crossed
+random effects, and the mean has the variance (MS_seeds + MS_samples - MS_rest) / (S n), with Satterthwaite's degrees of
+freedom (Clark 1973, quasi-F). An interval over seeds alone ignores that another test set would give another mean.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndformer.framework.foreign.plain import plain_json
+from ndformer.framework.quantity import Quantity
+from ndformer.framework.system import atomic
+from ndformer.lab.interval import Summary
+
+FILE = "correct.json"  # in the folder of a run: which test samples it has right
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class PairedGain:
+    """A mean difference with its standard error, from seeds and test samples."""
+
+    mean: float
+    error: float  # standard error of the mean
+    freedom: float  # degrees of freedom of the error
+    seeds: int
+    samples: int
+    per_seed: float  # variance of one seed's mean, without the part of its test samples
+    per_sample: float  # variance that all seeds share, of one test sample
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95 % interval."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.freedom, 0.975)) * self.error
+
+    @property
+    def p(self) -> float:
+        """The two-sided p-value of no difference."""
+        from scipy.special import stdtr
+
+        return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error)) if self.error else float(self.mean == 0)
+
+    def seeds_for(self, effect: float, power: float = 0.8, most: int = 1000) -> int | None:
+        """Return how many seeds find a difference of `effect` at 5 % with this power; None if more than `most`.
+
+        The test set stays as large as it is.
+        """
+        from scipy.special import stdtrit
+
+        for seeds in range(2, most + 1):
+            error = math.sqrt(self.per_seed / seeds + self.per_sample / self.samples)
+            if (float(stdtrit(seeds - 1, 0.975)) + float(stdtrit(seeds - 1, power))) * error <= effect:
+                return seeds
+        return None
+
+
+def paired_gain(ours: Mapping[Any, NDArray[Any]], theirs: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
+    """Return the gain over the seeds that both have; None with fewer than two, or with other test samples."""
+    both = [seed for seed in ours if seed in theirs]
+    if len(both) < 2 or len({one[seed].shape for one in (ours, theirs) for seed in both}) > 1:
+        return None
+    d = np.stack([ours[seed].astype(np.float64) - theirs[seed].astype(np.float64) for seed in both])  # (S, n)
+    S, n = d.shape
+    mean, rows, columns = d.mean(), d.mean(1), d.mean(0)
+    seeds = n * ((rows - mean) ** 2).sum() / (S - 1)  # mean squares
+    samples = S * ((columns - mean) ** 2).sum() / (n - 1)
+    rest = ((d - rows[:, None] - columns + mean) ** 2).sum() / ((S - 1) * (n - 1))
+    total = seeds + samples - rest
+    freedom = S - 1.0
+    if total > seeds:  # else the samples add nothing: the spread of seeds contains their part
+        squares = seeds**2 / (S - 1) + samples**2 / (n - 1) + rest**2 / ((S - 1) * (n - 1))
+        freedom = max(freedom, total**2 / squares)
+    return PairedGain(
+        mean=float(mean),
+        error=math.sqrt(max(total, seeds) / (S * n)),
+        freedom=float(freedom),
+        seeds=S,
+        samples=n,
+        per_seed=float(seeds / n),
+        per_sample=float(max(0.0, samples - rest) / S),
+    )
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Return p-values adjusted for several comparisons (Holm 1979), in the given order."""
+    order, adjusted, least = np.argsort(p), [0.0] * len(p), 0.0
+    for rank, index in enumerate(order):
+        least = max(least, min(1.0, (len(p) - rank) * p[index]))
+        adjusted[index] = least
+    return adjusted
+
+
+def gain_over(
+    values: Mapping[Any, float],
+    base: Mapping[Any, float],
+    correct: Mapping[Any, str],
+    base_correct: Mapping[Any, str],
+    quantity: Quantity,
+) -> Summary | None:
+    """Summarize the gain over a baseline, paired by the keys of `values`; above 0 is better.
+
+    With the correct samples of all runs as text, the interval is that of paired_gain(); otherwise Student's t over the
+    keys.
+    """
+    both = [key for key in values if key in base]
+    if not both:
+        return None
+    gains = [quantity.gain(values[key], base[key]) for key in both]
+    summary = Summary.from_values(gains)
+    if summary.half is None:
+        return summary
+    found = None
+    if all(key in texts for texts in (correct, base_correct) for key in both):
+        found = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
+    if found is None or not math.isclose(found.mean, statistics.fmean(gains), abs_tol=1e-9):  # of another metric
+        error = (summary.sd or 0.0) / math.sqrt(summary.n)
+        found = PairedGain(summary.mean, error, summary.n - 1, summary.n, 0, 0.0, 0.0)
+    return Summary(summary.n, summary.mean, summary.sd, found.half, found.p)
+
+
+def significant(gains: Mapping[str, Summary | None]) -> dict[str, int]:
+    """Return the sign of each gain that differs from 0 by Holm's correction over all of them, and 0 for the others."""
+    named = {name: gain for name, gain in gains.items() if gain is not None and gain.margin is not None}
+    adjusted = holm([1.0 if gain.p is None else gain.p for gain in named.values()])
+    signs = {name: (1 if gain.mean > 0 else -1) * (p < ALPHA) for (name, gain), p in zip(named.items(), adjusted)}
+    return {name: signs.get(name, 0) for name in gains}
+
+
+def save(folder: Path, correct: NDArray[np.bool_] | None) -> None:
+    """Write which test samples a run has right, if its metric says so."""
+    if correct is not None:
+        atomic.write(folder / FILE, json.dumps(encode(correct)) + "\n")
+
+
+def load(folder: Path) -> str | None:
+    """Return the text that save() wrote; None where there is none."""
+    path = folder / FILE
+    content = plain_json(path) if path.is_file() else None
+    return content if isinstance(content, str) else None
+
+
+def encode(correct: NDArray[np.bool_]) -> str:
+    """Return booleans as text: their number and their bits in hexadecimal."""
+    return f"{len(correct)}:{np.packbits(correct).tobytes().hex()}"
+
+
+def decode(text: str) -> NDArray[np.float64]:
+    """Return the booleans of encode() as 0 and 1."""
+    count, _, bits = text.partition(":")
+    values = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8))[: int(count)].astype(np.float64)
+    if len(values) != int(count):
+        raise ValueError(f"expected {count} bits, got {len(values)}")
+    return values
