@@ -16,12 +16,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from ndformer.framework.engine.config import saved
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, sharded
 from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.lab import compare_table
+from ndformer.lab.cluster import _checkpoint_time
 from ndformer.lab.compare import Run, check_folder, outcome, plan
 from ndformer.lab.jobs import Job, run_jobs
 
@@ -179,6 +181,22 @@ def test_runs_with_a_damaged_checkpoint_or_a_loss_that_is_not_finite_do_not_coun
     found = outcome(run)
     assert re.fullmatch(reason, found.failed)
     assert (found.results is None) == reason.startswith("damaged")
+
+
+def test_a_checkpoint_that_several_processes_wrote_is_one_too(run):
+    assert not run.begun
+    assert _checkpoint_time(run.folder) == 0
+    saver, times = sharded.Saver(), [0.0]
+    for loss in (1.0, NAN):
+        content = dict(model=dict(w=torch.zeros(2)), history=[dict(epoch=1, loss=loss)])
+        saver.save_async(run.folder / "last", content, "previous")
+        saver.wait_written()
+        times.append(_checkpoint_time(run.folder))
+    saver.close()
+    assert run.begun
+    assert run.job.command[-1] == "--resume"
+    assert times[0] < times[1] < times[2]
+    assert re.fullmatch("diverged: .* nan from epoch 1 on", outcome(run).failed)
 
 
 # Running them

@@ -19,6 +19,7 @@ from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.parallel import find_blocks
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import OPTIMIZERS
 
@@ -41,6 +42,8 @@ def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, pa
     count, batch_size = len(loader.data), cfg.train_dataloader.batch_size
     samples = [loader.data[i] for i in range(0, count, -(-count // min(SAMPLES, batch_size)))]
     single, double = (_forward(model, collate(samples * times))[1] for times in (1, 2))
+    if processes > 1 and parallel == "fsdp":
+        single, double = (saved - _cast_weights(model) for saved in (single, double))
     return dict(
         parameters=sum(map(size, model.parameters())) + _bytes(model.buffers()),
         gradients=sum(size(parameter) for parameter in model.parameters() if parameter.requires_grad),
@@ -108,16 +111,24 @@ def _tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def _communication(model: TokenModel, parallel: str) -> int:
-    """Return the bytes of DDP's gradient buckets, or of the parameters that FSDP gathers.
+    """Return the bytes of DDP's gradient buckets, or of what FSDP gathers and reduces, at its peak in a backward pass.
 
-    FSDP has two blocks gathered at once, with the gradients of one, and the parameters outside blocks.
+    That is two gathered blocks, one of which is fetched ahead, the gradients of one, and those of the block before it
+    that are being reduced, in float32; and the parameters outside blocks with their gradients, in float32.
     """
     if parallel == "ddp":
         return _bytes(parameter for parameter in model.parameters() if parameter.requires_grad)
-    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    blocks = [block for blocks in lists for block in blocks if not any(inner in lists for inner in block.modules())]
-    sizes = [_bytes(block.parameters()) for block in blocks]
-    return (_bytes(model.parameters()) - sum(sizes) + 3 * max(sizes, default=0)) // (1 if model.amp is None else 2)
+    sizes = [_bytes(block.parameters()) for block in find_blocks(model)]
+    largest = max(sizes, default=0)
+    gathered = 3 * largest // (1 if model.amp is None else 2)
+    return gathered + largest + 2 * (_bytes(model.parameters()) - sum(sizes))
+
+
+def _cast_weights(model: TokenModel) -> int:
+    """Return the bytes of the copies of block weights that autocast makes: FSDP gathers such weights in its dtype."""
+    if model.amp is None:
+        return 0
+    return sum(_bytes(p for p in block.parameters() if p.dim() > 1) for block in find_blocks(model)) // 2
 
 
 def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:

@@ -48,7 +48,7 @@ def process_group() -> Iterator[None]:
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    backend = "nccl" if cuda else "gloo"
+    backend = backend_for(device)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_peer_failures())
         store, own_rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
@@ -61,6 +61,11 @@ def process_group() -> Iterator[None]:
         yield
         dist.barrier()  # leaving while another process still communicates makes that process fail
         dist.destroy_process_group()
+
+
+def backend_for(device: torch.device) -> str:
+    """Return the backends of the process group: on GPUs also that for CPU tensors, such as shards in CPU memory."""
+    return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
 def _check_environment(store: Store, process_rank: int, world_size: int, kind: str) -> None:
