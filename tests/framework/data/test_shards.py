@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from mmengine.config import Config
 
 from ndformer.framework import foreign
-from ndformer.framework.data.batches import Batches
+from ndformer.framework.data.batches import Batches, windowed
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.data.shards import archive
 from ndformer.framework.data.shards.archive import Archive
 from ndformer.framework.data.shards.dataset import Shards
-from ndformer.framework.data.shards.order import windowed
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError

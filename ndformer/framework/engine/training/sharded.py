@@ -20,16 +20,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import (
-    Metadata,
-    TensorStorageMetadata,
-)
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import distribute_tensor
 
-from ndformer.framework.engine.training import contents, manifest
+from ndformer.framework.engine.training import checkpoint, contents, manifest
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
 
@@ -79,7 +76,7 @@ class Saver:
             try:
                 made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
             except OSError as error:
-                made = [_unwritable(path, error)]
+                made = [checkpoint.unwritable(path, str(error.strerror))]
         if self.group is not None:
             dist.broadcast_object_list(made, 0, self.group)
         if isinstance(made[0], Exception):
@@ -103,7 +100,9 @@ class Saver:
             cause = next(iter(error.failures.values()))[0]
             if isinstance(cause, DataError) or not isinstance(cause, (OSError, RuntimeError)):
                 raise cause from None
-            raise _unwritable(self.path, cause) from error
+            # torch reports a full disk as an error of its own, of several lines
+            why = cause.strerror if isinstance(cause, OSError) else str(cause).partition("\n")[0]
+            raise checkpoint.unwritable(self.path, str(why)) from error
 
     def close(self) -> None:
         try:
@@ -112,24 +111,11 @@ class Saver:
             self.stager.close()
 
 
-def _unwritable(path: Path, error: Exception) -> DataError:
-    # torch reports a full disk as an error of its own, of several lines
-    cause = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-    return DataError(
-        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
-        "permissions",
-        "then --resume continues",
-    )
-
-
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors of nested dicts by name, and dict(values=the rest, places=the keys to each tensor).
 
     The state of an optimizer is stored by the names of its parameters.
     """
-    content = dict(content)
-    if content.get("optimizer"):
-        content["optimizer"] = _by_name(content["optimizer"])
     tensors: dict[str, Tensor] = {}
     places: dict[str, list[Any]] = {}
 
@@ -142,17 +128,16 @@ def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}
         return copy.deepcopy(value)  # it is written while training goes on and changes it
 
-    return tensors, dict(values=without_tensors(content, []), places=places)
+    return tensors, dict(values=without_tensors(_renamed(content, "params", "names"), []), places=places)
 
 
-def _by_name(state: dict[str, Any]) -> dict[str, Any]:
-    names = {i: name for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
-    return state | dict(state={names[i]: value for i, value in state["state"].items()})
-
-
-def _by_number(state: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: i for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
-    return state | dict(state={numbers[name]: value for name, value in state["state"].items()})
+def _renamed(content: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return the content with the states of the optimizer by `names` of parameters instead of numbers `params`."""
+    if not content.get("optimizer"):
+        return content
+    state = content["optimizer"]
+    keys = {key: value for group in state["param_groups"] for key, value in zip(group[old], group[new])}
+    return content | dict(optimizer=state | dict(state={keys[key]: value for key, value in state["state"].items()}))
 
 
 def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
@@ -193,17 +178,12 @@ def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> 
     for name, tensor in tensors.items():
         *keys, last = places[name]
         reduce(operator.getitem, keys, content)[last] = tensor
-    if content.get("optimizer"):
-        content["optimizer"] = _by_number(content["optimizer"])
-    return content
+    return _renamed(content, "names", "params")
 
 
 def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:
     """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
-    if content.get("optimizer"):
-        content = content | dict(optimizer=_by_name(content["optimizer"]))
-    content = {key: _distributed(value, templates, [key]) for key, value in content.items()}
-    return content | dict(optimizer=_by_number(content["optimizer"])) if content.get("optimizer") else content
+    return _renamed(_distributed(_renamed(content, "params", "names"), templates, []), "names", "params")
 
 
 def _distributed(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:

@@ -73,6 +73,7 @@ def test_padding_does_not_count_as_tokens():
 def test_places_are_those_of_all_encodings():
     net = Transformer(dim=32, depth=2, heads=2, position_dims=1, encoding=dict(type="PaPE"))
     where = Where(torch.rand(1, 6, 1))
-    with record_positions(net) as seen:
+    seen = []
+    with record_positions(net, lambda _, where: seen.append(where)):
         net(TokenSet(torch.randn(1, 6, 32), where))
     assert [id(one) for one in seen] == [id(where)]

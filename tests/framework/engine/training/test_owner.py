@@ -1,10 +1,9 @@
 """One run at a time in a work dir; one that was killed is recognised, also from other hosts."""
 
-import json
 import multiprocessing
 import os
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,18 +134,6 @@ def test_a_run_whose_folder_was_taken_writes_nothing_more_there(tmp_path):
         (tmp_path / NAME).unlink()
         with pytest.raises(DataError, match="is locked by no run now"):
             ownership.check()
-
-
-def test_a_file_system_without_links_has_one_owner_too(tmp_path, monkeypatch):
-    def no(*given):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "link", no)
-    leave(tmp_path, ended())
-    with owned(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == asdict(this())
-        with pytest.raises(DataError, match="in use"), owned(tmp_path):
-            pass
 
 
 def test_a_file_taken_by_mistake_is_given_back(tmp_path):

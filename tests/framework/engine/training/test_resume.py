@@ -20,6 +20,7 @@ from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.system import archive
 from tests.soak.tiny import SoakSquares, config, differences, register
 
 ROOT = Path(__file__).parents[4]
@@ -164,7 +165,7 @@ def test_a_kill_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, mon
 
 
 def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_path, whole, monkeypatch):
-    put, room = checkpoint._Recorder.put, [250_000]
+    put, room = archive.Sealing.write, [250_000]
 
     def full(self, data):
         room[0] -= len(data)
@@ -173,7 +174,7 @@ def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_p
         return put(self, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint._Recorder, "put", full)
+        patch.setattr(archive.Sealing, "write", full)
         with pytest.raises(DataError, match=r"last.pth cannot be written \(No space left on device\). The checkpoint"):
             train(short(), tmp_path)
     assert not list(tmp_path.glob("*.writing"))
