@@ -104,7 +104,7 @@ class Planner:
 
         parts = []
         for name, value in changed.items():
-            with contextlib.suppress(TypeError, DataError):
+            with contextlib.suppress(DataError):
                 parts.append(f"[{json.dumps(name)},{self.values.encode(value, store)}]")
         return f'{{"$dict":[{",".join(parts)}]}}'
 

@@ -4,7 +4,7 @@ Processes that differ would wait for each other forever, or train on different s
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,19 +51,14 @@ def _compare(values: dict[str, Any]) -> None:
     """Raise in all processes if the values of one differ from those of rank 0."""
     first, *others = processes.gather_objects(values)
     for rank, other in enumerate(others, 1):
-        differences = list(_differences(first, other))
+        different = (change for change in changes(first, other) if not change[0].endswith(ENDINGS))
+        differences = [f"{path} {theirs!r:.60}, rank 0 {ours!r:.60}" for path, ours, theirs in different]
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise DataError(
                 f"the processes of this run do not agree: {'; '.join(f'rank {rank} has {d}' for d in differences[:3])}"
                 f"{more}. Start all with the same command, code and data"
             )
-
-
-def _differences(first: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
-    for path, value, other_value in changes(first, other):
-        if not path.endswith(ENDINGS):
-            yield f"{path} {other_value!r:.60}, rank 0 {value!r:.60}"
 
 
 @cache

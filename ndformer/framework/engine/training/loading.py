@@ -57,20 +57,17 @@ class Loader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with workers_explained([self.data]):
-            yield from self._readable()
-
-    def _readable(self) -> Iterator[dict[str, Any]]:
-        try:
-            for batch in super().__iter__():
-                self.bad |= dict(batch.pop("bad", ()))
-                yield batch
-        except DataError as error:
-            if self.data.skip_bad:
-                raise
-            without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
-            option = f"{error.option}; {without}" if error.option else without
-            sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
-            raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
+            try:
+                for batch in super().__iter__():
+                    self.bad |= dict(batch.pop("bad", ()))
+                    yield batch
+            except DataError as error:
+                if self.data.skip_bad:
+                    raise
+                without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
+                option = f"{error.option}; {without}" if error.option else without
+                sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
+                raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
 
 
 def _close(reference: weakref.ref[Loader]) -> None:

@@ -186,27 +186,12 @@ def _restore_optimizer(wrapper: OptimWrapper, state: dict[str, Any], path: Path)
 
 
 def _mismatch(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str:
-    """Return the first key that a group or a parameter's state lacks or has in another form; "" if none."""
+    """Return the first key that a group or a parameter's state lacks or has in another shape; "" if none."""
     for group, expected in zip(optimizer.param_groups, groups):
-        for key, value in expected.items():
-            if key not in group:
-                return f"its groups have no '{key}'"
-            if key != "params" and not _is_alike(group[key], value):
-                return f"'{key}' of its groups is a {type(group[key]).__name__}"
-    names = [set(state) for state in optimizer.state.values()]
-    if any(keys != names[0] for keys in names):
-        return "the states of its parameters have different keys"
+        if missing := expected.keys() - group.keys():
+            return f"its groups have no '{min(missing)}'"
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             if isinstance(value, Tensor) and value.numel() != 1 and value.shape != parameter.shape:
                 return f"{key} of shape {tuple(value.shape)} is for a parameter of shape {tuple(parameter.shape)}"
     return ""
-
-
-def _is_alike(value: Any, expected: Any) -> bool:
-    if isinstance(expected, (tuple, list)):
-        is_sequence = isinstance(value, (tuple, list))
-        return is_sequence and len(value) == len(expected) and all(map(_is_alike, value, expected))
-    if isinstance(expected, (int, float)) and not isinstance(expected, bool):
-        return isinstance(value, (int, float))
-    return value is None or isinstance(value, bool) or type(value) is type(expected)

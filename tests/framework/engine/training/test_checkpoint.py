@@ -13,7 +13,6 @@ from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
 from ndformer.framework.system import archive
 from tests.soak import flips
 from tests.soak.tiny import config
@@ -91,8 +90,7 @@ def test_what_is_not_a_table_is_never_resized():
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     """last.pth and best.pth of a run, and its best weights exported."""
-    yield flips.made(tmp_path_factory.mktemp("flips") / "run")
-    DATASETS.module_dict.pop("SoakSquares")
+    return flips.made(tmp_path_factory.mktemp("flips") / "run")
 
 
 def test_flipped_bits_and_cut_ends_are_noticed_or_change_nothing(paths, tmp_path):

@@ -15,21 +15,9 @@ from ndformer.framework.engine.training import trainer
 from ndformer.framework.engine.training.console import LOG, Log, logged
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, register
+from tests.framework.engine.training.runs import short
 
-
-@pytest.fixture(autouse=True)
-def squares():
-    register()
-    yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short(**changes: Any) -> Config:
-    cfg = config(batch=8, **changes)
-    cfg.train_cfg.max_epochs = 2
-    return cfg
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def lines(folder: Path) -> list[str]:
@@ -112,7 +100,7 @@ def test_a_run_is_tested_from_another_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     kept: list[dict[str, Any]] = []
     monkeypatch.setattr(trainer.saved, "write", lambda folder, cfg: kept.append(cfg))
-    cfg = short(data_root="data", weights=None, sample=dict(data_root="data/small"))
+    cfg = Config({**short(), "data_root": "data", "weights": None, "sample": dict(data_root="data/small")})
     cfg.val_dataloader.dataset.data_root = "/elsewhere"
     train(cfg, tmp_path / "run")
     assert kept[0]["data_root"] == str(tmp_path / "data")

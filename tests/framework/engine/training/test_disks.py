@@ -13,11 +13,11 @@ from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, differences, register
+from tests.framework.engine.training.runs import short
+from tests.soak.tiny import differences
 from tools import train as train_tool
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 CONFIG = str(Path(__file__).parents[4] / "configs" / "cifar10_pape.py")
 
 
@@ -35,21 +35,6 @@ def disk(tmp_path):
         pytest.skip("nobody but root mounts disks")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-@pytest.fixture(autouse=True)
-def squares(monkeypatch):
-    register()
-    monkeypatch.setattr(report, "curves", lambda *given: None)
-    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
-    yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short():
-    cfg = config(batch=8)
-    cfg.train_cfg.max_epochs = 2
-    return cfg
 
 
 def test_a_disk_that_is_full_costs_nothing_that_was_written(disk, tmp_path):

@@ -11,7 +11,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.system import opencv
-from tests.soak.tiny import config, differences, register
+from tests.soak.tiny import config, differences
 
 Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
 
@@ -61,13 +61,8 @@ class StopAfter(Hook):
         self.seen = state["seen"]
 
 
-@pytest.fixture(autouse=True)
-def registered():
-    register()
-
-
-def with_hooks(*hooks, **changes):
-    cfg = config(batch=11, custom_hooks=list(hooks), **changes)
+def with_hooks(*hooks):
+    cfg = config(batch=11, custom_hooks=list(hooks))
     cfg.train_cfg.update(max_epochs=2, accumulate=1, checkpoint_every=None)
     return cfg
 

@@ -24,7 +24,7 @@ from ndformer.framework.engine.training.loading import build_loader, dropped_war
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import SoakSquares, config, register
+from tests.soak.tiny import SoakSquares, config
 
 ROOT = Path(__file__).parents[4]
 
@@ -70,16 +70,11 @@ class Stuck(Deadly):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def datasets():
-    register()
+def datasets(no_pictures):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "curves", lambda *given: None)
-        patch.setattr(report, "confusion_matrix", lambda *given: None)
         for kind in (Rotten, Hopeless, Deadly, Stuck):
-            DATASETS.register_module(module=kind)
+            patch.setitem(DATASETS.module_dict, kind.__name__, kind)
         yield
-    for kind in (SoakSquares, Rotten, Hopeless, Deadly, Stuck):
-        DATASETS.module_dict.pop(kind.__name__)
 
 
 def of(kind, **options):

@@ -10,20 +10,10 @@ from ndformer.framework.engine.training import checkpoint, nonfinite, trainer
 from ndformer.framework.engine.training.nonfinite import finite
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import BadNumbers
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
 from ndformer.framework.transformer import MLP
-from tests.soak.tiny import config, register
+from tests.framework.engine.training import runs
 
-
-@pytest.fixture(scope="module", autouse=True)
-def squares():
-    register()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "curves", lambda *given: None)
-        patch.setattr(report, "confusion_matrix", lambda *given: None)
-        yield
-    DATASETS.module_dict.pop("SoakSquares")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 class Spoiled(torch.autograd.Function):
@@ -39,8 +29,7 @@ class Spoiled(torch.autograd.Function):
 
 
 def short(**changes):
-    cfg = config(batch=8)
-    cfg.train_cfg.update(dict(accumulate=1, max_epochs=2) | changes)
+    cfg = runs.short(**dict(accumulate=1) | changes)
     cfg.model.mix = None
     return cfg
 
@@ -98,7 +87,7 @@ def test_anomaly_detection_names_the_operation(tmp_path, monkeypatch):
 
 
 def test_a_weight_that_is_not_finite_is_never_saved(tmp_path):
-    cfg = short(max_epochs=1)
+    cfg = short(epochs=1)
     cfg.optimizer = dict(type="SGD", lr=1e38)
     cfg.schedule = dict(type="Constant")
     cfg.train_cfg.clip_grad = None

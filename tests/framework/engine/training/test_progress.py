@@ -15,9 +15,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.progress import Progress, about
 from ndformer.framework.engine.training.trainer import Trainer
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, register
+from tests.soak.tiny import config
 
 
 class Terminal(io.StringIO):
@@ -133,9 +131,6 @@ class Waits(TorchFunctionMode):
 
 def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its gradient and the change of the weights, for all that has to be known; the loss is not read back."""
-    register()
-    monkeypatch.setattr(report, "curves", lambda *given: None)
-    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
     waits, steps = Waits(), []
     step, end_step = Trainer.train_step, Trainer.end_step
 
@@ -156,7 +151,6 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     cfg.train_cfg.checkpoint_every = None
     with pytest.raises(InterruptedError):
         train(cfg, tmp_path)
-    DATASETS.module_dict.pop("SoakSquares")
     assert len(steps) == 8
     # the first waits, and the others read what it brought to the host (tests/elsewhere tells them apart)
     assert waits.found == ["trainer._sync_stats", "trainer._sync_stats", "progress.step"] * len(steps)

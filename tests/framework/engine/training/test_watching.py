@@ -15,19 +15,13 @@ from torch import nn
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import watchdog
-from ndformer.framework.engine.training.profile import parse_steps
-from ndformer.framework.engine.training.throughput import Throughput, attention_flops, count_flops
+from ndformer.framework.engine.training.throughput import Throughput, attention_flops, count_flops, parse_steps
 from ndformer.framework.engine.training.watchdog import Report, lagging, summary
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import opencv
 from tests.soak import ranks, tiny
 
 Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
-
-
-@pytest.fixture(autouse=True)
-def squares():
-    tiny.register()
 
 
 def scalars(folder):
