@@ -134,7 +134,6 @@ def _beginning(path: Path, size: int) -> bytes:
 
 
 def _class_name(data: Dataset, label: int) -> str:
-    """Return the name of a class, "" if samples have no class."""
     if data.answer != "Label":
         return ""
     return str(data.classes[label]) if 0 <= label < len(data.classes) else f"label {label}"
@@ -162,7 +161,6 @@ def changed(before: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[
 
 
 def _change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    """Describe how the samples of a class changed."""
     either = old or new or {}
     who = f"'{either['name']}' " if either["name"] else ""
     if old is None or new is None:

@@ -92,7 +92,7 @@ ALLOWED = {
     "ndformer/framework/engine/training/agreement.py": {"path.read_bytes": OWN},
     "ndformer/framework/engine/training/console.py": {"open": WRITES, "os.open": WRITES},
     "ndformer/framework/engine/training/sharded.py": {"open": WRITES, "archive.read": CHECKPOINT},
-    "ndformer/framework/engine/training/visualizer.py": {"open": WRITES},
+    "ndformer/framework/engine/training/history.py": {"open": WRITES},
     "ndformer/framework/engine/training/watchdog.py": {"json.loads": "messages of processes of the same run"},
     "ndformer/framework/engine/training/exported.py": {"_safetensors().safe_open": CHECKPOINT},
     "ndformer/framework/engine/training/owner.py": {

@@ -215,7 +215,6 @@ def _concatenated(texts: Any) -> dict[str, np.ndarray]:
 
 
 def _add(file: BinaryIO, name: str, source: BinaryIO) -> tuple[int, int, int]:
-    """Add a file to a tar file; return its offset, size and crc."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     info = tarfile.TarInfo(name)

@@ -63,7 +63,6 @@ def _compare(values: dict[str, Any]) -> None:
 
 @cache
 def _code() -> str:
-    """Return a digest of ndformer's source files."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.py")):
         digest.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes())
@@ -71,7 +70,6 @@ def _code() -> str:
 
 
 def _fingerprint(data: Dataset) -> str:
-    """Return a digest of the names and labels of all samples."""
     names = data.stored_fingerprint() or [*map(data.name, range(len(data)))]
     digest = hashlib.sha256(repr([np.shape(data.labels), names]).encode())
     digest.update(np.ascontiguousarray(data.labels).tobytes())

@@ -48,15 +48,7 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
             raise
-        raise unwritable(path, str(cause.strerror)) from error
-
-
-def unwritable(path: Path, cause: str) -> DataError:
-    return DataError(
-        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
-        "permissions",
-        "then --resume continues",
-    )
+        raise contents.unwritable(path, str(cause.strerror)) from error
 
 
 def _link(path: Path, name: Path) -> None:

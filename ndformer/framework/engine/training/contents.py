@@ -132,3 +132,11 @@ def _check(content: dict[str, Any], path: str | Path, keys: dict[str, Key]) -> N
             raise DataError(
                 f"'{key}' in {path}: expected {expected}, got a different {kind}. Give a checkpoint that ndformer wrote"
             )
+
+
+def unwritable(path: Path, cause: str) -> DataError:
+    return DataError(
+        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
+        "permissions",
+        "then --resume continues",
+    )

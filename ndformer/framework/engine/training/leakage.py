@@ -29,8 +29,6 @@ PAIRS = (("val", "train"), ("test", "train"), ("test", "val"))
 
 
 class _SplitFiles:
-    """The files of a split's samples, by device and inode."""
-
     def __init__(self, data: Dataset) -> None:
         self.data = data
         parts = [list(plain_parts(data.identity(i))) for i in range(len(data.records))]

@@ -56,7 +56,7 @@ def read(text: str) -> Pretrained:
     if not checkpoint.exists(reference.path):
         checkpoint.load(reference.path)  # raises, and lists the folder's checkpoints
     if reference.source is not None:
-        return _imported(reference, _convert(reference))
+        return _imported(reference)
     try:
         content = checkpoint.load(reference.path)
     except DataError:  # not a checkpoint of ndformer: the importers read it next
@@ -81,22 +81,18 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
     return architecture
 
 
-def _convert(reference: Reference) -> Imported:
+def _imported(reference: Reference) -> Pretrained:
     name = str(reference.source)
     source = SOURCES[name]
     options = dict(head_dim=source.head_dim) | reference.options
     try:
-        return source.convert(load_tensors(reference.path, source.inside), **options)
+        imported = source.convert(load_tensors(reference.path, source.inside), **options)
     except DataError as error:
         remedy = error.option.replace("--head-dim N", f"--weights '{name}(head_dim=N):{reference.path}'")
         raise DataError(str(error), remedy) from None
-
-
-def _imported(reference: Reference, imported: Imported) -> Pretrained:
     parts = imported.parts.items()
     weights = {f"{prefix}.{name}": value for prefix, part in parts for name, value in part.weights.items()}
-    source, architecture = str(reference.source), collect_architecture(imported)
-    return Pretrained(reference, source, weights, architecture, imported.left, imported.assumed)
+    return Pretrained(reference, name, weights, collect_architecture(imported), imported.left, imported.assumed)
 
 
 def collect_architecture(imported: Imported) -> dict[str, Any]:
@@ -118,7 +114,7 @@ def _recognized(reference: Reference) -> Pretrained:
     for name in SOURCES:
         named = Reference(reference.path, name)
         try:
-            weights = _imported(named, _convert(named))
+            weights = _imported(named)
         except DataError as error:
             if name == "timm" or (error.option and not timm_error):
                 timm_error = f"{error}; {error.option}".rstrip("; ")

@@ -139,7 +139,6 @@ def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | 
 
 
 def _report_threads(before: int | None) -> None:
-    """Print if the run used another number of threads before."""
     now = torch.get_num_threads()
     if before is not None and before != now:
         print(

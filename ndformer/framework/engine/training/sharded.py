@@ -36,7 +36,7 @@ from torch.distributed.tensor import distribute_tensor
 from torch.futures import Future
 
 from ndformer.framework import foreign
-from ndformer.framework.engine.training import checkpoint, contents
+from ndformer.framework.engine.training import contents
 from ndformer.framework.engine.training.contents import MANIFEST
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
@@ -89,7 +89,7 @@ class Saver:
             try:
                 made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
             except OSError as error:
-                made = [checkpoint.unwritable(path, str(error.strerror))]
+                made = [contents.unwritable(path, str(error.strerror))]
         if self.group is not None:
             dist.broadcast_object_list(made, 0, self.group)
         if isinstance(made[0], Exception):
@@ -115,7 +115,7 @@ class Saver:
                 raise cause from None
             # torch reports a full disk as an error of its own, of several lines
             why = cause.strerror if isinstance(cause, OSError) else str(cause).partition("\n")[0]
-            raise checkpoint.unwritable(self.path, str(why)) from error
+            raise contents.unwritable(self.path, str(why)) from error
 
     def close(self) -> None:
         try:

@@ -22,8 +22,7 @@ from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
-from ndformer.framework.engine.training.history import History
-from ndformer.framework.engine.training.hooks import Hooks
+from ndformer.framework.engine.training.history import History, Visualizer
 from ndformer.framework.engine.training.loading import timed_batches
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
@@ -31,11 +30,10 @@ from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.runner import Runner
+from ndformer.framework.engine.training.runner import Hooks, Runner
 from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.engine.training.seeding import seed_everything, seed_step
 from ndformer.framework.engine.training.throughput import Profile, Throughput
-from ndformer.framework.engine.training.visualizer import Visualizer
 from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.model import TokenModel

@@ -1,15 +1,21 @@
 """Small models and samples for runs of several processes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ndformer.framework.engine.training import nonfinite
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import MODELS
 from ndformer.framework.system import processes
 
 SAMPLES = 12  # in a batch of all processes
+Data = Callable[[int], list[Any]]  # the samples of a step
 
 
 def transformer(encoding: Any, **options: Any) -> dict[str, Any]:
@@ -77,3 +83,44 @@ def batch(samples: list[Any], name: str, part: int = 0, parts: int = 1) -> dict[
     inputs, data_samples = zip(*samples[first : first + size])
     alike = all(x.shape == inputs[0].shape for x in inputs)
     return dict(inputs={name: torch.stack(inputs) if alike else list(inputs)}, data_samples=list(data_samples))
+
+
+class Run:
+    """A training of optimizer steps as the trainer does them."""
+
+    def __init__(
+        self,
+        make: Callable[[], TokenModel],
+        data: Data,
+        parallel: Any = "ddp",
+        amp: torch.dtype | None = None,
+        accumulate: int = 1,
+        layer_decay: float | None = 0.8,
+        **options: Any,
+    ) -> None:
+        self.model, self.data, self.accumulate = make(), data, accumulate
+        self.model.amp, self.name = amp, next(iter(self.model.modalities))
+        self.running = parallelize(self.model, Parallel.from_config(dict(parallel=parallel, **options)), amp)
+        cfg = dict(type="AdamW", lr=1e-3, weight_decay=0.05, eps=1e-4)
+        self.optimizer = build_optimizer(self.model, cfg, dict(layer_decay=layer_decay, no_decay=True))
+        self.average = EMA(self.model, 0.9)
+        self.losses: list[float] = []
+        self.norms: list[tuple[float, float]] = []
+
+    def step(self, before_update: Callable[[], None] = lambda: None) -> None:
+        number, total, amp = len(self.losses), torch.zeros(()), self.model.amp
+        for part in range(self.accumulate):
+            torch.manual_seed(number)
+            samples = batch(self.data(number), self.name, part, self.accumulate)
+            with torch.autocast("cpu", amp, enabled=amp is not None):
+                loss = self.model.total(self.running(**samples, mode="loss")) / self.accumulate
+            total += processes.mean(loss.detach())
+            loss.backward()
+        largest = nonfinite.largest(p.grad for p in self.model.parameters() if p.grad is not None)
+        assert largest.isfinite()
+        self.norms.append((clip_grad_norm(self.model.parameters(), 0.5).item(), largest.item()))
+        before_update()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.average.update(self.model)
+        self.losses.append(total.item())

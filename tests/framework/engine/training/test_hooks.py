@@ -8,6 +8,7 @@ from mmengine.registry import HOOKS
 from ndformer.framework.engine.config.load import check
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.runner import Hooks
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.system import opencv
@@ -138,8 +139,6 @@ def test_priorities_order_hooks():
             self.name = name
 
     HOOKS.register_module(module=Named, force=True)
-    from ndformer.framework.engine.training.hooks import Hooks
-
     order = [("a", "LOW"), ("b", "NORMAL"), ("c", 5), ("d", "NORMAL")]
     hooks = Hooks([dict(type="Named", name=name, priority=priority) for name, priority in order])
     assert [hook.name for hook in hooks if isinstance(hook, Named)] == ["c", "b", "d", "a"]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.engine.training import fsdp, nonfinite
-from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, find_blocks, parallelize
@@ -21,6 +20,8 @@ from ndformer.framework.registry import ENCODINGS as REGISTRY
 from ndformer.framework.system import processes
 from tests.framework.engine.training.models import (
     SAMPLES,
+    Data,
+    Run,
     batch,
     boxes,
     build,
@@ -34,49 +35,19 @@ from tests.framework.engine.training.models import (
 from tests.spawned import spawned
 
 
-def train(
-    make: Callable[[], TokenModel],
-    data: Callable[[int], list[Any]],
-    parallel: Any = "ddp",
-    steps: int = 20,
-    amp: torch.dtype | None = None,
-    accumulate: int = 1,
-    layer_decay: float | None = 0.8,
-    **options: Any,
-) -> dict[str, Any]:
-    """Train as the training step does; return the losses and what the averaged model predicts."""
-    model = make()
-    model.amp = amp
-    name = next(iter(model.modalities))
-    running = parallelize(model, Parallel.from_config(dict(parallel=parallel, **options)), amp)
-    cfg = dict(type="AdamW", lr=1e-3, weight_decay=0.05, eps=1e-4)
-    optimizer = build_optimizer(model, cfg, dict(layer_decay=layer_decay, no_decay=True))
-    average = EMA(model, 0.9)
-    losses, norms = [], []
-    for step in range(steps):
-        total = torch.zeros(())
-        for part in range(accumulate):
-            torch.manual_seed(step)
-            with torch.autocast("cpu", amp, enabled=amp is not None):
-                loss = model.total(running(**batch(data(step), name, part, accumulate), mode="loss")) / accumulate
-            total += processes.mean(loss.detach())
-            loss.backward()
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        assert nonfinite.finite(gradients)
-        largest = nonfinite.largest(gradients).item()
-        norms.append((clip_grad_norm(model.parameters(), 0.5).item(), largest))
-        optimizer.step()
-        optimizer.zero_grad()
-        average.update(model)
-        losses.append(total.item())
-    model.eval()
-    with torch.no_grad(), average.applied(model):
-        outputs = model(batch(data(99), name)["inputs"])
+def train(make: Callable[[], TokenModel], data: Data, *args: Any, steps: int = 20, **options: Any) -> dict[str, Any]:
+    """Train some steps; return the losses and what the averaged model predicts."""
+    run = Run(make, data, *args, **options)
+    for _ in range(steps):
+        run.step()
+    model = run.model.eval()
+    with torch.no_grad(), run.average.applied(model):
+        outputs = model(batch(data(99), run.name)["inputs"])
     outputs = getattr(outputs, "logits", outputs)
     outputs = torch.cat(list(outputs)) if isinstance(outputs, list) else outputs
     buffers = {n: b for n, b in model.named_buffers() if b.is_floating_point()}
     sharded = sum(processes.is_sharded(p) for p in model.parameters())
-    return dict(losses=losses, norms=norms, outputs=outputs, buffers=buffers, sharded=sharded)
+    return dict(losses=run.losses, norms=run.norms, outputs=outputs, buffers=buffers, sharded=sharded)
 
 
 def assert_alike(one: dict[str, Any], several: list[dict[str, Any]], tolerance: float = 1e-5) -> None:
@@ -133,7 +104,7 @@ def test_recomputing_changes_no_bit() -> None:
 
 
 def encodings(names: Sequence[str], parallel: str = "ddp", **options: Any) -> list[list[float]]:
-    return [train(partial(classifier, name, dim=24), images, parallel, 3, **options)["losses"] for name in names]
+    return [train(partial(classifier, name, dim=24), images, parallel, steps=3, **options)["losses"] for name in names]
 
 
 @pytest.mark.slow

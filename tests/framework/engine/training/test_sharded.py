@@ -19,12 +19,10 @@ import torch
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
 from ndformer.framework.engine.training import checkpoint, sharded, work_dir
-from ndformer.framework.engine.training.ema import EMA
-from ndformer.framework.engine.training.optim import build_optimizer, regrouped
-from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
+from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.errors import DataError
-from ndformer.framework.system import atomic, processes
-from tests.framework.engine.training.models import batch, classifier, clouds, images, ptv3
+from ndformer.framework.system import atomic
+from tests.framework.engine.training.models import Run, batch, classifier, clouds, images, ptv3
 from tests.framework.engine.training.runs import flip
 from tests.soak.tiny import unequal
 from tests.spawned import spawned
@@ -37,39 +35,21 @@ PLAIN |= dict(scaler={}, skipped=0, batch=0, seconds=1.0, bad={}, history=[dict(
 PLAIN |= dict(progress=dict(done=1, loss=1.0, steps=1), settings=dict(train_cfg=dict(max_epochs=1)))
 
 
-class Run:
-    """A training whose state can be saved and restored, as the trainer does."""
+class SavedRun(Run):
+    """A run whose state can be saved and restored, as the trainer does."""
 
     def __init__(self, case: str, parallel: Any = "fsdp") -> None:
-        make, self.data = RUNS[case]
-        self.model = make()
-        self.name = next(iter(self.model.modalities))
-        self.running = parallelize(self.model, Parallel.from_config(dict(parallel=parallel)))
-        self.optimizer = build_optimizer(self.model, dict(type="AdamW", lr=1e-3, eps=1e-4), dict(no_decay=True))
-        self.average = EMA(self.model, 0.9)
-        self.losses: list[float] = []
+        super().__init__(*RUNS[case], parallel)
         self.saver = sharded.Saver()
 
-    def step(self) -> None:
-        number = len(self.losses)
-        torch.manual_seed(number)
-        loss = self.model.total(self.running(**batch(self.data(number), self.name), mode="loss"))
-        loss.backward()
-        clip_grad_norm(self.model.parameters(), 0.5)
-        self.saver.wait_staged()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.average.update(self.model)
-        self.losses.append(processes.mean(loss.detach()).item())
+    def train(self, steps: int) -> list[float]:
+        while len(self.losses) < steps:
+            self.step(self.saver.wait_staged)
+        return self.losses
 
     def content(self) -> dict[str, Any]:
-        return dict(
-            model=self.model.state_dict(),
-            ema=self.average.average,
-            optimizer=self.optimizer.state_dict(),
-            losses=self.losses,
-            **PLAIN,
-        )
+        state = dict(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
+        return dict(ema=self.average.average, losses=self.losses, **state, **PLAIN)
 
     def restore(self, path: Path) -> None:
         content = checkpoint.load(path, self.model.state_dict())
@@ -79,22 +59,19 @@ class Run:
         self.losses = content["losses"]
 
 
-def begin(case: str, folder: Path, steps: int, save_at: int, parallel: Any = "fsdp") -> list[float]:
-    run = Run(case, parallel)
-    for _ in range(save_at):
-        run.step()
+def begin(case: str, folder: Path, steps: int, save_at: int) -> list[float]:
+    run = SavedRun(case)
+    run.train(save_at)
     run.saver.save_async(folder / "last", run.content(), "previous")
-    for _ in range(steps - save_at):
-        run.step()
+    run.train(steps)
     run.saver.close()
     return run.losses
 
 
 def go_on(case: str, path: Path, steps: int, parallel: Any = "fsdp") -> list[float]:
-    run = Run(case, parallel)
+    run = SavedRun(case, parallel)
     run.restore(path)
-    while len(run.losses) < steps:
-        run.step()
+    run.train(steps)
     run.saver.close()
     return run.losses
 
@@ -126,9 +103,9 @@ def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> No
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """last/ and previous/ of one process."""
     folder = tmp_path_factory.mktemp("run")
-    run = Run("image")
-    for _ in range(2):
-        run.step()
+    run = SavedRun("image")
+    for steps in (1, 2):
+        run.train(steps)
         run.saver.save_async(folder / "last", run.content(), "previous")
     run.saver.close()
     return folder
@@ -144,15 +121,14 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
     write = sharded.Writer.write_data
     monkeypatch.setattr(StateDictStager, "stage", lambda *a, **k: (staged.wait(10), stage(*a, **k))[1])
     monkeypatch.setattr(sharded.Writer, "write_data", lambda *a: (may_write.wait(10), write(*a))[1])
-    run = Run("image")
-    run.step()
+    run = SavedRun("image")
+    run.train(1)
     before = copy.deepcopy(run.content())
     run.saver.save_async(tmp_path / "last", run.content())
     run.model(**batch(images(7), "image"), mode="loss")  # changes the statistics of BatchNorm
     assert not run.saver.staged.done()
     staged.set()
-    run.step()  # waits until the weights are copied
-    run.step()
+    run.train(3)  # waits until the weights are copied
     assert not (tmp_path / "last").exists()
     may_write.set()
     run.saver.close()
@@ -268,7 +244,7 @@ def test_an_error_while_writing_leaves_the_old_checkpoint(folder: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(sharded.Writer, "write_data", full)
-    run = Run("image")
+    run = SavedRun("image")
     run.saver.save_async(folder / "last", run.content(), "previous")
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\). The checkpoint before"):
         run.saver.close()
@@ -292,14 +268,14 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_checkpoint(when: str,
         os.rename = killed
         if when == "_sync":
             sharded.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        run = Run("image")
+        run = SavedRun("image")
         run.saver.save_async(folder / "best", run.content())
         run.saver.close()
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert len(checkpoint.load(folder / "best")["losses"]) == 2
     atomic.clear(folder)
-    run = Run("image")
+    run = SavedRun("image")
     run.saver.save_async(folder / "best", run.content())
     run.saver.close()
     assert sorted(path.name for path in folder.iterdir()) == ["best", "previous"]
