@@ -62,7 +62,7 @@ def names(split, there, **options):
         ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # validation is the test set, and is not chosen by
     ],
 )
-def test_what_is_on_disk_decides_what_is_held_out(there, train, val, test):
+def test_splits_on_disk_decide_what_is_held_out(there, train, val, test):
     found = [names(split, there.split()) for split in ("train", "val", "test")]
     assert found == [({name}, count) for name, count in (train, val, test)]
     if there != "train val test":
@@ -87,7 +87,7 @@ def test_there_are_three_splits():
         Uneven("here", "valid")
 
 
-def test_a_misspelt_option_of_the_base_is_told_what_was_meant(tmp_path):
+def test_a_misspelled_option_of_the_base_class_has_a_suggestion(tmp_path):
     with pytest.raises(UnknownNameError, match="Coco has no option 'hold_out', did you mean 'holdout'?"):
         DATASETS.create(dict(type="Coco", data_root=tmp_path, hold_out=0.1))
     known, more = arguments(DATASETS.get("Coco"))
@@ -100,7 +100,7 @@ def train(**options):
 
 
 @pytest.mark.parametrize("count", [1, 5, 8])
-def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
+def test_per_class_selects_that_many_of_each_class(count):
     dataset = train(per_class=count)
     assert np.bincount(dataset.labels).tolist() == [count] * 3
     everything = train()
@@ -109,20 +109,20 @@ def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
     assert dataset.records == sorted(dataset.records)
 
 
-def test_fewer_are_among_more_and_the_seed_draws_them():
+def test_smaller_selections_are_subsets_and_depend_on_the_seed():
     kept = [set(train(per_class=count, seed=4).records) for count in (2, 5, 8)]
     assert kept[0] < kept[1] < kept[2]
     assert set(train(per_class=2, seed=4).records) == kept[0]
     assert set(train(per_class=2, seed=5).records) != kept[0]
 
 
-def test_validation_stays_the_same_and_apart():
+def test_validation_is_disjoint_and_independent_of_the_seed():
     val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
     assert val[0] == val[1]
     assert not set(val[0]) & set(train(per_class=8, seed=1).records)
 
 
-def test_a_class_with_too_few_is_one_sentence():
+def test_a_class_with_too_few_samples_raises_an_error():
     with pytest.raises(
         DataError, match=r"per_class needs 9 .* train split under here has 8 of 'few'. Use a smaller per_class"
     ):
@@ -135,7 +135,7 @@ def test_a_class_with_too_few_is_one_sentence():
 
 
 @pytest.mark.parametrize("kind", [Uneven, Packed])
-def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
+def test_random_labels_are_a_permutation_and_the_same_in_every_epoch(kind):
     datasets = [kind("here", seed=seed) for seed in (4, 4, 5)]
     for dataset in datasets:
         dataset.shuffle_labels()
@@ -151,7 +151,7 @@ def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
     assert 0 < np.mean(dealt == datasets[0].labels) < 0.7
 
 
-def test_random_labels_where_there_are_none_is_one_sentence():
+def test_random_labels_of_unlabeled_samples_raise_an_error():
     dataset = Unlabelled("here")
     dataset.shuffle_labels()
     with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):

@@ -100,7 +100,7 @@ def test_classes_are_those_of_the_checkpoint_in_its_order(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SETS)
-def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
+def test_without_a_checkpoint_the_missing_files_are_named(kind, tmp_path):
     SETS[kind](tmp_path)
     if kind == "Coco":  # which names its own
         assert opened(kind, tmp_path, ()).classes == ["dog", "cat"]
@@ -110,7 +110,7 @@ def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["ImageFolder", "PascalVOC", "Coco", "ModelNet"])
-def test_a_class_that_the_checkpoint_does_not_know_is_a_sentence(kind, tmp_path):
+def test_a_class_that_the_checkpoint_does_not_have_raises_an_error(kind, tmp_path):
     SETS[kind](tmp_path)
     with pytest.raises(DataError, match=r"(is|which is) no class.*did you mean 'dogs'"):
         opened(kind, tmp_path, ["cat", "dogs"])
@@ -123,13 +123,13 @@ def test_labels_of_coco_follow_the_names_and_its_ids_stay(tmp_path):
     assert data.categories == ["bird", 7, 4]
 
 
-def test_a_split_with_nothing_in_any_class_is_still_refused(tmp_path):
+def test_a_split_without_samples_is_refused(tmp_path):
     (tmp_path / "test" / "cat").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no image"):
         opened("ImageFolder", tmp_path)
 
 
-def test_where_there_is_a_training_set_it_names_the_classes(tmp_path):
+def test_an_existing_training_set_determines_the_classes(tmp_path):
     for split in ("train", "test"):
         per_class(f"{split}/{{}}/a.png", tmp_path)
     assert opened("ImageFolder", tmp_path).classes == ["cat", "dog"]

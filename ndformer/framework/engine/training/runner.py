@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from mmengine.config import Config
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.history import History
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.errors import DataError
+from ndformer.framework.engine.training.seeding import seed_step
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HOOKS
 from ndformer.framework.system import processes
@@ -101,6 +104,31 @@ class Runner:
         with self.optim_wrapper.optim_context(model):
             losses = model(**self.model.to_device(batch), mode="loss")
         return self.model.total(losses)
+
+    @contextlib.contextmanager
+    def explained(self, batch: dict[str, Any]) -> Iterator[None]:
+        """Raise BadNumbers, with layer, samples and a remedy, for values that are not finite in a training step."""
+        try:
+            yield
+        except FloatingPointError as error:
+            raise self._bad_numbers(str(error), batch) from None
+        except RuntimeError as error:
+            if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
+                raise
+            raise self._bad_numbers(str(error).splitlines()[0], batch) from None
+
+    def _bad_numbers(self, problem: str, batch: dict[str, Any]) -> BadNumbers:
+        seed_step(self.cfg.seed, self.iter)
+        cause = nonfinite.origin(self.model, batch, lambda: self.loss(batch, self.model))
+        checkpoints = (self.folder / name for name in (checkpoint.LAST, checkpoint.BEST))
+        last = next((path for path in checkpoints if checkpoint.exists(path)), None)
+        return BadNumbers(
+            f"step {self.iter + 1} (epoch {self.epoch + 1}): {problem}; {cause}. "
+            f"The batch was {nonfinite.sample_names(batch)}. "
+            + (f"The last good checkpoint is {last}" if last else "There is no checkpoint yet")
+            + "; a lower lr, a longer warmup or clip_grad may help",
+            "--detect-anomaly names the operation",
+        )
 
     def call_hook(self, point: str, **arguments: Any) -> None:
         """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""

@@ -17,7 +17,6 @@ from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.training import nonfinite, run_state
-from ndformer.framework.engine.training.bad_numbers import explained
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
@@ -146,7 +145,7 @@ class Trainer(Runner):
         Returns the mean loss over all processes, as a CPU tensor.
         """
         optim = self.optim_wrapper
-        with explained(self, batch), first_warnings(self):
+        with self.explained(batch), first_warnings(self):
             seed_step(self.cfg.seed, self.iter)
             loss = self.loss(batch, self.parallel)
             stop = loss.new_full((), float(bool(self.preemption.signal_name)), dtype=torch.float32)

@@ -1,5 +1,6 @@
-"""Short runs, their ends, and damage to their files."""
+"""Short runs that end normally or are killed, and damage to files."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,27 @@ def killed(*_: Any) -> None:
     raise Killed
 
 
+def full(*_: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+class Malicious:
+    """An object whose pickle creates a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.target,)
+
+
 def short(epochs: int = 2, **train_cfg: Any) -> Config:
     cfg = config(batch=8)
     cfg.train_cfg.update(max_epochs=epochs, **train_cfg)
     return cfg
 
 
-def stop(folder: Path, cfg: Config, at: int, action: Any = killed) -> None:
+def stop(folder: Path, cfg: Config, at: int, action: Callable[[], object]) -> None:
     """Train; call `action` after the optimizer step number `at`, before its checkpoint is written."""
     end_step, steps = Trainer.end_step, []
 
@@ -38,6 +53,12 @@ def stop(folder: Path, cfg: Config, at: int, action: Any = killed) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "end_step", stopping)
         train(cfg, folder)
+
+
+def kill(folder: Path, cfg: Config, at: int) -> None:
+    """Train, and end as a killed process does after the optimizer step number `at`."""
+    with pytest.raises(Killed):
+        stop(folder, cfg, at, killed)
 
 
 def flip(path: Path, at: int | None = None) -> None:

@@ -115,7 +115,7 @@ def test_a_hook_reads_the_message_hub_and_changes_no_number(tmp_path):
     assert differences(tmp_path / "with", tmp_path / "without") == []
 
 
-def test_the_state_of_a_hook_is_kept_over_a_resume(tmp_path, monkeypatch):
+def test_the_state_of_a_hook_is_restored_on_resume(tmp_path, monkeypatch):
     end_epoch = Trainer.end_epoch
 
     def interrupted(self):

@@ -1,4 +1,4 @@
-"""Bad samples, dying and stuck workers: named, counted, never silently replaced and never an endless loop."""
+"""Bad samples and dying or hanging workers are named and counted, and never cause an endless loop."""
 
 import multiprocessing
 import os
@@ -87,7 +87,7 @@ def of(kind, **options):
     return cfg
 
 
-def test_a_bad_sample_stops_a_run_with_its_sentence(tmp_path):
+def test_a_bad_sample_ends_a_run_with_its_error(tmp_path):
     with pytest.raises(DataError, match=r"^\d+.png is truncated$"):
         train(of("Rotten"), tmp_path)
 
@@ -102,7 +102,7 @@ def test_skipped_samples_are_listed_in_the_results_and_not_measured(tmp_path, ca
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_training_batch_stays_whole_and_the_next_sample_stands_in(workers):
+def test_a_bad_training_sample_is_replaced_by_the_next(workers):
     loader = build_loader(of("Rotten", skip_bad=True, num_workers=workers), "train")
     batches = list(loader)
     assert [len(batch["data_samples"]) for batch in batches] == [8] * 4
@@ -113,7 +113,7 @@ def test_a_training_batch_stays_whole_and_the_next_sample_stands_in(workers):
     assert set(loader.bad) == {f"{i}.png" for i in BAD if i in loader.data.records}
 
 
-def test_what_a_loader_does_not_say_the_table_of_keys_does():
+def test_missing_loader_keys_have_the_defaults_of_the_schema():
     told, table = of("SoakSquares", num_workers=1), Loading(batch_size=8, dataset={})
     assert set(told.train_dataloader) == {"batch_size", "dataset", "num_workers"}
     loader = build_loader(told, "train")
@@ -121,7 +121,7 @@ def test_what_a_loader_does_not_say_the_table_of_keys_does():
     assert len(loader) == len(loader.data) // 8 * table.loops
 
 
-def test_where_all_samples_are_bad_it_ends():
+def test_a_loader_of_bad_samples_ends():
     with pytest.raises(DataError, match=r"18 samples in a row cannot be read\. The first error:"):
         list(build_loader(of("Hopeless", skip_bad=True), "train"))
     with pytest.raises(DataError, match="no sample could be read"):
@@ -160,7 +160,7 @@ def test_a_worker_killed_while_a_picture_is_drawn_ends_the_run(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_program_names_the_sample_wherever_a_worker_s_death_surfaces(known, monkeypatch):
+def test_a_program_names_the_sample_of_a_dead_worker(known, monkeypatch):
     """Issue 44.24: here outside of the loader's loop."""
     data = build_loader(of("Rotten", num_workers=1), "test").data
     data.worker_status = torch.tensor([[4321, 7]])
@@ -173,32 +173,11 @@ def test_a_program_names_the_sample_wherever_a_worker_s_death_surfaces(known, mo
     assert "NDFORMER_DEBUG" not in str(end.value)
 
 
-def test_what_checking_a_dataset_finds():
+def test_checking_a_dataset_lists_bad_samples():
     count, wrong = check_split(of("Rotten"), "test", workers=1)
     assert count == 15
     assert wrong == [f"{i}.png is truncated" for i in BAD]
     assert check_split(of("SoakSquares"), "test", workers=0) == (15, [])
-
-
-def numbers(sampler):
-    return [i for batch in sampler for _, i in batch]
-
-
-@pytest.mark.parametrize("length, batch, processes", [(37, 8, 2), (16, 8, 4), (5, 6, 3)])
-def test_processes_share_every_sample_without_repetition_or_loss(length, batch, processes):
-    for shuffle in (False, True):
-        if shuffle and length < batch:
-            continue
-        one = Batches(length, batch, shuffle, seed=1)
-        several = [Batches(length, batch, shuffle, seed=1, rank=r, processes=processes) for r in range(processes)]
-        for epoch in (0, 1):
-            for sampler in (one, *several):
-                sampler.set_epoch(epoch)
-            together = [[i for part in parts for i in part] for parts in zip(*several)]
-            assert together == list(one)
-            seen = numbers(one)
-            assert len(set(seen)) == len(seen) == (length // batch * batch if shuffle else length)
-        assert len(one) == len(list(one))
 
 
 def test_several_passes_make_an_epoch():
@@ -214,7 +193,7 @@ def test_several_passes_make_an_epoch():
         assert drawn == expected[:28]
 
 
-def test_skipped_batches_are_those_that_were_trained_on():
+def test_skipped_batches_are_the_first_of_the_epoch():
     plain, resumed = Batches(20, 4, True, seed=2), Batches(20, 4, True, seed=2)
     resumed.skip = 3
     assert list(resumed) == list(plain)[3:]
@@ -230,7 +209,7 @@ def test_batches_of_a_mixture_are_shared_and_skipped_alike():
     assert [a + b for a, b in zip(*halves)] == list(whole)[2:]
 
 
-def test_a_batch_in_which_nothing_could_be_read_is_empty():
+def test_a_batch_of_bad_samples_is_empty():
     assert collate([dict(bad=[("a", "why")])]) == dict(inputs={}, data_samples=[], bad=[("a", "why")])
 
 
@@ -253,7 +232,7 @@ def test_a_program_with_workers_ends_at_once_and_silently():
     assert time.time() - float(ran.stdout) < 20  # of the 30 that a worker goes on after SIGTERM
 
 
-def test_samples_that_are_in_no_batch_are_a_warning_from_a_quarter_on():
+def test_dropping_a_quarter_of_the_samples_is_a_warning():
     """A newcomer's 108 photos in batches of 64: one step an epoch, without 44 of them."""
     warning = dropped_warning(Batches(108, 64, shuffle=True))
     assert warning is not None

@@ -1,4 +1,4 @@
-"""NaN and infinity: noticed in the step that makes them, and traced to a layer and a sample."""
+"""NaN and infinity are detected in the step that computes them, and traced to a layer and a sample."""
 
 import pytest
 import torch
@@ -117,7 +117,7 @@ def test_a_bad_input_is_named_before_any_layer():
     assert said == "the input points of b.txt is not finite"
 
 
-def test_an_epoch_whose_loss_is_not_finite_ends_a_run_in_fp16_too(tmp_path, monkeypatch):
+def test_a_mean_loss_that_is_not_finite_ends_an_fp16_run(tmp_path, monkeypatch):
     """Single steps are left out there, so a run of fewer than 50 ended well and had learnt nothing."""
     spoiling(monkeypatch, 0, lambda x: x * float("nan"))
     with pytest.raises(BadNumbers, match="epoch 1: the mean loss is not finite"):
@@ -125,7 +125,7 @@ def test_an_epoch_whose_loss_is_not_finite_ends_a_run_in_fp16_too(tmp_path, monk
     assert not (tmp_path / "results.json").exists()
 
 
-def test_a_run_in_fp16_that_left_out_all_steps_does_not_end_well(tmp_path, monkeypatch):
+def test_an_fp16_run_that_skipped_all_steps_raises_an_error(tmp_path, monkeypatch):
     spoiling(monkeypatch, 0, Spoiled.apply)
     with pytest.raises(BadNumbers, match="all 8 steps were skipped, since their gradients are not finite in fp16"):
         train(short(amp="fp16"), tmp_path)

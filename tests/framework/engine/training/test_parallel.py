@@ -9,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from ndformer.framework.engine.config.load import check
 from ndformer.framework.engine.training import fsdp, nonfinite
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, find_blocks, parallelize
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry import ENCODINGS as REGISTRY
@@ -32,6 +33,7 @@ from tests.framework.engine.training.models import (
     ptv3,
     transformer,
 )
+from tests.framework.engine.training.runs import short
 from tests.spawned import spawned
 
 
@@ -258,11 +260,24 @@ def not_finite() -> list[str]:
     return sentences
 
 
-def test_all_processes_name_what_one_has() -> None:
+def test_all_processes_name_the_bad_value_of_one() -> None:
     for bad_input, bad_loss, bad_weight in spawned(2, not_finite):
         assert bad_input == "the input image of sample 2 is not finite"
         assert bad_loss == "the outputs of all layers are finite, the loss is not"
         assert bad_weight.startswith("the weight backbone.blocks.1.mlp.0.bias is already not finite")
+
+
+@pytest.mark.parametrize(
+    "settings, problem",
+    [
+        (dict(parallel="fdsp"), "train_cfg.parallel: takes 'ddp' or 'fsdp'"),
+        (dict(parallel=dict(type="fsdp", shards=2)), "train_cfg.parallel.shards: nothing reads it"),
+        (dict(recompute="all"), "train_cfg.recompute: takes 'none' or 'blocks', got 'all'"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        check(short(**settings))
 
 
 def test_sharding_needs_fsdp() -> None:
@@ -270,7 +285,7 @@ def test_sharding_needs_fsdp() -> None:
         Parallel.from_config(dict(parallel=dict(type="ddp", replicate=2)))
 
 
-def test_the_sizes_of_groups() -> None:
+def test_sizes_of_process_groups() -> None:
     assert Parallel("fsdp").sizes(8) == (1, 8)
     assert Parallel("fsdp", replicate=2).sizes(8) == (2, 4)
     assert Parallel("fsdp", replicate=2, shard=4).sizes(8) == (2, 4)
@@ -279,7 +294,7 @@ def test_the_sizes_of_groups() -> None:
             wrong.sizes(8)
 
 
-def test_the_blocks_of_each_backbone() -> None:
+def test_blocks_of_each_backbone() -> None:
     def count(**options: Any) -> int:
         return len(find_blocks(BACKBONES.create(options)))
 

@@ -1,4 +1,4 @@
-"""Pretrained weights of every source in a model with another encoding; how layers of it learn."""
+"""Pretrained weights of every source in a model with another encoding, and their learning rates."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def test_a_model_without_class_token_pools_the_mean(tmp_path, monkeypatch):
     assert model.modalities.image.class_at == "centre"
 
 
-def test_an_encoding_of_the_same_name_keeps_weights_and_arguments_wherever_it_stands(tmp_path, monkeypatch):
+def test_an_encoding_of_the_same_type_loads_its_weights_at_any_position(tmp_path, monkeypatch):
     """Issue 44.6: rope-vit has a table and rotations; one of them stays beside what is new."""
     monkeypatch.chdir(tmp_path)
     torch.save(GIVEN["rope-vit"], tmp_path / "in.pth")

@@ -1,4 +1,4 @@
-"""What a run says while it runs: often enough on a terminal and in a log, and without a wait for the device."""
+"""Progress on a terminal and in the log, and one device synchronization in each step."""
 
 import io
 import sys
@@ -67,7 +67,7 @@ def test_short_epochs_have_their_own_lines_alone(tmp_path: Path, clock: list[flo
     assert [line.startswith("epoch") and line.endswith("accuracy 0.5000") for line in log] == [True] * 3
 
 
-def test_a_terminal_has_one_line_that_is_rewritten_and_the_log_whole_ones(tmp_path: Path, clock: list[float]) -> None:
+def test_a_terminal_rewrites_one_line_and_the_log_has_all_lines(tmp_path: Path, clock: list[float]) -> None:
     shown, log = said(tmp_path, clock, lambda progress: epoch(progress, clock, 60, 0.5), Terminal())
     assert len(shown) == 2  # the time that it takes is a line of its own
     states = [part for part in "".join(shown).split("\r") if "step" in part and "epoch" in part]
@@ -77,7 +77,7 @@ def test_a_terminal_has_one_line_that_is_rewritten_and_the_log_whole_ones(tmp_pa
     assert not any("\r" in line or "\x1b" in line for line in log)
 
 
-def test_a_long_validation_is_told_of_too(tmp_path: Path, clock: list[float]) -> None:
+def test_a_long_validation_shows_its_progress(tmp_path: Path, clock: list[float]) -> None:
     def validated(progress: Progress) -> None:
         for _ in progress.with_progress(DataLoader(torch.arange(30)), "validation"):  # pyright: ignore[reportArgumentType]
             clock[0] += 1.0
@@ -91,7 +91,7 @@ def test_a_long_validation_is_told_of_too(tmp_path: Path, clock: list[float]) ->
     "seconds, words",
     [(40, "40 seconds"), (100, "1.7 minutes"), (3600, "60 minutes"), (6000, "1.7 hours"), (200_000, "2.3 days")],
 )
-def test_lengths_of_time_in_words(seconds: float, words: str) -> None:
+def test_durations_in_words(seconds: float, words: str) -> None:
     assert about(seconds) == words
 
 

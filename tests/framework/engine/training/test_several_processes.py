@@ -1,4 +1,4 @@
-"""Runs on several processes, sharded or not: the results of one process, also when another number of them resumes."""
+"""Runs on several processes have the results of one process, also if another number of them resumes."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -58,8 +58,8 @@ def test_one_seed_gives_the_same_numbers_to_the_last_bit_and_another_does_not(tm
     assert any(name.startswith("last.pth: model") for name in differences(tmp_path / "a", tmp_path / "c"))
 
 
-def test_what_a_run_leaves_behind(tmp_path):
-    results = train(config(), tmp_path / "run")
+def test_files_of_a_run_have_the_results_of_the_best_checkpoint(tmp_path):
+    results = train(config(ema=None), tmp_path / "run")
     written = json.loads((tmp_path / "run" / "results.json").read_text())
     assert written == results
     measured = {"config", "encoding", "dataset", "test", "val", "main_metric", "quantities"}
@@ -70,9 +70,14 @@ def test_what_a_run_leaves_behind(tmp_path):
     assert 0 <= written["test"]["accuracy"] <= 1
     for name in ("config.py", "best.pth", "last.pth", "curves.png", "confusion_matrix.png"):
         assert (tmp_path / "run" / name).stat().st_size > 0
+    history = checkpoint.load(tmp_path / "run" / "last.pth")["history"]
+    assert results["val"]["accuracy"] == max(epoch["accuracy"] for epoch in history)
+    model = build_model(config())
+    checkpoint.load_weights(model, checkpoint.load(tmp_path / "run" / "best.pth"), "best.pth")
+    assert evaluate(config(), model, build_loader(config(), "test")).values == results["test"]
 
 
-def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, capsys):
+def test_a_config_without_classes_gets_their_number_from_the_data(tmp_path, capsys):
     """Issue 44.9: `model.head.classes` had to be typed."""
     cfg = config(epochs=1)
     given = dict(type="Classifier", label_smoothing=0.1)
@@ -106,16 +111,7 @@ def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_
     assert ("the validation set is the test set" in said) == validated_on_test
 
 
-def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
-    results = train(config(ema=None), tmp_path / "run")
-    state = checkpoint.load(tmp_path / "run" / "last.pth")
-    assert results["val"]["accuracy"] == max(h["accuracy"] for h in state["history"])
-    model = build_model(config())
-    checkpoint.load_weights(model, checkpoint.load(tmp_path / "run" / "best.pth"), "best.pth")
-    assert evaluate(config(), model, build_loader(config(), "test")).values == results["test"]
-
-
-def test_a_checkpoint_that_is_absent_or_of_another_model_is_one_sentence(tmp_path):
+def test_a_missing_checkpoint_or_one_of_another_model_raises_a_one_line_error(tmp_path):
     with pytest.raises(DataError, match="no checkpoint at"):
         checkpoint.load(tmp_path / "absent.pth")
     model = build_model(config())
@@ -124,13 +120,13 @@ def test_a_checkpoint_that_is_absent_or_of_another_model_is_one_sentence(tmp_pat
         checkpoint.load_weights(model, other, "other.pth")
 
 
-def test_early_stopping_counts_epochs_without_a_better_figure(tmp_path):
+def test_early_stopping_counts_epochs_without_improvement(tmp_path):
     cfg = config(optimizer=dict(type="SGD", lr=1e-30), early_stopping=dict(patience=2), ema=None)
     assert train(cfg, tmp_path / "run")["epochs"] == 3
 
 
 @pytest.mark.parametrize("errors, best, epochs", [([5, 3, 4, 3.5, 1], 2, 4), ([float("nan"), 9, 2], 3, 3)])
-def test_where_lower_values_are_better_the_lowest_is_kept_and_ends_training(tmp_path, capsys, errors, best, epochs):
+def test_the_lowest_value_is_the_best_if_lower_is_better(tmp_path, capsys, errors, best, epochs):
     """Issue 44.1: the checkpoint with the highest error was kept, and patience counted from it."""
     stopping = dict(early_stopping=dict(patience=2), ema=None)
     Falling.values = [*errors[:epochs], 7.0]  # the last one is the test's
@@ -179,7 +175,7 @@ def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
     assert (plain[0]["lr_scale"], plain[0]["weight_decay"]) == (1.0, 0.05)
 
 
-def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom():
+def test_layer_decay_of_point_and_video_backbones():
     """Weights that pass a token later never learn slower, and all of them at most as fast as the head."""
     tiny = dict(enc_depths=(1, 2), enc_channels=(16, 16), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(16,))
     points = BACKBONES.create(dict(type="PTv3", in_channels=16, grid_size=0.1, dec_heads=(1,), **tiny))
@@ -214,14 +210,14 @@ def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom(
         assert found["modalities.weight"] == 0.5 ** (backbone.depth + 1) == min(found.values())
 
 
-def test_layer_decay_is_refused_where_the_backbone_says_no_layers():
+def test_layer_decay_needs_a_layered_backbone():
     model = nn.ModuleDict(dict(backbone=nn.Linear(2, 2), head=nn.Linear(2, 2)))
     with pytest.raises(ValueError, match=r"expected a backbone with `depth` and `layer_index\(name\)`, got Linear"):
         parameter_groups(model, 0.0, layer_decay=0.5)
     assert parameter_groups(model, 0.0)
 
 
-def test_an_encodings_own_weights_may_stay_undecayed():
+def test_weights_that_an_encoding_excludes_have_no_weight_decay():
     model = build_model(config())
     model.backbone = type(model.backbone)(16, 1, 2, 2, dict(type="RoPEMixed"))
     groups = parameter_groups(model, 0.05, no_decay=True)
@@ -229,7 +225,7 @@ def test_an_encodings_own_weights_may_stay_undecayed():
     assert found["backbone.blocks.0.attention.encoding.frequencies"] == 0.0
 
 
-def test_the_classifier_starts_even_and_smooths_labels():
+def test_the_classifier_starts_uniform_and_smooths_labels():
     head = Classifier(8, 5, label_smoothing=0.1)
     tokens = TokenSet(torch.randn(4, 3, 8), Where(torch.zeros(1, 3, 2)))
     torch.testing.assert_close(head(tokens).softmax(-1), torch.full((4, 5), 0.2))
@@ -242,7 +238,7 @@ def test_the_classifier_starts_even_and_smooths_labels():
     torch.testing.assert_close(head.loss(tokens, targets)["loss"], expected)
 
 
-def test_the_mean_is_over_tokens_with_a_place():
+def test_the_mean_is_over_valid_tokens_with_positions():
     head = Classifier(8, 2, pool="mean")
     nn.init.normal_(head.linear.weight)
     x = torch.randn(1, 4, 8)

@@ -92,7 +92,7 @@ def test_recorded_steps_leave_a_trace_and_a_table_and_change_no_number(tmp_path,
 
 
 @pytest.mark.parametrize("text", ["", "10", "0:3", "20:10", "a:b", "-1:5", "1:2:3", "9" * 10 + ":" + "9" * 10])
-def test_wrong_ranges_of_steps_are_a_sentence(text):
+def test_wrong_ranges_of_steps_raise_an_error(text):
     assert parse_steps("10:20") == (10, 20)
     with pytest.raises(DataError, match="such as 10:20, got"):
         parse_steps(text)

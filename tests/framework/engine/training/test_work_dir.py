@@ -1,4 +1,4 @@
-"""What a run writes is all in one list: nothing of it is left where a run is overwritten, and nothing else is lost."""
+"""Overwriting a run removes all files that it wrote, and no others."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from ndformer.framework.engine.training.owner import Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.system import atomic, processes
-from tests.framework.engine.training.runs import Killed, killed, short
+from tests.framework.engine.training.runs import Killed, full, killed, short
 from tests.soak.tiny import differences
 
 
-def test_all_that_a_run_writes_is_taken_away_and_nothing_else(tmp_path):
+def test_all_files_of_a_run_are_removed_and_no_others(tmp_path):
     train(short(1), tmp_path)
     written = {work_dir.RESULTS, work_dir.CONFIG, checkpoint.LAST, console.LOG, "curves.png", "vis_data"}
     assert written <= set(os.listdir(tmp_path))
@@ -42,12 +42,9 @@ def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_pa
     assert (tmp_path / work_dir.CONFIG).exists() == (at == "the second file that goes")
 
 
-def test_a_full_disk_leaves_the_config_that_was_there(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_existing_config(tmp_path, monkeypatch):
     train(short(1), tmp_path)
     text = (tmp_path / work_dir.CONFIG).read_text()
-
-    def full(*given):
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
@@ -55,7 +52,7 @@ def test_a_full_disk_leaves_the_config_that_was_there(tmp_path, monkeypatch):
     assert (tmp_path / work_dir.CONFIG).read_text() == text
 
 
-def test_what_is_there_is_not_overwritten_unasked_nor_by_a_second_start(tmp_path, monkeypatch):
+def test_an_existing_run_is_not_overwritten_without_the_option(tmp_path, monkeypatch):
     train(short(1), tmp_path)
     before = (tmp_path / checkpoint.LAST).read_bytes()
     for start in ("0", "1"):
@@ -65,7 +62,7 @@ def test_what_is_there_is_not_overwritten_unasked_nor_by_a_second_start(tmp_path
     assert (tmp_path / checkpoint.LAST).read_bytes() == before
 
 
-def test_a_second_start_goes_on_with_what_the_first_has_begun(tmp_path, monkeypatch, capsys):
+def test_a_restart_by_torchrun_resumes_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(processes.RESTARTS, "0")
     monkeypatch.setattr(report, "results", killed)
     with pytest.raises(Killed):
@@ -79,7 +76,7 @@ def test_a_second_start_goes_on_with_what_the_first_has_begun(tmp_path, monkeypa
     assert differences(tmp_path / "whole", tmp_path) == []
 
 
-def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkeypatch):
+def test_a_run_that_lost_its_folder_saves_no_checkpoint(tmp_path, monkeypatch):
     def taken(*given):
         (tmp_path / owner.NAME).write_text(Owner("elsewhere", this(1)).text())
 
@@ -91,7 +88,7 @@ def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkey
 
 
 @pytest.mark.parametrize("umask, mode", [(0o002, 0o664), (0o027, 0o640)])
-def test_all_that_a_run_writes_is_for_whom_the_process_writes(tmp_path, monkeypatch, umask, mode):
+def test_files_have_the_mode_of_the_umask(tmp_path, monkeypatch, umask, mode):
     """Its usual file mode: those who share a folder read its weights too. (The umask says what is left out.)"""
     before, locks = os.umask(umask), []
     beat = owner.Ownership.begin
