@@ -77,10 +77,7 @@ def _close(reference: weakref.ref[Loader]) -> None:
 
 
 def build_dataset(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Dataset:
-    """Build the dataset of a split.
-
-    It gets the config's seed and, unless it has its own, the config's `data_root`. `class_names` are a checkpoint's.
-    """
+    """Build the dataset of a split with the config's seed and `data_root`; `class_names` are a checkpoint's."""
     return create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), cfg.seed, class_names)
 
 

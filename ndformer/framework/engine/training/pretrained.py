@@ -165,14 +165,9 @@ def adapt_config(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool =
                 f"{weights.reference.path}: expected a config with the modality '{name}', got {', '.join(modalities)}. "
                 f"Give a config of '{name}'"
             )
-        settings = modalities[name]
-        data = {key: settings[key] for key in DATA_ARGUMENTS if key in settings}
-        if same:
-            modalities[name] = data | adapter
-        else:
-            positions = {key: settings[key] for key in POSITION_ARGUMENTS if key in settings}
-            others = {key: value for key, value in adapter.items() if key not in POSITION_ARGUMENTS}
-            modalities[name] = data | others | positions
+        settings, own = modalities[name], () if same else POSITION_ARGUMENTS
+        data, positions = ({key: settings[key] for key in keys if key in settings} for keys in (DATA_ARGUMENTS, own))
+        modalities[name] = data | {key: value for key, value in adapter.items() if key not in own} | positions
     head = _set_pool(model.get("head"), source)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
     groups = cfg.get("param_groups")
@@ -269,10 +264,7 @@ def _brief(labels: Sequence[str]) -> str:
 
 
 def _by_type(name: str, paths: Sequence[str], encoding: Parts) -> tuple[str, str]:
-    """Return (type of the encoding with this weight, name without the encoding's index in a list); ("", name) if none.
-
-    `paths` are those of encodings in the model.
-    """
+    """Return the type of the encoding with this weight, or "", and the name without the encoding's index in a list."""
     path = next((path for path in paths if name.startswith(f"{path}.")), None)
     if path is None:
         return "", name

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from torch import Tensor, nn
@@ -22,7 +24,6 @@ from ndformer.framework.engine.training.history import History
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.seeding import seed_step
 from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HOOKS
@@ -70,10 +71,7 @@ def _priority(hook: Any) -> int:
 
 
 class Runner:
-    """The state of a run, with the attributes that mmengine documents for the runner of hooks.
-
-    The logger and the message hub are created when a hook asks for them.
-    """
+    """The state of a run, with the attributes that mmengine documents for the runner of hooks."""
 
     cfg: Config
     config_text: str
@@ -158,6 +156,19 @@ class Runner:
     test_dataloader = property(lambda self: self.loaders["test"])
     rank = property(lambda self: processes.rank())
     world_size = property(lambda self: processes.count())
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch; transforms of samples have generators of their own."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (for code of users)
+    torch.manual_seed(seed)
+
+
+def seed_step(seed: int, iteration: int) -> None:
+    """Seed torch from the config's seed and the step's number, so that a resumed run draws the same numbers."""
+    state = np.random.SeedSequence((seed, iteration)).generate_state(1, np.uint64)
+    torch.manual_seed(int(state[0] >> np.uint64(1)))
 
 
 class _ConsoleHandler(logging.Handler):

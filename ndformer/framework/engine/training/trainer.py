@@ -29,9 +29,8 @@ from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.runner import Hooks, Runner
+from ndformer.framework.engine.training.runner import Hooks, Runner, seed_everything, seed_step
 from ndformer.framework.engine.training.schedules import LearningRate
-from ndformer.framework.engine.training.seeding import seed_everything, seed_step
 from ndformer.framework.engine.training.throughput import Profile, Throughput
 from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog
 from ndformer.framework.errors import BadNumbers
