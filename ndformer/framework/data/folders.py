@@ -111,14 +111,11 @@ class ClassFolders(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if not self.disk_splits and (inside := self._without_train()):
+            train, test = self.data_root / "train", self.data_root / "test"
+            places = f"{train}, and some {self.kind}s of each into folders of {test}"
             raise MissingError(
                 f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
-                + (
-                    f"{self.data_root / 'test'}"
-                    if split == "test" and self.model_classes
-                    else f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of "
-                    f"{self.data_root / 'test'}"
-                )
+                f"{test if split == 'test' and self.model_classes else places}"
             )
         alone = split == "test" and bool(self.model_classes) and "train" not in self.disk_splits
         for name in (split,) if alone else ("train", split):

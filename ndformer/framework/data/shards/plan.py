@@ -1,4 +1,4 @@
-"""Which files and samples go into which shard."""
+"""The plan of packing: the files and samples of each shard."""
 
 import contextlib
 import copy

@@ -54,7 +54,7 @@ class _SyncOnGPU(nn.SyncBatchNorm):
 
 
 class _SyncOnCPU(BatchNorm):
-    """What torch's SyncBatchNorm computes, which needs a GPU."""
+    """torch's SyncBatchNorm, which needs a GPU, for CPUs."""
 
     over_processes: bool
 
