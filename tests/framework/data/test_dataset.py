@@ -48,12 +48,6 @@ class Found(Uneven):
         return [self.disk_splits[split]] * len(records), labels
 
 
-def names(split, there, **options):
-    """Return the source on disk and the number of records of a split."""
-    records = Found("here", split, there=there, **options).records
-    return set(records), len(records)
-
-
 @pytest.mark.parametrize(
     "there, train, val, test",
     [
@@ -63,23 +57,17 @@ def names(split, there, **options):
     ],
 )
 def test_splits_on_disk_decide_what_is_held_out(there, train, val, test):
-    found = [names(split, there.split()) for split in ("train", "val", "test")]
-    assert found == [({name}, count) for name, count in (train, val, test)]
-    if there != "train val test":
-        assert names("val", there.split(), val_is_test=True) == ({test[0]}, 60)
-        assert names("train", there.split(), val_is_test=True) == ({"TRAIN"}, 60)
-
-
-def test_a_val_split_that_is_the_test_set_is_known():
-
-    def about(split, there, **options):
+    def source(split, **options):
+        """Return the source on disk, the number of records, and whether val is the test set on disk or by option."""
         data = Found("here", split, there=there.split(), **options)
-        return data.test_is_val, data.val_is_test
+        (name,) = set(data.records)
+        return (name, len(data)), (data.test_is_val, data.val_is_test)
 
-    assert about("test", "train val") == about("val", "train val") == (True, False)
-    assert about("test", "train test") == about("val", "train val test") == (False, False)
-    assert about("val", "train val", val_is_test=True) == (True, True)
-    assert about("val", "train val test", val_is_test=True) == (False, False)  # there is a val split to validate on
+    test_is_val, has_val = there == "train val", there == "train val test"
+    for split, expected in (("train", train), ("val", val), ("test", test)):
+        assert source(split) == (expected, (test_is_val, False))
+    assert source("val", val_is_test=True) == (val if has_val else test, (test_is_val, not has_val))
+    assert source("train", val_is_test=True)[0] == ("TRAIN", 60)
 
 
 def test_there_are_three_splits():
