@@ -53,7 +53,7 @@ class Found(Uneven):
     [
         ("train val test", ("TRAIN", 60), ("VAL", 60), ("TEST", 60)),
         ("train test", ("TRAIN", 54), ("TRAIN", 6), ("TEST", 60)),
-        ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # validation is the test set, and is not chosen by
+        ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # val on disk is the test set
     ],
 )
 def test_splits_on_disk_decide_what_is_held_out(there, train, val, test):
@@ -117,7 +117,7 @@ def test_a_class_with_too_few_samples_raises_an_error():
         train(per_class=9)
     with pytest.raises(ValueError, match="per_class expects at least 1, got 0"):
         train(per_class=0)
-    Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
+    Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # samples without a class
     with pytest.raises(DataError, match=r"under here has 9. Use a smaller per_class"):
         Boxed("here", per_class=10)
 
@@ -133,7 +133,7 @@ def test_random_labels_are_a_permutation_and_the_same_in_every_epoch(kind):
         return [sample.get("data_sample", sample)["label"] for sample in samples]
 
     dealt = labels(datasets[0], 0)
-    assert sorted(dealt) == sorted(datasets[0].labels)  # as many of each as there were
+    assert sorted(dealt) == sorted(datasets[0].labels)  # a permutation
     assert dealt == labels(datasets[1], 3)
     assert dealt != labels(datasets[2], 0)
     assert 0 < np.mean(dealt == datasets[0].labels) < 0.7

@@ -38,7 +38,7 @@ class Counted(Dataset):
 
 
 class Larger(Counted):
-    """Samples outside of the size estimate are larger."""
+    """Samples that the size estimate does not read are larger."""
 
     def read(self, record):
         return super().read(record) | dict(more=bytes(40_000 if record == 1 else 10))

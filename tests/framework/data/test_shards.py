@@ -215,7 +215,7 @@ def test_few_shards_are_open_at_once(packed, monkeypatch):
 
 
 class Bag:
-    """No dataclass."""
+    """A class that is no dataclass."""
 
     def __init__(self, factor):
         self.factor = factor

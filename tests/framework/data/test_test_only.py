@@ -102,7 +102,7 @@ def test_classes_are_those_of_the_checkpoint_in_its_order(kind, tmp_path):
 @pytest.mark.parametrize("kind", SETS)
 def test_without_a_checkpoint_the_missing_files_are_named(kind, tmp_path):
     SETS[kind](tmp_path)
-    if kind == "Coco":  # which names its own
+    if kind == "Coco":  # has names in its files
         assert opened(kind, tmp_path, ()).classes == ["dog", "cat"]
         return
     with pytest.raises(DataError, match=r"is missing|has no"):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def beside(monkeypatch, **changes):
-    """As if rank 2 of three had something else."""
+    """Simulate three processes, of which rank 2 has other values."""
     monkeypatch.setattr(processes, "gather_objects", lambda own: [own, own, own | changes])
 
 

@@ -152,7 +152,7 @@ WRONG = [5, -1, 10**20, None, True, 0.5, float("nan"), "x", [], [5], [[]], {}, {
 
 
 def test_each_missing_or_wrong_key_raises_an_error(paths):
-    """Of what a run goes on from; which of the kinds are right differs from key to key."""
+    """The valid types differ from key to key, so each key must refuse at least 8 of these values."""
     whole = checkpoint.load(paths[0])
     for key in whole:
         said = []

@@ -28,7 +28,7 @@ def test_all_printed_lines_are_in_the_log(tmp_path: Path, capsys: pytest.Capture
     train(short(), tmp_path)
     started, *said = lines(tmp_path)
     assert "ndformer" in started
-    assert shlex.join(sys.argv[:1]) in started  # and its command
+    assert shlex.join(sys.argv[:1]) in started  # the command
     assert said == capsys.readouterr().out.splitlines()
     for start in ("PaPE on SoakSquares: ", "epoch 1/2  loss ", "epoch 2/2  loss ", "best on validation: accuracy "):
         assert any(line.startswith(start) for line in said), start
@@ -47,7 +47,7 @@ def test_the_error_of_a_failing_run_is_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, end: str
 ) -> None:
     def fails(*given: Any) -> None:
-        print("something is odd", file=sys.stderr)  # as warnings are
+        print("something is odd", file=sys.stderr)  # like a warning
         raise error
 
     monkeypatch.setattr(Trainer, "end_step", fails)
@@ -56,7 +56,7 @@ def test_the_error_of_a_failing_run_is_its_last_line(
     text = (tmp_path / LOG).read_text()
     assert text.endswith(f"{end}\n")
     assert "something is odd" in text
-    assert ("in fails" in text) == isinstance(error, KeyError)  # whence, where it is no sentence
+    assert ("in fails" in text) == isinstance(error, KeyError)  # unexpected errors have a traceback
 
 
 def test_the_log_of_a_stopped_run_names_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_link_or_pipe_as_log_is_not_written_and_ends_no_run(tmp_path: Path) ->
     for name in ("link", "pipe"):
         with pytest.warns(UserWarning, match=rf"{name} cannot be written \(.*\): the run continues without a log file"):
             log = Log(tmp_path / name)
-        log.write("a line\n")  # and no second warning
+        log.write("a line\n")  # no second warning
     assert (tmp_path / "mine").read_text() == "mine"
 
 

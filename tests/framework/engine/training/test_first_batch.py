@@ -15,7 +15,7 @@ def warnings_of(encoding, spacing):
     positions = torch.arange(6.0)[None, :, None] * spacing
     with collect_warnings(net) as warnings:
         net(TokenSet(torch.randn(1, 6, 32), Where(positions)))
-    assert "prepare" not in vars(net.encoding)  # as it was
+    assert "prepare" not in vars(net.encoding)  # restored
     return warnings
 
 
@@ -50,7 +50,7 @@ def model_of(**image):
 
 @pytest.mark.parametrize("side, tokens", [(16, 16), (12, 9)])
 def test_samples_of_few_tokens_are_reported_with_what_to_set(side, tokens):
-    """Issue 44.3: a model of 3 tokens a sample stayed at chance, and nothing said why."""
+    """Issue 44.3: a model with 3 tokens per sample stayed at chance without a warning."""
     model = model_of(registers=3)
     with collect_warnings(model) as warnings:
         model.features(torch.randn(2, 3, side, side))

@@ -45,7 +45,7 @@ class CheckInvalidLossHook(Hook):
 
 @HOOKS.register_module(force=True)
 class StopAfter(Hook):
-    """Stops the training loop when it has seen so many epochs, and remembers how many over a resume."""
+    """Stops the training loop after `epochs` epochs, and counts them across a resume."""
 
     def __init__(self, epochs):
         self.epochs, self.seen = epochs, 0

@@ -18,7 +18,7 @@ SPLITS = ("train", "val", "test")
 
 
 class Given(Dataset):
-    """Records as they are given."""
+    """A dataset with given records."""
 
     def __init__(self, records, name=str):
         self.records, self.labels, self.data_root = records, np.zeros(len(records), int), ""
@@ -34,7 +34,7 @@ def refused(words):
 
 @pytest.fixture
 def photos(tmp_path):
-    """40 of two classes in each split, all of them different."""
+    """40 different images of two classes in each split."""
     rng = np.random.default_rng(0)
     for split in SPLITS:
         for name in ("cat", "dog"):

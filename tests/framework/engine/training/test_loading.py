@@ -32,7 +32,7 @@ BAD = (3, 4, 10)
 
 
 class Rotten(SoakSquares):
-    """Some samples cannot be read, whatever the split."""
+    """Some samples of every split cannot be read."""
 
     def read(self, record):
         if record in BAD:
@@ -53,7 +53,7 @@ class Hopeless(Dataset):
 
 
 class Deadly(Rotten):
-    """Reading sample 5 kills the process, or takes for ever."""
+    """Reading sample 5 kills the process, or hangs."""
 
     stuck = False
 
@@ -161,7 +161,7 @@ def test_a_worker_killed_while_a_picture_is_drawn_ends_the_run(tmp_path, monkeyp
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_program_names_the_sample_of_a_dead_worker(known, monkeypatch):
-    """Issue 44.24: here outside of the loader's loop."""
+    """Issue 44.24: the error may also be raised outside of the loader's loop."""
     data = build_loader(of("Rotten", num_workers=1), "test").data
     data.worker_status = torch.tensor([[4321, 7]])
 
@@ -188,7 +188,7 @@ def test_several_passes_make_an_epoch():
         assert len(drawn) == 4 * len(sampler) == 28
         expected = []
         for turn in range(3):
-            once.set_epoch(3 * epoch + turn)  # another order and another randomness in every pass
+            once.set_epoch(3 * epoch + turn)  # every pass has another order and other random transforms
             expected += [one for batch in once for one in batch]
         assert drawn == expected[:28]
 
@@ -223,17 +223,17 @@ def test_a_program_with_workers_ends_at_once_and_silently():
         "cfg = config()\n"
         "cfg.train_dataloader.num_workers = 1\n"
         "loader = build_loader(cfg, 'train')\n"
-        "loader.itself = loader\n"  # as what an engine holds, which Python does not free before it ends
+        "loader.itself = loader\n"  # a reference cycle, which Python does not free before it exits
         "next(iter(loader))\n"
         "print(time.time())\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert ran.stderr == ""
-    assert time.time() - float(ran.stdout) < 20  # of the 30 that a worker goes on after SIGTERM
+    assert time.time() - float(ran.stdout) < 20  # a worker lives 30 s after SIGTERM
 
 
 def test_dropping_a_quarter_of_the_samples_is_a_warning():
-    """A newcomer's 108 photos in batches of 64: one step an epoch, without 44 of them."""
+    """108 samples in batches of 64 are one step per epoch, without 44 of them."""
     warning = dropped_warning(Batches(108, 64, shuffle=True))
     assert warning is not None
     assert "44 of 108 samples are left out of each epoch" in warning

@@ -35,7 +35,7 @@ def short(**changes):
 
 
 def spoiling(monkeypatch, step, spoil):
-    """From that step on, counted from 0, the MLP's output is spoil(output)."""
+    """Replace the MLP's output by spoil(output) from this step on, counted from 0."""
     forward, now = MLP.forward, []
     seed_step = trainer.seed_step
 
@@ -118,7 +118,7 @@ def test_a_bad_input_is_named_before_any_layer():
 
 
 def test_a_mean_loss_that_is_not_finite_ends_an_fp16_run(tmp_path, monkeypatch):
-    """Single steps are left out there, so a run of fewer than 50 ended well and had learnt nothing."""
+    """fp16 skips single steps, so a run of fewer than 50 steps ended normally without learning."""
     spoiling(monkeypatch, 0, lambda x: x * float("nan"))
     with pytest.raises(BadNumbers, match="epoch 1: the mean loss is not finite"):
         train(short(amp="fp16"), tmp_path)

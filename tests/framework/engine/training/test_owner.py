@@ -15,7 +15,7 @@ from ndformer.framework.system import atomic, processes
 
 
 def ended() -> Process:
-    """A process that was, and is no more."""
+    """Return a process that has exited."""
     child = multiprocessing.get_context("fork").Process(target=int)
     child.start()
     assert child.pid is not None
@@ -131,7 +131,7 @@ def test_a_run_that_lost_its_folder_is_detected(tmp_path):
 
 
 def test_a_newer_owner_file_is_put_back(tmp_path):
-    """Between a look at one that was killed and its removal another run came."""
+    """Another run took the lock between reading a stale owner and removing it."""
     lock = leave(tmp_path, this())
     with atomic.temporary_folder(tmp_path) as aside:
         assert not owner._remove(lock, Owner("elsewhere", ended()), aside)

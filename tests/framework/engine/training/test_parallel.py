@@ -92,7 +92,7 @@ OPTIONS: dict[str, dict[str, Any]] = dict(
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_options_change_no_result(option: str) -> None:
-    """Without BatchNorm over parts of a batch, which accumulation would change."""
+    """The accumulated case has no BatchNorm, whose statistics are of parts of a batch."""
     options = OPTIONS[option]
     make = partial(classifier, hidden=()) if option == "accumulated" else classifier
     assert_alike(train(make, images, steps=3), spawned(2, partial(train, steps=3, **options), make, images))
@@ -120,7 +120,7 @@ def test_all_encodings(amp: torch.dtype | None) -> None:
 
 
 def dtypes() -> dict[str, torch.dtype]:
-    """The dtypes of weights during a step in bf16, and those that the optimizer has."""
+    """Return the dtypes of weights during a bf16 step, and those of the optimizer."""
     model = classifier()
     parallelize(model, Parallel.from_config(dict(parallel="fsdp")), torch.bfloat16)
     found = {}
@@ -179,7 +179,7 @@ def losses_of(model: TokenModel, batches: Iterable[dict[str, Any]], parallel: st
 
 
 def lacking(parallel: str = "ddp") -> list[float]:
-    """Samples of which some lack a modality: in steps 0 and 1 all of one process, in step 2 all of both."""
+    """Train on samples without a modality: in steps 0 and 1 all of one process, in step 2 all of both."""
 
     def batches() -> Iterator[dict[str, Any]]:
         for step in range(4):
@@ -199,7 +199,7 @@ def test_a_modality_that_all_samples_of_a_process_lack() -> None:
 
 
 def in_turn(parallel: str = "ddp", frozen: bool = False) -> list[float]:
-    """Batches of two tasks in turn, whose heads and encodings have no gradients in the other's steps."""
+    """Train two tasks in turn; heads and encodings have no gradients in the steps of the other task."""
     task = dict(type="Classifier", classes=3, pool="mean")
     backbone = transformer(dict(type="PaPE"), position_dims=dict(image=2, second=2))
     model = build(PAIR, backbone, dict(image=task, second=task), loss_weights=dict(second=0.5))
@@ -244,7 +244,7 @@ def scaled_loss(model: TokenModel, some: dict[str, Any], scale: float) -> Tensor
 
 
 def not_finite() -> list[str]:
-    """The sentences on a bad input and then on a bad weight, of which only process 1 knows."""
+    """Return the messages for a bad input, loss and weight in process 1."""
     sentences = []
     model = classifier()
     parallelize(model, Parallel.from_config(dict(parallel="fsdp")))
@@ -305,7 +305,7 @@ def test_blocks_of_each_backbone() -> None:
 
 
 def overflows(parallel: str = "ddp", worst: float = 1.0) -> tuple[list[float], float]:
-    """Losses in fp16 and the final scale; the loss of the last process is multiplied by `worst` in step 1."""
+    """Return losses in fp16 and the final scale; the loss of the last process is multiplied by `worst` in step 1."""
     model = classifier()
     model.amp = torch.float16
     running = parallelize(model, Parallel.from_config(dict(parallel=parallel)), model.amp)

@@ -69,7 +69,7 @@ def test_short_epochs_have_their_own_lines_alone(tmp_path: Path, clock: list[flo
 
 def test_a_terminal_rewrites_one_line_and_the_log_has_all_lines(tmp_path: Path, clock: list[float]) -> None:
     shown, log = said(tmp_path, clock, lambda progress: epoch(progress, clock, 60, 0.5), Terminal())
-    assert len(shown) == 2  # the time that it takes is a line of its own
+    assert len(shown) == 2  # the estimated time is another line
     states = [part for part in "".join(shown).split("\r") if "step" in part and "epoch" in part]
     assert len(states) == 60
     assert states[-1].startswith("[===                     ] epoch 1/4  step 60/100  loss 0.2500")
@@ -112,7 +112,7 @@ def test_the_mean_loss_is_the_sum_of_python_floats(tmp_path: Path, clock: list[f
 
 
 class Waits(TorchFunctionMode):
-    """What would make a device wait: values that Python asks for, and who asks."""
+    """Records calls that copy values to Python, which wait for the device, and their callers."""
 
     ASKING = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu", "numpy", "nonzero")
 
@@ -130,7 +130,7 @@ class Waits(TorchFunctionMode):
 
 
 def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its gradient and the change of the weights, for all that has to be known; the loss is not read back."""
+    """It reads all values between the backward pass and the update; the loss is not read again."""
     waits, steps = Waits(), []
     step, end_step = Trainer.train_step, Trainer.end_step
 
@@ -152,5 +152,5 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InterruptedError):
         train(cfg, tmp_path)
     assert len(steps) == 8
-    # the first waits, and the others read what it brought to the host (tests/elsewhere tells them apart)
+    # the first one waits, and the others read its result on the host (tests/elsewhere distinguishes them)
     assert waits.found == ["trainer._sync_stats", "trainer._sync_stats", "progress.step"] * len(steps)

@@ -53,7 +53,7 @@ def test_a_run_in_bf16_killed_between_two_epochs_ends_bit_equal(tmp_path):
 
 @pytest.fixture(autouse=True)
 def in_front():
-    """As on a terminal: shells start what runs behind with Ctrl-C ignored."""
+    """Handle signals as on a terminal: shells start background jobs with Ctrl-C ignored."""
     before = [(number, signal.signal(number, default)) for number, default in DEFAULTS]
     yield
     for number, handler in before:

@@ -24,7 +24,7 @@ from tests.soak.tiny import differences
 
 
 class Falling(Metric):
-    """A metric whose values are given."""
+    """A metric with given values."""
 
     main, better, unit = "error", "lower", "px"
     values: ClassVar[list[float]] = []
@@ -78,7 +78,7 @@ def test_files_of_a_run_have_the_results_of_the_best_checkpoint(tmp_path):
 
 
 def test_a_config_without_classes_gets_their_number_from_the_data(tmp_path, capsys):
-    """Issue 44.9: `model.head.classes` had to be typed."""
+    """Issue 44.9: `model.head.classes` was required."""
     cfg = config(epochs=1)
     given = dict(type="Classifier", label_smoothing=0.1)
     cfg.model["head"] = Config(dict(head=given)).head
@@ -96,7 +96,6 @@ def test_a_config_without_classes_gets_their_number_from_the_data(tmp_path, caps
 
 @pytest.mark.parametrize("validated_on_test", [False, True])
 def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_path, capsys, validated_on_test):
-    """Issue 44.4"""
     cfg = config(epochs=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiny.SoakSquares, "splits", ("train", "val"))
@@ -127,7 +126,7 @@ def test_early_stopping_counts_epochs_without_improvement(tmp_path):
 
 @pytest.mark.parametrize("errors, best, epochs", [([5, 3, 4, 3.5, 1], 2, 4), ([float("nan"), 9, 2], 3, 3)])
 def test_the_lowest_value_is_the_best_if_lower_is_better(tmp_path, capsys, errors, best, epochs):
-    """Issue 44.1: the checkpoint with the highest error was kept, and patience counted from it."""
+    """Issue 44.1: the checkpoint with the highest error was the best, and patience counted from it."""
     stopping = dict(early_stopping=dict(patience=2), ema=None)
     Falling.values = [*errors[:epochs], 7.0]  # the last one is the test's
     results = train(config(len(errors), metrics=[dict(type="Falling")], **stopping), tmp_path)
@@ -176,7 +175,7 @@ def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
 
 
 def test_layer_decay_of_point_and_video_backbones():
-    """Weights that pass a token later never learn slower, and all of them at most as fast as the head."""
+    """Later layers never learn slower than earlier ones, nor faster than the head."""
     tiny = dict(enc_depths=(1, 2), enc_channels=(16, 16), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(16,))
     points = BACKBONES.create(dict(type="PTv3", in_channels=16, grid_size=0.1, dec_heads=(1,), **tiny))
     video = BACKBONES.create(

@@ -99,7 +99,7 @@ def test_wrong_ranges_of_steps_raise_an_error(text):
 
 
 def fast(monkeypatch, ticks):
-    """Return a config whose runs end after so many ticks of 0.02 s without progress."""
+    """Return a config whose runs end after `ticks` times 0.02 s without progress."""
     monkeypatch.setattr(watchdog, "TICK", 0.02)
     cfg = ranks.settings(4, max_epochs=2, hang_after=ticks / 60)
     cfg.custom_hooks = [dict(type="Hang")]

@@ -89,7 +89,7 @@ def test_a_run_that_lost_its_folder_saves_no_checkpoint(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("umask, mode", [(0o002, 0o664), (0o027, 0o640)])
 def test_files_have_the_mode_of_the_umask(tmp_path, monkeypatch, umask, mode):
-    """Its usual file mode: those who share a folder read its weights too. (The umask says what is left out.)"""
+    """Users who share a folder can read the weights, as far as the umask allows."""
     before, locks = os.umask(umask), []
     beat = owner.Ownership.begin
     monkeypatch.setattr(owner.Ownership, "begin", lambda self: (locks.append(self.file.stat().st_mode), beat(self)))
