@@ -90,7 +90,7 @@ def test_a_run_is_tested_from_another_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     kept: list[dict[str, Any]] = []
     monkeypatch.setattr(trainer.saved, "write", lambda folder, cfg: kept.append(cfg))
-    cfg = Config({**short(), "data_root": "data", "weights": None, "sample": dict(data_root="data/small")})
+    cfg = Config(short().to_dict() | dict(data_root="data", weights=None, sample=dict(data_root="data/small")))
     cfg.val_dataloader.dataset.data_root = "/elsewhere"
     train(cfg, tmp_path / "run")
     assert kept[0]["data_root"] == str(tmp_path / "data")

@@ -37,7 +37,7 @@ def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_pa
         remove = atomic.remove
         monkeypatch.setattr(atomic, "remove", lambda path: remove(path) if path.name == work_dir.RESULTS else killed())
     with pytest.raises(Killed):
-        train(Config({**short(1), "seed": 4}), tmp_path)
+        train(Config(short(1).to_dict() | dict(seed=4)), tmp_path)
     assert not (tmp_path / work_dir.RESULTS).exists()
     assert (tmp_path / work_dir.CONFIG).exists() == (at == "the second file that goes")
 
