@@ -15,11 +15,12 @@ from pathlib import Path
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.dataset import TEST_IS_VAL
+from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
-from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import all_bad, print_bad
 from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import NothingLeftError
@@ -45,7 +46,7 @@ def main() -> None:
     prepare_data(cfg, args.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    same_data.warn(content, loader.data, args.checkpoint)
+    warn_changed_data(content, loader.data, args.checkpoint)
     result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
     print(result.line, flush=True)
     if loader.data.test_is_val:

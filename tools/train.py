@@ -34,7 +34,7 @@ from ndformer.framework.engine.programs.cli import (
 )
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
-from ndformer.framework.engine.training.profile import parse_steps
+from ndformer.framework.engine.training.throughput import parse_steps
 from ndformer.framework.engine.training.work_dir import check_free
 from ndformer.framework.system import processes
 from ndformer.lab.report import write_after_training

@@ -23,11 +23,12 @@ import torch
 from ndformer.framework.answers.label import Label
 from ndformer.framework.answers.points import Points
 from ndformer.framework.answers.tables import write_table
+from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import as_line
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare_data(cfg, args.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
-    same_data.warn(content, loader.data, args.checkpoint)
+    warn_changed_data(content, loader.data, args.checkpoint)
     out: Path | None = args.out
     if isinstance(model.head, TokenSegmenter) and out is None:
         raise DataError(

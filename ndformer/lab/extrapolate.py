@@ -15,12 +15,13 @@ from typing import Any, Literal, cast
 from mmengine.config import Config
 
 from ndformer.framework.data.dataset import create, rooted
+from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.scaling import Kind, Scaling
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.run import build_loader, evaluate
-from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import metric_value
 from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import DataError
@@ -79,7 +80,7 @@ def extrapolate(
     model = build_model(cfg, class_names=content.get("classes"))
     checkpoint.load_weights(model, content, path)
     classes = content.get("classes", ())
-    same_data.warn(content, build_loader(cfg, "test", classes).data, path)
+    warn_changed_data(content, build_loader(cfg, "test", classes).data, path)
     train_shape, test_shape = _shape(cfg, "train", classes), _shape(cfg, "test", classes)
     patch = cast(Any, model.modalities["image"]).patch
     shapes = {_scaled(test_shape, size): size for size in sizes}

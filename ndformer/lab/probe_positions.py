@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.ptv3.layers import Block as WindowBlock
 from ndformer.framework.data.batches import collate
+from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.run import build_loader
-from ndformer.framework.engine.training import checkpoint, same_data
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import new_figure
@@ -79,7 +80,7 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     checkpoint.load_weights(model, content, path)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     data: Any = loader.data
-    same_data.warn(content, data, path)
+    warn_changed_data(content, data, path)
     chosen = torch.randperm(len(data), generator=torch.Generator().manual_seed(cfg.seed))[:count].sort().values.tolist()
     probes = Probe(tokens, cfg.seed), Probe(tokens, cfg.seed)
     axes: dict[str, tuple[int, ...]] = {}

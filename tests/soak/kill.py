@@ -23,7 +23,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.system import archive
 from tests.soak.tiny import config, differences, ended, finished, fork, register, warm
 
 
@@ -58,7 +58,7 @@ class Fault:
     def install(self) -> None:
         for name in ("fsync", "replace", "link", "mkdir", "unlink", "rename"):
             setattr(os, name, self.instead(getattr(os, name)))
-        put, write, fault = checkpoint._Recorder.put, Path.write_text, self
+        put, write, fault = archive.Sealing.write, Path.write_text, self
 
         def half_a_text(self: Path, text: str, **given: Any) -> int:  # owner.json, config.py, results.json, classes.txt
             if fault.now():
@@ -76,7 +76,7 @@ class Fault:
                 fault.happens()
             return put(self, data)
 
-        checkpoint._Recorder.put = half
+        archive.Sealing.write = half
 
     def instead(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def other(*given: Any, **named: Any) -> Any:

@@ -59,7 +59,7 @@ def assert_same(a, b, roots):
         assert str(a).replace(str(roots[0]), "") == str(b).replace(str(roots[1]), "")
 
 
-@pytest.mark.filterwarnings("ignore")  # of tiny data
+@pytest.mark.filterwarnings("ignore")  # warnings about tiny data
 @pytest.mark.parametrize("name", CASES)
 def test_a_recipe_trains_on_the_same_samples_from_shards(name, tmp_path, monkeypatch):
     config, small = (RECIPES | SLOW)[name]
@@ -96,7 +96,7 @@ def test_a_recipe_trains_on_the_same_samples_from_shards(name, tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_training_goes_on_from_a_folder_in_shards(tmp_path, monkeypatch, capsys):
-    """A run of a folder is resumed with shards of it: the data is the same, so nothing is refused."""
+    """A run on a folder resumes on its shards, since the data is the same."""
     (tmp_path / "data").mkdir()
     STAND_INS.get("imagefolder")().write(tmp_path / "data", 0)
     common = ["imagefolder", "--sample", "--cfg-options", "train_cfg.max_epochs=1"]

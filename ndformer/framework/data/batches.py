@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.data.shards.order import windowed
+
+WINDOW = 16  # shards that are open at the same time; samples mix within them
 
 
 class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
@@ -67,6 +68,16 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
         for numbers in itertools.islice(self.before_sharing(), skip, None):
             share = np.array_split(numbers, self.processes)[self.rank]
             yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in share]
+
+
+def windowed(rng: np.random.Generator, shards: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    """Return a permutation of samples in which each `window` of shuffled shards comes before the next one.
+
+    `shards` (N,) are the shards of the samples. Disks then read a few files forward instead of all of them at random.
+    """
+    names, shard = np.unique(shards, return_inverse=True)
+    place = rng.permutation(len(names))[shard] // window
+    return np.lexsort((rng.random(len(shards)), place))
 
 
 def collate(samples: Sequence[Sample]) -> dict[str, Any]:

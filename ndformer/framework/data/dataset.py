@@ -5,22 +5,21 @@
 Randomness depends on (seed, epoch, sample index) only, not on the number of workers or processes.
 """
 
-import contextlib
 import copy
 import difflib
 import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ndformer.framework import foreign
-from ndformer.framework.data.memory import Memory
+from ndformer.framework.data.memory import Decoding, Memory
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.framework.registry.ranges import Count, Rate, Seed, Text
@@ -33,18 +32,6 @@ MAX_LETTERS = 1000  # of a class name, which pictures and tables draw
 TEST_IS_VAL = "the data has no test split, so its val split is the test set"
 MAX_BAD_SAMPLES = 100  # in a row
 MAX_FOLDERS = 200  # searched for a dataset that is not under data_root
-
-
-class Decoding:
-    """A transform that decodes what read() left on disk, for example the frames of a video.
-
-    If it is `fixed` (deterministic) and comes first, its output is cached together with read().
-    """
-
-    fixed: bool
-
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        raise NotImplementedError
 
 
 class Dataset(torch.utils.data.Dataset[Sample]):
@@ -76,7 +63,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     skip_bad = False
     shards: np.ndarray | None = None  # (N,) the shard of each sample
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
-    worker_status: Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
+    worker_status: torch.Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
     def __init__(
         self,
@@ -128,12 +115,11 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if "test" not in self.disk_splits and "val" in self.disk_splits:
             self.disk_splits["test"] = self.disk_splits.pop("val")
             self.test_is_val = True
-        self.val_is_test = val_is_test and "val" not in self.disk_splits
-        source = self.split
-        if self.split == "val" and "val" not in self.disk_splits:
-            source = "test" if val_is_test else "train"
-        self.disk_split = source
-        return "val" not in self.disk_splits and not val_is_test, *self.index(source)
+        without_val = "val" not in self.disk_splits
+        self.val_is_test = val_is_test and without_val
+        held_out = "test" if val_is_test else "train"
+        self.disk_split = held_out if self.split == "val" and without_val else self.split
+        return without_val and not val_is_test, *self.index(self.disk_split)
 
     def _nearby_root(self, val_is_test: bool) -> Path | None:
         """Return a folder near `data_root` (parent, child, or sibling with a similar name) that has this dataset."""
@@ -142,7 +128,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         for home in dict.fromkeys([above, *inside, *(above / name for name in like)]):
             other = copy.copy(self)
             other.data_root = home
-            with warnings.catch_warnings(), contextlib.suppress(DataError, OSError, ValueError):
+            with warnings.catch_warnings(), suppress(DataError, OSError, ValueError):
                 warnings.simplefilter("ignore")  # warnings about folders the user did not name
                 _, records, _ = other._indexed(val_is_test)
                 if len(records) and home != self.data_root:
@@ -225,8 +211,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         With `skip_bad`, a training sample that cannot be read is replaced by the next readable one, and samples of
         other splits are left out; `bad` lists their names and errors.
         """
-        epoch, i = key if isinstance(key, tuple) else (0, key)
-        with self.watched(i):
+        epoch, first = key if isinstance(key, tuple) else (0, key)
+        with self.watched(i := first):
             if not self.skip_bad:
                 return self.sample(epoch, i)
             bad: list[tuple[str, str]] = []
@@ -236,8 +222,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
                     return found | dict(bad=bad) if bad else found
                 except DataError as error:
                     bad.append((self.name(i), str(error)))
-                i = self.after(i)
-                if i == (key[1] if isinstance(key, tuple) else key):
+                if (i := self.after(i)) == first:
                     break  # all of them are bad
             if self.split == "train":
                 raise DataError(f"{len(bad)} samples in a row cannot be read. The first error: {bad[0][1]}")
@@ -263,9 +248,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             sample = transform(sample, np.random.default_rng(0))
         return sample
 
-    def _decoding(self) -> list[Decoding]:
-        first = itertools.takewhile(lambda step: isinstance(step, Decoding) and step.fixed, self.transforms)
-        return cast(list[Decoding], list(first))
+    def _decoding(self) -> list[Any]:
+        return list(itertools.takewhile(lambda step: isinstance(step, Decoding) and step.fixed, self.transforms))
 
     def check_memory(self, workers: int) -> None:
         """Raise DataError if the cache of all workers together would not fit into its limit."""
@@ -298,7 +282,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         parts = [getattr(record, "path", None), *(record if isinstance(record, tuple) else [record])]
         return next((foreign.printable(part) for part in parts if isinstance(part, (str, Path))), f"sample {i}")
 
-    @contextlib.contextmanager
+    @contextmanager
     def watched(self, i: int) -> Iterator[None]:
         """Record in `worker_status` which sample this worker reads, so that a crash can name it."""
         worker = torch.utils.data.get_worker_info()
@@ -316,10 +300,9 @@ def rooted(dataset: dict[str, Any], data_root: Any) -> dict[str, Any]:
 
 
 def _folders(home: Path) -> list[Path]:
-    try:
+    with suppress(OSError):
         return sorted(path for path in itertools.islice(home.iterdir(), MAX_FOLDERS) if path.is_dir())
-    except OSError:
-        return []
+    return []
 
 
 def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
@@ -350,7 +333,7 @@ def _matching_type(kind: type[Dataset], dataset: dict[str, Any]) -> type[Dataset
     for other in DATASETS.all().values():
         if issubclass(other, kind) or issubclass(kind, other) or other.answer != kind.answer:
             continue  # a related type with fewer requirements would accept an incomplete dataset
-        with warnings.catch_warnings(), contextlib.suppress(DataError, OSError, TypeError, ValueError):
+        with warnings.catch_warnings(), suppress(DataError, OSError, TypeError, ValueError):
             warnings.simplefilter("ignore")
             if len(other(**place)):
                 return other

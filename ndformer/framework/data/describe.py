@@ -61,10 +61,6 @@ def describe(path: Path, rows: int) -> dict[str, Any]:
     if claim == NO:
         endings = ", ".join(sorted({ending for kind in kinds for ending in kind.endings}))
         raise DataError(f"{path}: unknown format, by its name and its first bytes. Known endings: {endings}")
-    return _summary(path, kind, rows)
-
-
-def _summary(path: Path, kind: Describer, rows: int) -> dict[str, Any]:
     found, odd, first = kind.describe(path, rows)
     files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)

@@ -1,16 +1,22 @@
 """Fingerprints of datasets, to detect changed data: names, labels and sizes of all samples, content of some.
 
+A checkpoint has those of its run's data: other data is an error on --resume, and a warning in a test.
+
 Nothing is decoded. The content of at most MAX_READ_FILES samples, spread over the dataset, is hashed: the beginning of
 each file, at least MIN_READ_BYTES, about MAX_READ_BYTES in total. Changes elsewhere in files of the same name and size
 are not detected.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,7 @@ from ndformer.framework.errors import DataError
 MAX_READ_FILES, MAX_READ_BYTES, MIN_READ_BYTES = 1000, 2**26, 2**16
 STAT_BATCH, THREADS = 8192, 16  # samples whose file sizes are read in parallel: network disks are slow
 MAX_NAMES = 4  # classes listed in a message
+File = tuple[int, int]  # device and inode
 
 
 class _Class:
@@ -33,7 +40,7 @@ class _Class:
         self.name, self.samples, self.bytes = name, 0, 0
         self.names, self.sizes, self.content = (hashlib.blake2b(digest_size=8) for _ in range(3))
 
-    def add(self, parts: list[Any], root: str, sizes: dict[str, int], share: int) -> None:
+    def add(self, parts: list[Any], root: str, stats: dict[str, tuple[File, int]], share: int) -> None:
         """Add a sample, with the first `share` bytes of the content of each of its files."""
         self.samples += 1
         for part in parts:
@@ -44,7 +51,7 @@ class _Class:
             else:
                 self.content.update(f"{part!r}\0".encode())
             if isinstance(part, Path):
-                size = sizes[str(part)]
+                size = stats[str(part)][1] if str(part) in stats else -1
                 self.bytes += max(0, size)
                 self.sizes.update(size.to_bytes(8, "little", signed=True))
                 self.content.update(_beginning(part, share) if size > 0 and share else b"")
@@ -65,17 +72,15 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
     count, root = len(data.records), f"{data.data_root}{os.sep}"
     sampled = set(np.linspace(0, count - 1, min(MAX_READ_FILES, count)).astype(int).tolist())
     share = max(MIN_READ_BYTES, MAX_READ_BYTES // max(1, len(sampled)))
-    with ThreadPoolExecutor(THREADS) as pool:
-        for start in range(0, count, STAT_BATCH):
-            rows = range(start, min(start + STAT_BATCH, count))
-            identities = [list(plain_parts(data.identity(i))) for i in rows]
-            files = list(dict.fromkeys(str(part) for parts in identities for part in parts if isinstance(part, Path)))
-            sizes = dict(zip(files, _sizes_by(pool, files)))
-            for i, parts in zip(rows, identities):
-                label = int(data.labels[i])
-                if label not in classes:
-                    classes[label] = _Class(_class_name(data, label))
-                classes[label].add(parts, root, sizes, share if i in sampled else 0)
+    for start in range(0, count, STAT_BATCH):
+        rows = range(start, min(start + STAT_BATCH, count))
+        identities = [list(plain_parts(data.identity(i))) for i in rows]
+        stats = stat_files(part for part in chain(*identities) if isinstance(part, Path))
+        for i, parts in zip(rows, identities):
+            label = int(data.labels[i])
+            if label not in classes:
+                classes[label] = _Class(_class_name(data, label))
+            classes[label].add(parts, root, stats, share if i in sampled else 0)
     order = hashlib.blake2b(np.asarray(data.labels, np.int64).tobytes(), digest_size=8).hexdigest()
     like = data.likeness()  # not compared
     digests = {str(label): classes[label].digests() for label in sorted(classes)}
@@ -102,22 +107,22 @@ def plain_parts(value: Any) -> Iterator[Any]:
         yield from plain_parts([getattr(value, field.name) for field in dataclasses.fields(value)])
 
 
-def _sizes_by(pool: ThreadPoolExecutor, files: list[str]) -> Iterator[int]:
-    chunk = -(-len(files) // THREADS) or 1
-    for sizes in pool.map(_sizes, [files[start : start + chunk] for start in range(0, len(files), chunk)]):
-        yield from sizes
+def stat_files(paths: Iterable[Any]) -> dict[str, tuple[File, int]]:
+    """Return the device and inode, and the size in bytes (-1: not a regular file), of the paths that can be read."""
+    unique = list(dict.fromkeys(map(str, paths)))
+    chunk = -(-len(unique) // THREADS) or 1
+    with ThreadPoolExecutor(THREADS) as pool:
+        parts = pool.map(_stat, [unique[start : start + chunk] for start in range(0, len(unique), chunk)])
+        return {path: about for part in parts for path, about in part}
 
 
-def _sizes(files: Sequence[str]) -> list[int]:
-    """Return the sizes of files in bytes, -1 if one is not a regular file."""
-    sizes = []
-    for file in files:
-        try:
-            about = foreign.status(file)
-            sizes.append(about.st_size if stat.S_ISREG(about.st_mode) else -1)
-        except OSError:
-            sizes.append(-1)
-    return sizes
+def _stat(paths: Sequence[str]) -> list[tuple[str, tuple[File, int]]]:
+    stats = []
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):
+            about = foreign.status(path)
+            stats.append((path, ((about.st_dev, about.st_ino), about.st_size if stat.S_ISREG(about.st_mode) else -1)))
+    return stats
 
 
 def _beginning(path: Path, size: int) -> bytes:
@@ -129,7 +134,6 @@ def _beginning(path: Path, size: int) -> bytes:
 
 
 def _class_name(data: Dataset, label: int) -> str:
-    """Return the name of a class, "" if samples have no class."""
     if data.answer != "Label":
         return ""
     return str(data.classes[label]) if 0 <= label < len(data.classes) else f"label {label}"
@@ -157,7 +161,6 @@ def changed(before: dict[str, Any], now: dict[str, Any], name: str) -> Iterator[
 
 
 def _change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    """Describe how the samples of a class changed."""
     either = old or new or {}
     who = f"'{either['name']}' " if either["name"] else ""
     if old is None or new is None:
@@ -173,3 +176,47 @@ def _change(old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
     if old["content"] != new["content"]:
         return f"{who}has samples of the same names and sizes with another content or another annotation"
     return who.removesuffix(", ")
+
+
+def differences(content: dict[str, Any], now: Mapping[str, Any], classes: Sequence[str]) -> list[str]:
+    """Return the differences as sentences. `now` maps splits to fingerprints; old checkpoints may lack them."""
+    names = zip_longest(content.get("classes", classes), classes, fillvalue="nothing")
+    changes = [f"class {i} was {old!r}, is {new!r}" for i, (old, new) in enumerate(names) if old != new]
+    changes[MAX_NAMES:] = [f"{len(changes) - MAX_NAMES} more classes differ"] if len(changes) > MAX_NAMES else []
+    before = content.get("data", {})
+    try:
+        return changes + [c for split in now if split in before for c in changed(before[split], now[split], split)]
+    except (KeyError, TypeError, AttributeError):
+        return [*changes, "the checkpoint has fingerprints of the data in a format that is not known"]
+
+
+def check_same_data(
+    content: dict[str, Any], now: Mapping[str, Any], classes: Sequence[str], allow_change: bool
+) -> None:
+    """Raise if the current data is not the data of the run to resume."""
+    changes = differences(content, now, classes)
+    if changes and not allow_change:
+        listed = "\n".join(f"  {change}" for change in changes)
+        raise DataError(f"the data is not that of the run to resume:\n{listed}", "--allow-data-change continues anyway")
+    for change in changes:
+        print(change)
+    if "data" not in content:
+        print("the checkpoint has no fingerprints of the data: only class names are compared")
+
+
+def warn_changed_data(content: dict[str, Any], data: Dataset, path: Path) -> None:
+    """Warn if the test set or the classes are not those of the checkpoint's run."""
+    changes = differences(content, dict(test=fingerprint(data)), data.classes)
+    if changes:
+        warnings.warn(f"the data is not that of the run of {path}: {'; '.join(changes)}", stacklevel=2)
+    warn_absent_classes(data)
+
+
+def warn_absent_classes(data: Dataset) -> None:
+    """Print the classes without samples in a test set, which its metrics say nothing about."""
+    absent = data.absent()
+    if absent:
+        named = ", ".join(absent[:MAX_NAMES]) + (
+            f" and {len(absent) - MAX_NAMES} more" if len(absent) > MAX_NAMES else ""
+        )
+        print(f"the test set has no samples of {named}: metrics are of the other classes", file=sys.stderr)

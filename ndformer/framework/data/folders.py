@@ -24,13 +24,8 @@ MAX_NAMES = 5  # listed in a message
 CLUTTER = ("thumbs.db", "desktop.ini")  # files of operating systems, ignored like names that begin with a dot
 
 
-def only_files(folder: Path) -> bool:
-    """Return False: no folder is a sample."""
-    return False
-
-
 def files_in(
-    folder: Path, endings: Sequence[str], skipped: Counter[str] | None = None, is_sample: IsSample = only_files
+    folder: Path, endings: Sequence[str], skipped: Counter[str] | None = None, is_sample: IsSample = lambda _: False
 ) -> list[str]:
     """Return the sorted paths, relative to `folder`, of files with these endings and of folders that are samples.
 
@@ -77,7 +72,7 @@ def labelled(
     endings: Sequence[str],
     kind: str,
     inside: str = "",
-    is_sample: IsSample = only_files,
+    is_sample: IsSample = lambda _: False,
     every: bool = True,
 ) -> tuple[list[tuple[Path, int]], np.ndarray]:
     """Return (path, label) of the files in folder/CLASS[/inside], class by class, and the labels as an array.
@@ -116,14 +111,11 @@ class ClassFolders(Dataset):
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if not self.disk_splits and (inside := self._without_train()):
+            train, test = self.data_root / "train", self.data_root / "test"
+            places = f"{train}, and some {self.kind}s of each into folders of {test}"
             raise MissingError(
                 f"{self.data_root} has folders of {self.kind}s itself ({', '.join(inside[:3])}): put them into "
-                + (
-                    f"{self.data_root / 'test'}"
-                    if split == "test" and self.model_classes
-                    else f"{self.data_root / 'train'}, and some {self.kind}s of each into folders of "
-                    f"{self.data_root / 'test'}"
-                )
+                f"{test if split == 'test' and self.model_classes else places}"
             )
         alone = split == "test" and bool(self.model_classes) and "train" not in self.disk_splits
         for name in (split,) if alone else ("train", split):

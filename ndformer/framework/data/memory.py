@@ -17,6 +17,18 @@ PROBE_COUNT = 8  # samples, spread over the dataset, from which the size of all 
 Read = Callable[[int], dict[str, Any]]
 
 
+class Decoding:
+    """A transform that decodes what read() left on disk, for example the frames of a video.
+
+    If it is `fixed` (deterministic) and comes first, its output is cached together with read().
+    """
+
+    fixed: bool
+
+    def __call__(self, sample: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        raise NotImplementedError
+
+
 class Memory:
     """A cache of samples by index, each stored as pickle bytes.
 

@@ -77,7 +77,6 @@ class Mixture(Dataset):
         return list(self.parts.values())[k].name(j)
 
     def _locate(self, i: int) -> tuple[int, int]:
-        """Return the index of the part of a sample, and the sample's index there."""
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
         return k, i - int(self.starts[k])
 

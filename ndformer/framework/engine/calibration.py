@@ -76,6 +76,7 @@ def _first_positions(cfg: Config) -> list[Where]:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
         batch = model.to_device(next(iter(build_loader(cfg, "train"))))
-        with record_positions(model) as positions:
+        positions: list[Where] = []
+        with record_positions(model, lambda _, where: positions.append(where)):
             model.features(batch["inputs"])
     return positions

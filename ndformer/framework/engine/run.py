@@ -18,6 +18,7 @@ from mmengine.config import Config
 
 from ndformer.framework.data.batches import Batches
 from ndformer.framework.data.dataset import TEST_IS_VAL
+from ndformer.framework.data.fingerprint import warn_absent_classes
 from ndformer.framework.data.workers import workers_explained
 from ndformer.framework.engine.building import (
     STAND_IN,
@@ -29,7 +30,7 @@ from ndformer.framework.engine.building import (
     rehearse,
 )
 from ndformer.framework.engine.calibration import calibrate
-from ndformer.framework.engine.training import checkpoint, pretrained, same_data
+from ndformer.framework.engine.training import checkpoint, pretrained
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
@@ -156,7 +157,7 @@ def finish(
     on_tested: OnTested | None,
 ) -> dict[str, Any]:
     """Test the best checkpoint, and write results.json and the pictures."""
-    same_data.warn_absent_classes(loaders["test"].data)
+    warn_absent_classes(loaders["test"].data)
     batches = trainer.progress.with_progress(loaders["test"], "test")
     evaluation = measure(cfg.metrics, model, batches, trainer.call_hook, mode="test")
     content = dict(

@@ -48,38 +48,26 @@ class Found(Uneven):
         return [self.disk_splits[split]] * len(records), labels
 
 
-def names(split, there, **options):
-    """Return the source on disk and the number of records of a split."""
-    records = Found("here", split, there=there, **options).records
-    return set(records), len(records)
-
-
 @pytest.mark.parametrize(
     "there, train, val, test",
     [
         ("train val test", ("TRAIN", 60), ("VAL", 60), ("TEST", 60)),
         ("train test", ("TRAIN", 54), ("TRAIN", 6), ("TEST", 60)),
-        ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # validation is the test set, and is not chosen by
+        ("train val", ("TRAIN", 54), ("TRAIN", 6), ("VAL", 60)),  # val on disk is the test set
     ],
 )
-def test_what_is_on_disk_decides_what_is_held_out(there, train, val, test):
-    found = [names(split, there.split()) for split in ("train", "val", "test")]
-    assert found == [({name}, count) for name, count in (train, val, test)]
-    if there != "train val test":
-        assert names("val", there.split(), val_is_test=True) == ({test[0]}, 60)
-        assert names("train", there.split(), val_is_test=True) == ({"TRAIN"}, 60)
-
-
-def test_a_val_split_that_is_the_test_set_is_known():
-
-    def about(split, there, **options):
+def test_splits_on_disk_decide_what_is_held_out(there, train, val, test):
+    def source(split, **options):
+        """Return the source on disk, the number of records, and whether val is the test set on disk or by option."""
         data = Found("here", split, there=there.split(), **options)
-        return data.test_is_val, data.val_is_test
+        (name,) = set(data.records)
+        return (name, len(data)), (data.test_is_val, data.val_is_test)
 
-    assert about("test", "train val") == about("val", "train val") == (True, False)
-    assert about("test", "train test") == about("val", "train val test") == (False, False)
-    assert about("val", "train val", val_is_test=True) == (True, True)
-    assert about("val", "train val test", val_is_test=True) == (False, False)  # there is a val split to validate on
+    test_is_val, has_val = there == "train val", there == "train val test"
+    for split, expected in (("train", train), ("val", val), ("test", test)):
+        assert source(split) == (expected, (test_is_val, False))
+    assert source("val", val_is_test=True) == (val if has_val else test, (test_is_val, not has_val))
+    assert source("train", val_is_test=True)[0] == ("TRAIN", 60)
 
 
 def test_there_are_three_splits():
@@ -87,7 +75,7 @@ def test_there_are_three_splits():
         Uneven("here", "valid")
 
 
-def test_a_misspelt_option_of_the_base_is_told_what_was_meant(tmp_path):
+def test_a_misspelled_option_of_the_base_class_has_a_suggestion(tmp_path):
     with pytest.raises(UnknownNameError, match="Coco has no option 'hold_out', did you mean 'holdout'?"):
         DATASETS.create(dict(type="Coco", data_root=tmp_path, hold_out=0.1))
     known, more = arguments(DATASETS.get("Coco"))
@@ -100,7 +88,7 @@ def train(**options):
 
 
 @pytest.mark.parametrize("count", [1, 5, 8])
-def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
+def test_per_class_selects_that_many_of_each_class(count):
     dataset = train(per_class=count)
     assert np.bincount(dataset.labels).tolist() == [count] * 3
     everything = train()
@@ -109,33 +97,33 @@ def test_per_class_keeps_so_many_of_each_class_with_their_labels(count):
     assert dataset.records == sorted(dataset.records)
 
 
-def test_fewer_are_among_more_and_the_seed_draws_them():
+def test_smaller_selections_are_subsets_and_depend_on_the_seed():
     kept = [set(train(per_class=count, seed=4).records) for count in (2, 5, 8)]
     assert kept[0] < kept[1] < kept[2]
     assert set(train(per_class=2, seed=4).records) == kept[0]
     assert set(train(per_class=2, seed=5).records) != kept[0]
 
 
-def test_validation_stays_the_same_and_apart():
+def test_validation_is_disjoint_and_independent_of_the_seed():
     val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
     assert val[0] == val[1]
     assert not set(val[0]) & set(train(per_class=8, seed=1).records)
 
 
-def test_a_class_with_too_few_is_one_sentence():
+def test_a_class_with_too_few_samples_raises_an_error():
     with pytest.raises(
         DataError, match=r"per_class needs 9 .* train split under here has 8 of 'few'. Use a smaller per_class"
     ):
         train(per_class=9)
     with pytest.raises(ValueError, match="per_class expects at least 1, got 0"):
         train(per_class=0)
-    Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # whose samples are of no class
+    Boxed = type("Boxed", (Uneven,), dict(answer="Boxes"))  # samples without a class
     with pytest.raises(DataError, match=r"under here has 9. Use a smaller per_class"):
         Boxed("here", per_class=10)
 
 
 @pytest.mark.parametrize("kind", [Uneven, Packed])
-def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
+def test_random_labels_are_a_permutation_and_the_same_in_every_epoch(kind):
     datasets = [kind("here", seed=seed) for seed in (4, 4, 5)]
     for dataset in datasets:
         dataset.shuffle_labels()
@@ -145,13 +133,13 @@ def test_random_labels_are_those_of_others_and_the_same_in_every_epoch(kind):
         return [sample.get("data_sample", sample)["label"] for sample in samples]
 
     dealt = labels(datasets[0], 0)
-    assert sorted(dealt) == sorted(datasets[0].labels)  # as many of each as there were
+    assert sorted(dealt) == sorted(datasets[0].labels)  # a permutation
     assert dealt == labels(datasets[1], 3)
     assert dealt != labels(datasets[2], 0)
     assert 0 < np.mean(dealt == datasets[0].labels) < 0.7
 
 
-def test_random_labels_where_there_are_none_is_one_sentence():
+def test_random_labels_of_unlabeled_samples_raise_an_error():
     dataset = Unlabelled("here")
     dataset.shuffle_labels()
     with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):

@@ -39,7 +39,7 @@ def registered(monkeypatch):
         ("title.note", b"la la", "Titles"),
     ],
 )
-def test_a_name_says_more_than_content_and_that_more_than_an_ending(tmp_path, name, content, expected):
+def test_names_are_more_reliable_than_content_and_content_than_endings(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content)
     found = describe(tmp_path / name, 3)
     assert found["format"] == expected
@@ -47,7 +47,7 @@ def test_a_name_says_more_than_content_and_that_more_than_an_ending(tmp_path, na
     assert (found["bytes"], found["odd"], len(found["first"])) == (len(content), ["strange"], 3)
 
 
-def test_what_nobody_knows_is_told_all_that_are_known(tmp_path):
+def test_an_unknown_format_lists_the_known_endings(tmp_path):
     (tmp_path / "a.unknown").write_text("words")
     with pytest.raises(DataError, match=r"unknown format, by its name.*\.note"):
         describe(tmp_path / "a.unknown", 3)

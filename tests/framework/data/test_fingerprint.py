@@ -78,14 +78,14 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_of_changing_a_data_set_is_told(home: Path, way: str) -> None:
+def test_each_change_of_a_dataset_is_reported(home: Path, way: str) -> None:
     before = fingerprint(Texts(home, val_is_test=True))
     change, sentence = WAYS[way]
     change(home)
     assert next(changed(before, fingerprint(Texts(home, val_is_test=True)), "train")) == sentence
 
 
-def test_a_set_that_was_moved_or_copied_is_the_same(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_or_copied_dataset_is_the_same(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(Texts(home))
     shutil.copytree(home, home.parent / "elsewhere")
     for path in (home.parent / "elsewhere").rglob("*.txt"):
@@ -95,7 +95,7 @@ def test_a_set_that_was_moved_or_copied_is_the_same(home: Path, monkeypatch: pyt
         assert fingerprint(Texts(root)) == before
 
 
-def test_of_a_large_set_sizes_of_all_count_and_the_content_of_some(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_datasets_compare_all_sizes_and_some_content(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_READ_FILES", 2)  # the first and the last
     monkeypatch.setattr(module, "STAT_BATCH", 3)
     before = fingerprint(Texts(home, val_is_test=True))
@@ -129,7 +129,7 @@ class Moved(Boxes):
     corner = 2.0
 
 
-def test_annotations_count_and_objects_that_look_different_in_each_process_do_not(tmp_path: Path) -> None:
+def test_annotations_are_compared_and_other_objects_are_not(tmp_path: Path) -> None:
     before = fingerprint(Boxes(tmp_path, holdout=0))
     assert fingerprint(Boxes(tmp_path, holdout=0)) == before
     (sentence,) = changed(before, fingerprint(Moved(tmp_path, holdout=0)), "train")
@@ -155,7 +155,7 @@ def test_parts_of_a_mixture_are_named(home: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("way", [way for way in changed_data.WAYS if "added" in way or "replaced" in way])
-def test_the_soak_s_changes_give_each_split_pictures_of_its_own(way: str, tmp_path: Path) -> None:
+def test_changes_of_the_soak_give_each_split_its_own_pictures(way: str, tmp_path: Path) -> None:
     changed_data.data(tmp_path)
     before = {path.read_bytes() for path in tmp_path.rglob("*.bmp")}
     for split in ("train", "test"):

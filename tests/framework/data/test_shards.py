@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from mmengine.config import Config
 
 from ndformer.framework import foreign
-from ndformer.framework.data.batches import Batches
+from ndformer.framework.data.batches import Batches, windowed
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.data.shards import archive
 from ndformer.framework.data.shards.archive import Archive
 from ndformer.framework.data.shards.dataset import Shards
-from ndformer.framework.data.shards.order import windowed
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
@@ -144,9 +143,11 @@ def test_packing_is_deterministic_and_continues_after_an_interruption(made, tmp_
     window=st.integers(1, 6),
     epoch=st.integers(0, 3),
     skip=st.integers(0, 4),
+    shuffle=st.booleans(),
+    in_shards=st.booleans(),
 )
-def test_an_epoch_has_every_sample_once_whatever_the_processes_and_a_resume(
-    sizes, processes, others, window, epoch, skip
+def test_an_epoch_has_every_sample_once_for_any_processes_and_resume(
+    sizes, processes, others, window, epoch, skip, shuffle, in_shards
 ):
     shards = np.repeat(np.arange(len(sizes)), sizes)
     order = windowed(np.random.default_rng((0, epoch)), shards, window)
@@ -158,15 +159,17 @@ def test_an_epoch_has_every_sample_once_whatever_the_processes_and_a_resume(
 
     def batches(count, skipped=0):
         size = min(5, len(shards))
-        every = [Batches(len(shards), size, True, seed=3, rank=rank, processes=count) for rank in range(count)]
+        every = [Batches(len(shards), size, shuffle, seed=3, rank=rank, processes=count) for rank in range(count)]
         for one in every:
-            one.shards, one.skip = shards, skipped
+            one.shards, one.skip = shards if in_shards else None, skipped
             one.set_epoch(epoch)
+            assert len(one) == -(-len(shards) // size) - (shuffle and len(shards) % size > 0)
         return [[key for part in parts for key in part] for parts in zip(*map(list, every))]
 
     whole = batches(processes)
     flat = [i for batch in whole for _, i in batch]
-    assert len(set(flat)) == len(flat) == len(shards) - len(shards) % min(5, len(shards))
+    dropped = len(shards) % min(5, len(shards)) if shuffle else 0
+    assert len(set(flat)) == len(flat) == len(shards) - dropped
     assert batches(others, min(skip, len(whole))) == whole[min(skip, len(whole)) :]
 
 
@@ -212,7 +215,7 @@ def test_few_shards_are_open_at_once(packed, monkeypatch):
 
 
 class Bag:
-    """No dataclass."""
+    """A class that is no dataclass."""
 
     def __init__(self, factor):
         self.factor = factor
@@ -229,7 +232,7 @@ class Doubled(DATASETS.get("ImageFolder")):
         return super().read(record) | dict(factor=self._bag.factor)
 
 
-def test_what_index_sets_is_packed_if_its_class_is_named(made, tmp_path, monkeypatch):
+def test_attributes_that_index_sets_are_packed_if_their_class_is_named(made, tmp_path, monkeypatch):
     monkeypatch.setitem(DATASETS.module_dict, "Doubled", Doubled)
     with pytest.raises(
         DataError, match=r"Doubled: expected a sample from the shards, got AttributeError .*packed_types"

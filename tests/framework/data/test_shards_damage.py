@@ -38,7 +38,7 @@ SHARD_DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", SHARD_DAMAGE)
-def test_a_missing_or_truncated_shard_is_one_sentence_before_training_or_its_samples_are_skipped(packed, damage):
+def test_a_missing_or_truncated_shard_raises_an_error_before_training_or_its_samples_are_skipped(packed, damage):
     spoil, sentence = SHARD_DAMAGE[damage]
     spoil(packed)
     with pytest.raises(DataError, match=sentence):
@@ -53,7 +53,7 @@ def test_a_missing_or_truncated_shard_is_one_sentence_before_training_or_its_sam
 @pytest.mark.parametrize(
     "damage", [swap, lambda root: flip(root / "train-000001.tar", 600)], ids=["reordered", "flipped"]
 )
-def test_other_bytes_are_noticed_by_their_checksum(packed, damage):
+def test_changed_bytes_fail_their_checksum(packed, damage):
     damage(packed)
     with pytest.raises(
         DataError, match=r"expected (the checksum [0-9a-f]{8} at byte \d+ of .*\.tar, got|\d+ bytes, got)"
@@ -104,7 +104,7 @@ def claim(count):
 
 
 @pytest.mark.parametrize("damage", INDEX_DAMAGE)
-def test_a_damaged_or_hostile_index_is_one_sentence(packed, damage):
+def test_a_damaged_or_hostile_index_raises_a_one_line_error(packed, damage):
     spoil, sentence = INDEX_DAMAGE[damage]
     spoil(packed)
     with pytest.raises(DataError) as error:

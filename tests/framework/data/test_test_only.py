@@ -1,6 +1,7 @@
 """A test set without class names has the checkpoint's classes, in its order."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,21 +19,14 @@ def picture(path):
     Image.new("RGB", (8, 8), (9, 9, 9)).save(path)
 
 
-def image_folder(root):
+def per_class(pattern, root):
+    """Write a file for each class."""
     for name in ("cat", "dog"):
-        picture(root / "test" / name / "a.png")
-
-
-def event_folder(root):
-    for name in ("cat", "dog"):
-        (root / "test" / name).mkdir(parents=True)
-        (root / "test" / name / "a.npz").touch()
-
-
-def video_folder(root):
-    for name in ("cat", "dog"):
-        (root / "test" / name).mkdir(parents=True)
-        (root / "test" / name / "a.mp4").touch()
+        if pattern.endswith("png"):
+            picture(root / pattern.format(name))
+        else:
+            (root / pattern.format(name)).parent.mkdir(parents=True)
+            (root / pattern.format(name)).write_text(TETRAHEDRON)
 
 
 def voc(root):
@@ -74,28 +68,17 @@ def scenes(root):
     np.save(home / "segment.npy", np.array([0, 1, 2]))
 
 
-def meshes(root):
-    for name in ("cat", "dog"):
-        (root / name / "test").mkdir(parents=True)
-        (root / name / "test" / f"{name}_0001.off").write_text(TETRAHEDRON)
-
-
-def imagenet(root):
-    for name in ("cat", "dog"):
-        picture(root / "val" / name / "a.png")
-
-
 SETS = dict(
-    ImageFolder=image_folder,
-    EventFolder=event_folder,
-    VideoFolder=video_folder,
+    ImageFolder=partial(per_class, "test/{}/a.png"),
+    EventFolder=partial(per_class, "test/{}/a.npz"),
+    VideoFolder=partial(per_class, "test/{}/a.mp4"),
     PascalVOC=voc,
     Coco=coco,
     YoloFolder=yolo,
     MaskFolder=masks,
     Scenes=scenes,
-    ModelNet=meshes,
-    ImageNet=imagenet,
+    ModelNet=partial(per_class, "{0}/test/{0}_0001.off"),
+    ImageNet=partial(per_class, "val/{}/a.png"),
 )
 
 
@@ -117,9 +100,9 @@ def test_classes_are_those_of_the_checkpoint_in_its_order(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", SETS)
-def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
+def test_without_a_checkpoint_the_missing_files_are_named(kind, tmp_path):
     SETS[kind](tmp_path)
-    if kind == "Coco":  # which names its own
+    if kind == "Coco":  # has names in its files
         assert opened(kind, tmp_path, ()).classes == ["dog", "cat"]
         return
     with pytest.raises(DataError, match=r"is missing|has no"):
@@ -127,7 +110,7 @@ def test_without_a_checkpoint_it_is_said_what_is_missing(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["ImageFolder", "PascalVOC", "Coco", "ModelNet"])
-def test_a_class_that_the_checkpoint_does_not_know_is_a_sentence(kind, tmp_path):
+def test_a_class_that_the_checkpoint_does_not_have_raises_an_error(kind, tmp_path):
     SETS[kind](tmp_path)
     with pytest.raises(DataError, match=r"(is|which is) no class.*did you mean 'dogs'"):
         opened(kind, tmp_path, ["cat", "dogs"])
@@ -140,14 +123,13 @@ def test_labels_of_coco_follow_the_names_and_its_ids_stay(tmp_path):
     assert data.categories == ["bird", 7, 4]
 
 
-def test_a_split_with_nothing_in_any_class_is_still_refused(tmp_path):
+def test_a_split_without_samples_is_refused(tmp_path):
     (tmp_path / "test" / "cat").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no image"):
         opened("ImageFolder", tmp_path)
 
 
-def test_where_there_is_a_training_set_it_names_the_classes(tmp_path):
-    image_folder(tmp_path)
-    for name in ("cat", "dog"):
-        picture(tmp_path / "train" / name / "b.png")
+def test_an_existing_training_set_determines_the_classes(tmp_path):
+    for split in ("train", "test"):
+        per_class(f"{split}/{{}}/a.png", tmp_path)
     assert opened("ImageFolder", tmp_path).classes == ["cat", "dog"]

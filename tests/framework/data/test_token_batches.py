@@ -58,7 +58,7 @@ def test_a_run_goes_on_with_another_number_of_processes_and_the_same_total(lengt
         return [[key for part in parts for key in part] for parts in zip(*ranks)]
 
     whole = batches(1)
-    assert batches(4, step)[: max(0, len(whole) - step - 1)] == whole[step:-1]  # the last has too few for some
+    assert batches(4, step)[: max(0, len(whole) - step - 1)] == whole[step:-1]  # the last has too few for 4
 
 
 def test_samples_of_similar_length_change_places():

@@ -9,12 +9,13 @@ A table has the records of a split on disk, as index() of the dataset returned t
 """
 
 import functools
+import itertools
 import os
 import re
 import zlib
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,11 +23,13 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry.signature import fits
 
 INDEX, META, FINGERPRINTS = "index", "meta.json", "fingerprints.json"
 FORM = 1  # version of the index
 OPEN_SHARDS = 128  # files that a process has open
 COLUMNS = dict(shard=np.uint32, offset=np.int64, size=np.int64, crc=np.uint32, start=np.int64, text=np.uint8)
+TABLE: dict[str, Any] = dict(source=str, options=dict, splits=list[str], classes=list[str], state=str, values=bool)
 TABLE_COLUMNS = dict(label=np.int64, shard=np.uint32, start=np.int64, text=np.uint8)
 AGAIN = "Copy the shards again, or pack them again with tools/pack_shards.py"
 
@@ -62,10 +65,9 @@ class Archive:
             self.loaders: dict[str, dict[str, Any]] = {str(k): dict(v) for k, v in meta["loaders"].items()}
             self.shards: list[tuple[str, int]] = [(str(name), int(size)) for name, size in meta["shards"]]
             self.tables: list[dict[str, Any]] = [dict(table) for table in meta["tables"]]
-            for table in self.tables:
-                _check_types(table, dict(source=str, options=dict, splits=list, classes=list, state=str, values=bool))
-                if not all(isinstance(name, str) for name in (*table["splits"], *table["classes"])):
-                    raise TypeError("a name is no text")
+            for name, hint in TABLE.items():
+                if not all(fits(table[name], hint) for table in self.tables):
+                    raise TypeError(f"a table has another {name}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"{self.index / META} is damaged ({error!r:.100}). {AGAIN}") from None
         strange = next((name for name, _ in self.shards if not re.fullmatch(r"[\w-]+\.tar", name)), None)
@@ -77,10 +79,10 @@ class Archive:
         if len(self.shard):
             end = np.array([size for _, size in self.shards] or [0], np.int64)
             inside = self.shard < len(self.shards)
-            fits = inside & (self.offset >= 0) & (self.size >= 0)
-            fits &= self.size <= end[np.where(inside, self.shard, 0)] - self.offset
-            if not fits.all():
-                name = foreign.printable(self.names[int(fits.argmin())].decode(errors="replace"))
+            placed = inside & (self.offset >= 0) & (self.size >= 0)
+            placed &= self.size <= end[np.where(inside, self.shard, 0)] - self.offset
+            if not placed.all():
+                name = foreign.printable(self.names[int(placed.argmin())].decode(errors="replace"))
                 raise DataError(f"{self.index}: expected files inside of the shards, got '{name:.80}' outside. {AGAIN}")
         self._open: OrderedDict[int, BinaryIO] = OrderedDict()
 
@@ -126,14 +128,10 @@ class Archive:
         return i if i < len(self.names) and self.names[i] == wanted else None
 
     def names_in(self, folder: str) -> list[str]:
-        return list(dict.fromkeys(name.partition("/")[0] for name in self._below(folder)))
-
-    def _below(self, folder: str) -> Iterator[str]:
         prefix = os.fsencode(folder) + b"/"
-        for i in range(bisect_left(self.names, prefix), len(self.names)):
-            if not self.names[i].startswith(prefix):
-                return
-            yield os.fsdecode(self.names[i][len(prefix) :])
+        below = (self.names[i] for i in range(bisect_left(self.names, prefix), len(self.names)))
+        inside = itertools.takewhile(lambda name: name.startswith(prefix), below)
+        return list(dict.fromkeys(os.fsdecode(name[len(prefix) :].partition(b"/")[0]) for name in inside))
 
     def place(self, number: int) -> tuple[Path, int, int]:
         name, _ = self.shards[self.shard[number]]
@@ -211,9 +209,3 @@ def _read_json(path: Path) -> Any:
         return foreign.plain_json(path)
     except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read ({foreign.single_line(error)}). {AGAIN}") from None
-
-
-def _check_types(values: dict[str, Any], types: dict[str, type]) -> None:
-    for name, kind in types.items():
-        if not isinstance(values[name], kind):
-            raise TypeError(f"{name} is a {type(values[name]).__name__}")

@@ -125,10 +125,8 @@ class Packer(Planner):
             extensions[extension] = name
             with foreign.opened(self.root / name) as source:
                 yield name, *_add(file, f"{group.key:08d}.{extension}", source)
-        samples = [
-            dict(label=int(table.data.labels[i]), files=table.files[i], record=json.loads(self._record(table, i)))
-            for i in group.samples
-        ]
+        records = {i: json.loads(self.values.encode(table.data.records[i])) for i in group.samples}
+        samples = [dict(label=int(table.data.labels[i]), files=table.files[i], record=r) for i, r in records.items()]
         content = json.dumps(dict(classes=table.data.classes, files=extensions, samples=samples)).encode()
         _add(file, f"{group.key:08d}.json", io.BytesIO(content))
 
@@ -148,22 +146,13 @@ class Packer(Planner):
             stored[ending if ending not in stored else f"{len(stored)}.{ending}"] = buffer.getvalue()
             return f"{table.prefix}/{stem}.{[*stored][-1]}"
 
-        try:
-            parts = [
-                f"[{json.dumps(name)},{self.values.encode(value, functools.partial(store, name=name))}]"
-                for name, value in table.data.read(table.data.records[i]).items()
-            ]
-        except TypeError as error:
-            raise _unpackable(self.kind, error) from None
+        parts = [
+            f"[{json.dumps(name)},{self.values.encode(value, functools.partial(store, name=name))}]"
+            for name, value in table.data.read(table.data.records[i]).items()
+        ]
         text = f'{{"label":{int(table.data.labels[i])},"sample":{{"$dict":[{",".join(parts)}]}}}}'
         for extension, content in (stored | {"json": text.encode()}).items():
             yield f"{table.prefix}/{stem}.{extension}", *_add(file, f"{stem}.{extension}", io.BytesIO(content))
-
-    def _record(self, table: Table, i: int) -> str:
-        try:
-            return self.values.encode(table.data.records[i])
-        except TypeError as error:
-            raise _unpackable(self.kind, error) from None
 
     def _write_index(self, tables: list[Table], shards: list[tuple[str, int]], members: list[list[Member]]) -> None:
         rows = [(os.fsencode(name), k, *place) for k, found in enumerate(members) for name, *place in found]
@@ -173,12 +162,12 @@ class Packer(Planner):
         files = {f"files.{name}": np.array(arrays[name], kind) for name, kind in COLUMNS.items()}
         abouts = []
         for k, table in enumerate(tables):
-            records = [self._record(table, i).encode() for i in range(len(table.files) * (not table.is_values))]
+            records = table.data.records
             if table.is_values:
                 keys = {i: group.key for group in table.groups for i in group.samples}
-                paths = [self.root / table.prefix / f"{keys[i]:08d}.json" for i in range(len(table.files))]
-                records = [self.values.encode(path).encode() for path in paths]
-            columns = dict(label=table.data.labels, shard=table.shard) | _concatenated(records)
+                records = [self.root / table.prefix / f"{keys[i]:08d}.json" for i in range(len(table.files))]
+            texts = [self.values.encode(records[i]).encode() for i in range(len(table.files))]
+            columns = dict(label=table.data.labels, shard=table.shard) | _concatenated(texts)
             files |= {f"{k}.{name}": np.array(columns[name], kind) for name, kind in TABLE_COLUMNS.items()}
             files |= table.arrays
             about: dict[str, Any] = dict(
@@ -226,7 +215,6 @@ def _concatenated(texts: Any) -> dict[str, np.ndarray]:
 
 
 def _add(file: BinaryIO, name: str, source: BinaryIO) -> tuple[int, int, int]:
-    """Add a file to a tar file; return its offset, size and crc."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     info = tarfile.TarInfo(name)
@@ -240,10 +228,3 @@ def _add(file: BinaryIO, name: str, source: BinaryIO) -> tuple[int, int, int]:
         raise DataError(f"{name} became shorter while it was packed: pack the data again")
     file.write(bytes(-size % BLOCK))
     return offset, size, crc
-
-
-def _unpackable(kind: type, error: TypeError) -> DataError:
-    return DataError(
-        f"{kind.__name__}: expected paths, numbers, texts, arrays and dataclasses in its records, got {error}. Make it "
-        "a dataclass, or add its class to packed_types"
-    )

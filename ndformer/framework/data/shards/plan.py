@@ -1,4 +1,4 @@
-"""Which files and samples go into which shard."""
+"""The plan of packing: the files and samples of each shard."""
 
 import contextlib
 import copy
@@ -104,7 +104,7 @@ class Planner:
 
         parts = []
         for name, value in changed.items():
-            with contextlib.suppress(TypeError, DataError):
+            with contextlib.suppress(DataError):
                 parts.append(f"[{json.dumps(name)},{self.values.encode(value, store)}]")
         return f'{{"$dict":[{",".join(parts)}]}}'
 

@@ -30,10 +30,16 @@ class Values:
     def __init__(self, root: Path, kind: Any) -> None:
         self.root, self.prefix = root, f"{root}{os.sep}"
         self.decoder = json.JSONDecoder(object_hook=self._value)
-        self.package, self.types = kind.__module__.partition(".")[0], tuple(kind.packed_types)
+        self.kind, self.package, self.types = kind, kind.__module__.partition(".")[0], tuple(kind.packed_types)
 
     def encode(self, value: Any, store: Store | None = None) -> str:
-        return json.dumps(self._plain(value, store), separators=(",", ":"))
+        try:
+            return json.dumps(self._plain(value, store), separators=(",", ":"))
+        except TypeError as error:
+            raise DataError(
+                f"{self.kind.__name__}: expected paths, numbers, texts, arrays and dataclasses in its records, got "
+                f"{error}. Make it a dataclass, or add its class to packed_types"
+            ) from None
 
     def _plain(self, value: Any, store: Store | None) -> Any:
         if isinstance(value, str) and value.startswith(self.prefix):

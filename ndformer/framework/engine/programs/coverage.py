@@ -4,6 +4,7 @@ import argparse
 import itertools
 import math
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.calibration import calibrate
@@ -19,11 +21,12 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.programs import output
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument
-from ndformer.framework.engine.training.first_batch import record_positions_by_encoding
+from ndformer.framework.engine.training.first_batch import record_positions
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.system import atomic
+from ndformer.framework.tokens import Where
 
 SAMPLES = 8  # per batch
 
@@ -68,7 +71,8 @@ def measure(cfg: Config, split: str, batches: int) -> list[CoverageReport]:
     loader.num_workers, loader.batch_size = 0, min(SAMPLES, loader.batch_size)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
-        with record_positions_by_encoding(model) as positions:
+        positions: defaultdict[PositionEncoding, list[Where]] = defaultdict(list)
+        with record_positions(model, lambda encoding, where: positions[encoding].append(where)):
             for batch in itertools.islice(build_loader(cfg, split), batches):
                 model.features(model.to_device(batch)["inputs"])
         names = {module: name for name, module in model.named_modules()}

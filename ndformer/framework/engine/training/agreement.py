@@ -4,7 +4,7 @@ Processes that differ would wait for each other forever, or train on different s
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,8 @@ def _compare(values: dict[str, Any]) -> None:
     """Raise in all processes if the values of one differ from those of rank 0."""
     first, *others = processes.gather_objects(values)
     for rank, other in enumerate(others, 1):
-        differences = list(_differences(first, other))
+        different = (change for change in changes(first, other) if not change[0].endswith(ENDINGS))
+        differences = [f"{path} {theirs!r:.60}, rank 0 {ours!r:.60}" for path, ours, theirs in different]
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise DataError(
@@ -60,15 +61,8 @@ def _compare(values: dict[str, Any]) -> None:
             )
 
 
-def _differences(first: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
-    for path, value, other_value in changes(first, other):
-        if not path.endswith(ENDINGS):
-            yield f"{path} {other_value!r:.60}, rank 0 {value!r:.60}"
-
-
 @cache
 def _code() -> str:
-    """Return a digest of ndformer's source files."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.rglob("*.py")):
         digest.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes())
@@ -76,7 +70,6 @@ def _code() -> str:
 
 
 def _fingerprint(data: Dataset) -> str:
-    """Return a digest of the names and labels of all samples."""
     names = data.stored_fingerprint() or [*map(data.name, range(len(data)))]
     digest = hashlib.sha256(repr([np.shape(data.labels), names]).encode())
     digest.update(np.ascontiguousarray(data.labels).tobytes())

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce  # whose gradient is the sum over processes
 
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
@@ -54,7 +54,7 @@ class _SyncOnGPU(nn.SyncBatchNorm):
 
 
 class _SyncOnCPU(BatchNorm):
-    """What torch's SyncBatchNorm computes, which needs a GPU."""
+    """torch's SyncBatchNorm, which needs a GPU, for CPUs."""
 
     over_processes: bool
 
@@ -65,9 +65,9 @@ class _SyncOnCPU(BatchNorm):
         exact = input.float() if input.dtype in (torch.bfloat16, torch.float16) else input
         axes = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
-        count = _Sum.apply(exact.new_full((), input.numel() // input.shape[1]))
-        mean = _Sum.apply(exact.sum(axes)) / count
-        variance = _Sum.apply((exact - mean.view(shape)).square().sum(axes)) / count
+        count = all_reduce(exact.new_full((), input.numel() // input.shape[1]))
+        mean = all_reduce(exact.sum(axes)) / count
+        variance = all_reduce((exact - mean.view(shape)).square().sum(axes)) / count
         if self.track_running_stats:
             self._update(mean.detach(), variance.detach() * count / (count - 1))
         x = (exact - mean.view(shape)) * (variance + self.eps).rsqrt().view(shape)
@@ -84,19 +84,3 @@ class _SyncOnCPU(BatchNorm):
         share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean), share)
         self.running_var.lerp_(variance.to(self.running_var), share)
-
-
-class _Sum(torch.autograd.Function):
-    """The sum over processes, whose gradient is the sum of the gradients of all processes."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        total = gradients[0].clone()
-        dist.all_reduce(total)
-        return total

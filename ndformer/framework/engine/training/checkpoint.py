@@ -24,13 +24,10 @@ class _Recorder(archive.Sealing):
 
     def write(self, data: Any) -> int:
         try:
-            return self.put(data)
+            return super().write(data)
         except OSError as error:
             self.error = error
             raise
-
-    def put(self, data: Any) -> int:
-        return super().write(data)
 
 
 def save(path: Path, content: dict[str, Any], previous: str | None = None) -> None:
@@ -51,11 +48,7 @@ def save(path: Path, content: dict[str, Any], previous: str | None = None) -> No
         cause = error if isinstance(error, OSError) else recorder.error if recorder else None
         if cause is None:
             raise
-        raise DataError(
-            f"{path} cannot be written ({cause.strerror}). The checkpoint before it is intact: free disk space or "
-            "change permissions",
-            "then --resume continues",
-        ) from error
+        raise contents.unwritable(path, str(cause.strerror)) from error
 
 
 def _link(path: Path, name: Path) -> None:
@@ -126,21 +119,19 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
         raise
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
-        why = "".join(letter if letter.isprintable() else "?" for letter in why)
-        raise DataError(
-            f"{path} is not a checkpoint that can be read safely ({why}). Give another best.pth or last.pth"
-        ) from error
+        raise _unsafe(path, "".join(letter if letter.isprintable() else "?" for letter in why)) from error
     contents.check(content, path, FORMAT)
     if content.get("format", 0) >= 3 and not sealed:
-        raise DataError(
-            f"{path} is not a checkpoint that can be read safely (its digest is missing). Give another best.pth or "
-            "last.pth"
-        )
+        raise _unsafe(path, "its digest is missing")
     if templates:
         from ndformer.framework.engine.training import sharded
 
         content = sharded.distribute(content, templates)
     return content
+
+
+def _unsafe(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is not a checkpoint that can be read safely ({why}). Give another best.pth or last.pth")
 
 
 def consolidate(folder: Path, path: Path) -> None:

@@ -30,8 +30,8 @@ def count(value: Any) -> bool:
     return number(value) and isinstance(value, int) and 0 <= value < 2**53
 
 
-def text(value: Any) -> bool:
-    return isinstance(value, str)
+def kind(*types: type) -> Test:
+    return lambda value: isinstance(value, types)
 
 
 def class_name(value: Any) -> bool:
@@ -40,14 +40,6 @@ def class_name(value: Any) -> bool:
 
 def name(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable()
-
-
-def tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
-
-
-def table(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def by_name(test: Test) -> Test:
@@ -68,33 +60,33 @@ def with_keys(**keys: Test) -> Test:
     )
 
 
-WEIGHTS = Key(by_name(tensor), "tensors by name")
+WEIGHTS, COUNT, table = Key(by_name(kind(Tensor)), "tensors by name"), Key(count, "a whole number"), kind(dict)
 METADATA = dict(  # optional, beside the weights
-    format=Key(count, "a whole number"),
+    format=COUNT,
     classes=Key(several(class_name), f"a list of names of up to {MAX_LETTERS} letters"),
-    epoch=Key(count, "a whole number"),
+    epoch=COUNT,
     metrics=Key(by_name(number), "numbers by name"),
-    config=Key(text, "a text"),
-    architecture=Key(text, "a text"),
+    config=Key(kind(str), "a text"),
+    architecture=Key(kind(str), "a text"),
     data=Key(by_name(table), "fingerprints of the data, by split"),
-    threads=Key(count, "a whole number"),
+    threads=COUNT,
     hooks=Key(by_name(lambda value: True), "the states of hooks, by name"),
 )
 RUN = dict(  # required to resume a run
     optimizer=Key(with_keys(state=table, param_groups=several(table)), "the state of an optimizer"),
     ema=Key(none_or(WEIGHTS.is_valid), "tensors by name, or None"),
     scaler=Key(by_name(number), "the state of the fp16 gradient scaler"),
-    skipped=Key(count, "a whole number"),
-    updates=Key(count, "a whole number"),
-    iter=Key(count, "a whole number"),
-    batch=Key(count, "a whole number"),
+    skipped=COUNT,
+    updates=COUNT,
+    iter=COUNT,
+    batch=COUNT,
     progress=Key(with_keys(done=count, loss=number, steps=count), "the state of the progress: done, loss and steps"),
     seconds=Key(number, "a number"),
     history=Key(several(by_name(number)), "a list of numbers by name, one for each epoch"),
     bad=Key(by_name(table), "samples that could not be read, by split"),
     processes=Key(lambda value: count(value) and value > 0, "a whole number of 1 or more"),
     settings=Key(with_keys(train_cfg=with_keys(max_epochs=count)), "the config as a dict, with train_cfg.max_epochs"),
-    epoch=METADATA["epoch"],
+    epoch=COUNT,
     classes=METADATA["classes"],
 )
 
@@ -140,3 +132,11 @@ def _check(content: dict[str, Any], path: str | Path, keys: dict[str, Key]) -> N
             raise DataError(
                 f"'{key}' in {path}: expected {expected}, got a different {kind}. Give a checkpoint that ndformer wrote"
             )
+
+
+def unwritable(path: Path, cause: str) -> DataError:
+    return DataError(
+        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
+        "permissions",
+        "then --resume continues",
+    )

@@ -13,8 +13,6 @@ class EMA:
     """An average of weights: average = decay * average + (1 - decay) * weight per step; buffers are copied."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        if not 0 < decay < 1:
-            raise ValueError(f"ema.decay: expected a number between 0 and 1, got {decay}")
         self.decay = decay
         self.average = {name: value.detach().clone() for name, value in model.state_dict().items()}
 

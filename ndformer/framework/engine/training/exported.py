@@ -53,7 +53,6 @@ def read(path: Path) -> tuple[dict[str, Any], bool]:
 
 
 def _digest(about: str, tensors: dict[str, Tensor]) -> str:
-    """Return a digest of metadata and of all tensors' names, types, shapes and values."""
     digest = hashlib.blake2b(about.encode(), digest_size=32)
     for name in sorted(tensors):
         value = tensors[name].contiguous()

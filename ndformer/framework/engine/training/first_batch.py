@@ -2,7 +2,8 @@
 
 import contextlib
 import statistics
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -20,19 +21,23 @@ MIN_TOKENS = 16  # per sample; training and show_tokens warn below it
 
 
 @contextlib.contextmanager
-def record_positions_by_encoding(model: nn.Module) -> Iterator[dict[PositionEncoding, list[Where]]]:
-    """Record the positions that each encoding of the model receives within the context."""
-    positions: dict[PositionEncoding, list[Where]] = {}
-    with _recording(model, lambda encoding, where: positions.setdefault(encoding, []).append(where)):
-        yield positions
+def record_positions(model: nn.Module, record: Callable[[PositionEncoding, Where], None]) -> Iterator[None]:
+    """Call `record` with the positions that each outermost encoding of the model receives within the context."""
+    modules = [module for module in model.modules() if isinstance(module, PositionEncoding)]
+    parts = {part for module in modules for part in module.modules() if part is not module}
+    encodings = [encoding for encoding in modules if encoding not in parts]
 
+    def prepare(encoding: PositionEncoding, where: Where) -> Any:
+        record(encoding, where)
+        return type(encoding).prepare(encoding, where)
 
-@contextlib.contextmanager
-def record_positions(model: nn.Module) -> Iterator[list[Where]]:
-    """Record the positions that all encodings of the model receive within the context."""
-    positions: list[Where] = []
-    with _recording(model, lambda _, where: positions.append(where)):
-        yield positions
+    for encoding in encodings:
+        encoding.prepare = partial(prepare, encoding)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield
+    finally:
+        for encoding in encodings:
+            del encoding.prepare
 
 
 @contextlib.contextmanager
@@ -51,7 +56,8 @@ def first_warnings(trainer: Runner) -> Iterator[None]:
 def collect_warnings(model: nn.Module) -> Iterator[list[str]]:
     """Collect warnings about samples with few tokens, and about encodings whose radius is below the token spacing."""
     warnings: list[str] = []
-    with record_positions_by_encoding(model) as positions, _counting(model) as counts:
+    positions: defaultdict[PositionEncoding, list[Where]] = defaultdict(list)
+    with record_positions(model, lambda encoding, where: positions[encoding].append(where)), _counting(model) as counts:
         yield warnings
     if not (isinstance(model, TokenModel) and model.joint_modalities):  # a joined modality may have few tokens
         warnings += filter(None, (few_tokens(name, adapter, counted) for name, (adapter, counted) in counts.items()))
@@ -103,27 +109,6 @@ def _small_radius(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | 
         return None
     return (
         f"tokens are about {short(spacing.nearest):g} apart, and {type(encoding).__name__} first attends within a "
-        "radius of "
-        f"{short(radius):g}: a model may never learn to attend to other tokens. position_scale='auto' makes the "
-        "spacing about 1"
+        f"radius of {short(radius):g}: a model may never learn to attend to other tokens. position_scale='auto' makes "
+        "the spacing about 1"
     )
-
-
-@contextlib.contextmanager
-def _recording(model: nn.Module, record: Any) -> Iterator[None]:
-    """Call `record(encoding, where)` for each outermost encoding of the model within the context."""
-    modules = [module for module in model.modules() if isinstance(module, PositionEncoding)]
-    parts = {part for module in modules for part in module.modules() if part is not module}
-    encodings = [encoding for encoding in modules if encoding not in parts]
-
-    def prepare(encoding: PositionEncoding, where: Where) -> Any:
-        record(encoding, where)
-        return type(encoding).prepare(encoding, where)
-
-    for encoding in encodings:
-        encoding.prepare = partial(prepare, encoding)  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield
-    finally:
-        for encoding in encodings:
-            del encoding.prepare

@@ -33,10 +33,8 @@ def shard(
     """
     replicate, parts = sizes
     kind = next(model.parameters()).device.type
-    if replicate > 1:
-        mesh = init_device_mesh(kind, (replicate, parts), mesh_dim_names=("replicate", "shard"))
-    else:
-        mesh = init_device_mesh(kind, (parts,), mesh_dim_names=("shard",))
+    axes = dict(replicate=replicate, shard=parts) if replicate > 1 else dict(shard=parts)
+    mesh = init_device_mesh(kind, tuple(axes.values()), mesh_dim_names=tuple(axes))
     processes.broadcast(chain(model.parameters(), model.buffers()))
     scalars = {p for p in model.parameters() if p.dim() == 0}  # FSDP cannot shard them
     for parameter in scalars:

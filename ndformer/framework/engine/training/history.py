@@ -1,13 +1,18 @@
-"""The history of a run: loss, learning rate and validation metrics of each epoch."""
+"""The history of a run: loss, learning rate and validation metrics of each epoch, also for TensorBoard and W&B."""
 
+import importlib.util
+import json
 import math
 import time
 from pathlib import Path
 from typing import Any
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.pictures import runs as report
+from ndformer.framework.system import opencv, processes
 
+BACKENDS = dict(tensorboard="TensorboardVisBackend", wandb="WandbVisBackend")
 CURVES_EVERY = 30.0  # seconds between two pictures of the curves, which may take longer than an epoch of a tiny model
 
 
@@ -46,3 +51,31 @@ class History:
             with report.attempted(picture):
                 report.curves(picture, self.epochs, self.main, self.quantity)
             self.drawn = time.monotonic()
+
+
+class Visualizer:
+    """Writes scalars to vis_data/scalars.json, one JSON object per line, and to TensorBoard or Weights & Biases."""
+
+    def __init__(self, chosen: str | None, folder: Path) -> None:
+        if chosen and importlib.util.find_spec(chosen) is None:
+            raise DataError(
+                f"visualizer='{chosen}' needs the package {chosen}, which is not installed: pip install {chosen}"
+            )
+        self.folder, self.backends = folder / "vis_data", []
+        if chosen and processes.rank() == 0:
+            kind = getattr(opencv.import_module("mmengine.visualization"), BACKENDS[chosen])
+            self.backends.append(kind(save_dir=str(self.folder)))
+
+    def add_scalar(self, name: str, value: float, step: int = 0) -> None:
+        self.add_scalars({name: value}, step)
+
+    def add_scalars(self, scalars: dict[str, Any], step: int = 0) -> None:
+        """Write scalars of a step, from rank 0."""
+        if processes.rank() > 0:
+            return
+        with report.attempted(path := self.folder / "scalars.json"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step} | {k: float(v) for k, v in scalars.items()}) + "\n")
+        for backend in self.backends:
+            backend.add_scalars(scalars, step)

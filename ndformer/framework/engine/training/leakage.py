@@ -9,7 +9,6 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,29 +18,21 @@ from mmengine.config import Config
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.fingerprint import MAX_READ_FILES, plain_parts
+from ndformer.framework.data.fingerprint import MAX_READ_FILES, File, plain_parts, stat_files
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.data.shards.dataset import without_shared_samples
 from ndformer.framework.errors import DataError
 
-THREADS, BLOCK = 16, 512  # for os.stat on network disks
 MAX_COMPARED = 8  # files of equal size that a file is compared with
 MAX_COPIES = 0.05  # share of copies that is only a warning: public datasets contain a few
 PAIRS = (("val", "train"), ("test", "train"), ("test", "val"))
-File = tuple[int, int]  # device and inode
 
 
 class _SplitFiles:
-    """The files of a split's samples, by device and inode."""
-
     def __init__(self, data: Dataset) -> None:
         self.data = data
         parts = [list(plain_parts(data.identity(i))) for i in range(len(data.records))]
-        with ThreadPoolExecutor(THREADS) as pool:
-            paths = list(dict.fromkeys(str(part) for part in chain(*parts) if _may_be_file(part)))
-            blocks = [paths[start : start + BLOCK] for start in range(0, len(paths), BLOCK)]
-            stats = zip(paths, chain.from_iterable(pool.map(_stat_files, blocks)))
-            self.stats = {path: stat for path, stat in stats if stat is not None}  # (file, size) by path
+        self.stats = stat_files(part for part in chain(*parts) if _may_be_file(part))
         self.by_identity: dict[Any, int] = {}  # a sample by its identity()
         self.by_file: dict[File, list[int]] = {}  # samples by file
         firsts: dict[int, str] = {}
@@ -141,15 +132,3 @@ def _is_copy(path: str, other: str) -> bool:
 
 def _may_be_file(part: Any) -> bool:
     return isinstance(part, Path) or (isinstance(part, str) and os.sep in part)
-
-
-def _stat_files(paths: list[str]) -> list[tuple[File, int] | None]:
-    """Return device, inode and size of each path; None if it cannot be read."""
-    stats: list[tuple[File, int] | None] = []
-    for path in paths:
-        try:
-            stat = foreign.status(path)
-            stats.append(((stat.st_dev, stat.st_ino), stat.st_size))
-        except (OSError, ValueError):
-            stats.append(None)
-    return stats

@@ -57,20 +57,17 @@ class Loader(DataLoader[Any]):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with workers_explained([self.data]):
-            yield from self._readable()
-
-    def _readable(self) -> Iterator[dict[str, Any]]:
-        try:
-            for batch in super().__iter__():
-                self.bad |= dict(batch.pop("bad", ()))
-                yield batch
-        except DataError as error:
-            if self.data.skip_bad:
-                raise
-            without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
-            option = f"{error.option}; {without}" if error.option else without
-            sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
-            raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
+            try:
+                for batch in super().__iter__():
+                    self.bad |= dict(batch.pop("bad", ()))
+                    yield batch
+            except DataError as error:
+                if self.data.skip_bad:
+                    raise
+                without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
+                option = f"{error.option}; {without}" if error.option else without
+                sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
+                raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
 
 
 def _close(reference: weakref.ref[Loader]) -> None:
@@ -80,10 +77,7 @@ def _close(reference: weakref.ref[Loader]) -> None:
 
 
 def build_dataset(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Dataset:
-    """Build the dataset of a split.
-
-    It gets the config's seed and, unless it has its own, the config's `data_root`. `class_names` are a checkpoint's.
-    """
+    """Build the dataset of a split with the config's seed and `data_root`; `class_names` are a checkpoint's."""
     return create(rooted(cfg[f"{split}_dataloader"].dataset, cfg.get("data_root")), cfg.seed, class_names)
 
 

@@ -63,23 +63,19 @@ def parameter_groups(
             raise ValueError(
                 f"param_groups.lr_factors: expected a part of a parameter's name, got '{word}', which is in none"
             )
-    undecayed = _undecayed(model)
+    undecayed = _encoding_names(model, undecayed=True)
     layers = None if layer_decay is None else _layers(model, decay_encoding)
     groups: dict[tuple[float, float, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        decay = (
-            0.0
-            if no_decay and (parameter.dim() <= 1 or name in undecayed or name.endswith(".tokens"))
-            else weight_decay
-        )
+        exempt = no_decay and (parameter.dim() <= 1 or name in undecayed or name.endswith(".tokens"))
+        decay = 0.0 if exempt else weight_decay
         scale = 1.0 if layer_decay is None or layers is None else layer_decay ** layers[name]
         scale *= next((factor for word, factor in factors.items() if word in name), 1.0)
         sharded = processes.is_sharded(parameter)  # optimizers update the tensors of a group together
-        group = groups.setdefault(
-            (scale, decay, sharded), dict(params=[], names=[], weight_decay=decay, lr_scale=scale)
-        )
+        empty = dict(params=[], names=[], weight_decay=decay, lr_scale=scale)
+        group = groups.setdefault((scale, decay, sharded), empty)
         group["params"].append(parameter)
         group["names"].append(name)
     return list(groups.values())
@@ -123,20 +119,12 @@ def pretrained_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [p for name, p in named if name.startswith(("modalities.", "backbone.")) and name not in encoding]
 
 
-def _encoding_names(model: nn.Module) -> set[str]:
+def _encoding_names(model: nn.Module, undecayed: bool = False) -> set[str]:
+    """Return the names of the parameters of encodings, all or those without weight decay."""
     return {
         f"{path}.{name}"
         for path, module in model.named_modules()
         if isinstance(module, LayerEncoding | PositionEncoding)
         for name, _ in module.named_parameters()
+        if not undecayed or name.split(".")[0] in module.no_weight_decay
     }
-
-
-def _undecayed(model: nn.Module) -> set[str]:
-    names = set()
-    for path, module in model.named_modules():
-        if isinstance(module, LayerEncoding | PositionEncoding):
-            for name, _ in module.named_parameters(recurse=True):
-                if name.split(".")[0] in module.no_weight_decay:
-                    names.add(f"{path}.{name}")
-    return names

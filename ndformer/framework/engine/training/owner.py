@@ -1,9 +1,9 @@
 """The lock of a work dir: a file with a heartbeat, so that two runs never write to one folder.
 
-owner.json is written to a temporary name and hard-linked into place, which is atomic on shared file systems too, where
-flock may not work. On the same host, a dead owner is recognized by process id and start time. From another host, an
-owner counts as dead when it has not touched its file for `STALE` seconds, by the clock of the file system. If two runs
-have the folder all the same, the first one ends before it writes another checkpoint.
+owner.json is created exclusively, which is atomic on shared file systems too, where flock may not work. On the same
+host, a dead owner is recognized by process id and start time. From another host, an owner counts as dead when it has
+not touched its file for `STALE` seconds, by the clock of the file system. If two runs have the folder all the same, the
+first one ends before it writes another checkpoint.
 """
 
 from __future__ import annotations
@@ -85,11 +85,7 @@ class Owner:
             return cls(content["host"], process and Process(**process), tuple(Process(**agent) for agent in launch))
         except FileNotFoundError:
             return None
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-        ):  # half written, on a file system without links, or another program's file
+        except (ValueError, KeyError, TypeError):  # half written, or another program's file
             return cls("an unknown host", Process("", 0, None))
 
     def text(self) -> str:
@@ -115,25 +111,22 @@ class Ownership:
 
     def _take(self) -> Owner | None:
         """Take the lock; return the owner before, if there was one."""
-        while True:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+        before = None
+        while not _create(self.file, self.owner.text()):
             with (
-                contextlib.suppress(FileNotFoundError),
+                contextlib.suppress(FileNotFoundError),  # released, or cleared by another owner
                 atomic.temporary_folder(self.file.parent) as aside,
-            ):  # cleared by another owner
-                new, before = aside / NAME, None
-                new.write_text(self.owner.text(), encoding="utf-8")
-                while not _link_new(new, self.file):
-                    current = Owner.read(self.file)
-                    if current is not None and self._check_dead(current, new) and _remove(self.file, current, aside):
-                        before = current
-                return before
+            ):
+                current = Owner.read(self.file)
+                if current is not None:
+                    self._check_dead(current, _silence(self.file, aside))
+                    before = current if _remove(self.file, current, aside) else None
+        return before
 
-    def _check_dead(self, owner: Owner, new: Path) -> bool:
-        """Return True if the owner is dead, else raise; the time of `new` is the file system's clock."""
-        silent = _silence(self.file, new)
+    def _check_dead(self, owner: Owner, silent: float) -> None:
+        """Raise unless the owner is dead; `silent` are the seconds since its last heartbeat."""
         if _is_dead(owner, silent):
-            return True
+            return
         assert owner.process is not None
         remote = owner.process.place != _place()
         later = (
@@ -203,14 +196,14 @@ def current_owner(folder: Path) -> Owner | None:
     if owner is None:
         return None
     with contextlib.suppress(FileNotFoundError), atomic.temporary_folder(folder) as aside:
-        (aside / NAME).touch()
-        return None if _is_dead(owner, _silence(file, aside / NAME)) else owner
+        return None if _is_dead(owner, _silence(file, aside)) else owner
     return None  # the run has ended meanwhile
 
 
-def _silence(file: Path, new: Path) -> float:
-    """Return the seconds since the last heartbeat; the time of `new` is the file system's clock."""
-    return max(0.0, new.stat().st_mtime - file.lstat().st_mtime)
+def _silence(file: Path, aside: Path) -> float:
+    """Return the seconds since the last heartbeat, by the file system's clock: a new file in the folder `aside`."""
+    (aside / NAME).touch()
+    return max(0.0, (aside / NAME).stat().st_mtime - file.lstat().st_mtime)
 
 
 def _is_dead(owner: Owner, silent: float) -> bool:
@@ -245,44 +238,30 @@ def _folder_lock(folder: Path) -> Iterator[None]:
     """
     number, end = os.open(folder, os.O_RDONLY), time.monotonic() + PATIENCE
     try:
-        while time.monotonic() < end:
-            try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
                 time.sleep(0.01)
-            except OSError:
-                break
         yield
     finally:
         os.close(number)
 
 
-def _link_new(new: Path, path: Path) -> bool:
-    """Give a file a name that does not exist yet, atomically; return whether it worked."""
-    try:
-        os.link(new, path)
-    except FileExistsError:
-        return new.stat().st_nlink == 2  # linked, although NFS reported an error
-    except FileNotFoundError:  # cleared by another owner meanwhile
-        raise
-    except OSError:  # a file system without links
-        text = new.read_bytes()
-        try:
-            number = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        except FileExistsError:
-            return False
-        with open(number, "wb") as file:
-            file.write(text)
-    return True
+def _create(path: Path, text: str) -> bool:
+    """Create a file, atomically; return False if the name exists."""
+    with contextlib.suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:
+        file.write(text)
+        return True
+    return False
 
 
 def _remove(path: Path, stale: Owner, aside: Path) -> bool:
     """Rename the file of a dead owner away, which only one process can do; put a newer owner's file back."""
     moved = aside / "moved"
-    with contextlib.suppress(FileNotFoundError):
-        os.rename(path, moved)
-        if Owner.read(moved) == stale:
-            return True
-        _link_new(moved, path)
+    os.rename(path, moved)
+    if Owner.read(moved) == stale:
+        return True
+    _create(path, moved.read_text())
     return False

@@ -36,23 +36,12 @@ class Parallel:
 
     @classmethod
     def from_config(cls, train_cfg: Mapping[str, Any]) -> Parallel:
-        """Read and check train_cfg.parallel, .recompute and .sync_batchnorm."""
+        """Read train_cfg.parallel, .recompute and .sync_batchnorm, whose types and choices config/schema.py has."""
         given = train_cfg.get("parallel") or "ddp"
         options = dict(type=given) if isinstance(given, str) else dict(given)
-        allowed = ("type", "replicate", "shard", "offload")
-        unknown = next((name for name in options if name not in allowed), None)
-        if unknown is not None:
-            raise ValueError(f"train_cfg.parallel: expected the keys {', '.join(allowed)}, got '{unknown}'")
-        others = {name: train_cfg[name] for name in ("recompute", "sync_batchnorm") if name in train_cfg}
-        settings = cls(**options, **others)
-        for key, choices in (("type", ("ddp", "fsdp")), ("recompute", ("none", "blocks"))):
-            if getattr(settings, key) not in choices:
-                name = "parallel.type" if key == "type" else key
-                expected = " or ".join(map(repr, choices))
-                raise ValueError(f"train_cfg.{name}: expected {expected}, got {getattr(settings, key)!r}")
-        if settings.type == "ddp" and options.keys() - {"type"}:
+        if options["type"] == "ddp" and len(options) > 1:
             raise ValueError("train_cfg.parallel: replicate, shard and offload need type='fsdp', got type='ddp'")
-        return settings
+        return cls(**options, **{n: train_cfg[n] for n in ("recompute", "sync_batchnorm") if n in train_cfg})
 
     def sizes(self, count: int) -> tuple[int, int]:
         """Return (replicate, shard) for a number of processes, or raise if they do not multiply to it."""

@@ -56,7 +56,7 @@ def read(text: str) -> Pretrained:
     if not checkpoint.exists(reference.path):
         checkpoint.load(reference.path)  # raises, and lists the folder's checkpoints
     if reference.source is not None:
-        return _imported(reference, _convert(reference))
+        return _imported(reference)
     try:
         content = checkpoint.load(reference.path)
     except DataError:  # not a checkpoint of ndformer: the importers read it next
@@ -81,22 +81,18 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
     return architecture
 
 
-def _convert(reference: Reference) -> Imported:
+def _imported(reference: Reference) -> Pretrained:
     name = str(reference.source)
     source = SOURCES[name]
     options = dict(head_dim=source.head_dim) | reference.options
     try:
-        return source.convert(load_tensors(reference.path, source.inside), **options)
+        imported = source.convert(load_tensors(reference.path, source.inside), **options)
     except DataError as error:
         remedy = error.option.replace("--head-dim N", f"--weights '{name}(head_dim=N):{reference.path}'")
         raise DataError(str(error), remedy) from None
-
-
-def _imported(reference: Reference, imported: Imported) -> Pretrained:
     parts = imported.parts.items()
     weights = {f"{prefix}.{name}": value for prefix, part in parts for name, value in part.weights.items()}
-    source, architecture = str(reference.source), collect_architecture(imported)
-    return Pretrained(reference, source, weights, architecture, imported.left, imported.assumed)
+    return Pretrained(reference, name, weights, collect_architecture(imported), imported.left, imported.assumed)
 
 
 def collect_architecture(imported: Imported) -> dict[str, Any]:
@@ -118,7 +114,7 @@ def _recognized(reference: Reference) -> Pretrained:
     for name in SOURCES:
         named = Reference(reference.path, name)
         try:
-            weights = _imported(named, _convert(named))
+            weights = _imported(named)
         except DataError as error:
             if name == "timm" or (error.option and not timm_error):
                 timm_error = f"{error}; {error.option}".rstrip("; ")
@@ -169,14 +165,9 @@ def adapt_config(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool =
                 f"{weights.reference.path}: expected a config with the modality '{name}', got {', '.join(modalities)}. "
                 f"Give a config of '{name}'"
             )
-        settings = modalities[name]
-        data = {key: settings[key] for key in DATA_ARGUMENTS if key in settings}
-        if same:
-            modalities[name] = data | adapter
-        else:
-            positions = {key: settings[key] for key in POSITION_ARGUMENTS if key in settings}
-            others = {key: value for key, value in adapter.items() if key not in POSITION_ARGUMENTS}
-            modalities[name] = data | others | positions
+        settings, own = modalities[name], () if same else POSITION_ARGUMENTS
+        data, positions = ({key: settings[key] for key in keys if key in settings} for keys in (DATA_ARGUMENTS, own))
+        modalities[name] = data | {key: value for key, value in adapter.items() if key not in own} | positions
     head = _set_pool(model.get("head"), source)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
     groups = cfg.get("param_groups")
@@ -232,10 +223,13 @@ def load_into(model: nn.Module, weights: Pretrained, encoding: Parts) -> list[st
     loaded from an encoding of the same type, at any position in a list.
     """
     state, loaded = model.state_dict(), weights.weights
-    names = _Names(model, encoding, encoding if weights.architecture is None else weights.encoding)
-    source = {name: names.in_file(name) for name in state}
-    matches = {name: key for name, key in source.items() if key in loaded and loaded[key].shape == state[name].shape}
-    required = (name for name in state if name.startswith("backbone.") and names.encoding_index(name) is None)
+    paths, file_encoding = list(_encoding_paths(model)), encoding if weights.architecture is None else weights.encoding
+    keys = {name: _by_type(name, paths, encoding) for name in state}
+    file_keys = {name: _by_type(name, paths, file_encoding) for name in loaded}
+    source = {key: name for name, key in reversed(file_keys.items())}  # the first of encodings of one type
+    matches = {name: source[key] for name, key in keys.items() if key in source}
+    matches = {name: key for name, key in matches.items() if loaded[key].shape == state[name].shape}
+    required = (name for name in state if name.startswith("backbone.") and not keys[name][0])
     wrong = next((name for name in required if name not in matches), None)
     if wrong is not None:
         got = f"{tuple(loaded[wrong].shape)} instead of {tuple(state[wrong].shape)}" if wrong in loaded else "missing"
@@ -252,12 +246,15 @@ def load_into(model: nn.Module, weights: Pretrained, encoding: Parts) -> list[st
         lines.append(f"assumed, since the file does not contain it: {weights.assumed}")
     if weights.source in SOURCES:
         lines.append(f"license of {weights.source}: {SOURCES[weights.source].license}")
-    new = [names.label(name) for name in state if name not in matches]
     used = set(matches.values())
-    unused = [names.label_in_file(name) for name in loaded if name not in used]
-    lines.append(f"new: {_brief(new)}")
+    unused = [_label(name, key) for name, key in file_keys.items() if name not in used]
+    lines.append(f"new: {_brief([_label(name, key) for name, key in keys.items() if name not in matches])}")
     lines.append(f"left out: {_brief([*unused, *weights.unused])}")
     return lines
+
+
+def _label(name: str, key: tuple[str, str]) -> str:
+    return key[0] or name.rpartition(".")[0] or name
 
 
 def _brief(labels: Sequence[str]) -> str:
@@ -266,49 +263,15 @@ def _brief(labels: Sequence[str]) -> str:
     return ", ".join(unique[:MAX_NAMES]) + more or "nothing"
 
 
-class _Names:
-    """The mapping between the names of weights in a model and in a file with other encodings."""
-
-    def __init__(self, model: nn.Module, encoding: Parts, file_encoding: Parts) -> None:
-        self.paths = list(_encoding_paths(model))
-        self.types, self.file_types = _types(encoding), _types(file_encoding)
-        self.composed, self.file_composed = (isinstance(parts, (list, tuple)) for parts in (encoding, file_encoding))
-
-    def _split(self, name: str, composed: bool, types: list[str]) -> tuple[str, int, str] | None:
-        """Return (path of the encoding, index of its part, name within it); None if the name is of no encoding."""
-        path = next((path for path in self.paths if name.startswith(f"{path}.")), None)
-        if path is None:
-            return None
-        inner = name[len(path) + 1 :]
-        match = re.fullmatch(r"parts\.(\d+)\.(.+)", inner) if composed else None
-        i, inner = (int(match[1]), match[2]) if match else (0, inner)
-        return (path, i, inner) if i < len(types) else None
-
-    def encoding_index(self, name: str) -> int | None:
-        """Return the index of the model's encoding that a name belongs to; None if it belongs to none."""
-        split = self._split(name, self.composed, self.types)
-        return None if split is None else split[1]
-
-    def in_file(self, name: str) -> str:
-        """Return the name in the file for a name in the model; "" if the file has no such encoding."""
-        split = self._split(name, self.composed, self.types)
-        if split is None:
-            return name
-        path, i, inner = split
-        if self.types[i] not in self.file_types:
-            return ""
-        j = self.file_types.index(self.types[i])
-        return f"{path}.parts.{j}.{inner}" if self.file_composed else f"{path}.{inner}"
-
-    def label(self, name: str) -> str:
-        return _label(name, self._split(name, self.composed, self.types), self.types)
-
-    def label_in_file(self, name: str) -> str:
-        return _label(name, self._split(name, self.file_composed, self.file_types), self.file_types)
-
-
-def _label(name: str, split: tuple[str, int, str] | None, types: list[str]) -> str:
-    return name.rpartition(".")[0] or name if split is None else types[split[1]]
+def _by_type(name: str, paths: Sequence[str], encoding: Parts) -> tuple[str, str]:
+    """Return the type of the encoding with this weight, or "", and the name without the encoding's index in a list."""
+    path = next((path for path in paths if name.startswith(f"{path}.")), None)
+    if path is None:
+        return "", name
+    inner, types = name[len(path) + 1 :], _types(encoding)
+    match = None if isinstance(encoding, dict) else re.fullmatch(r"parts\.(\d+)\.(.+)", inner)
+    i, inner = (int(match[1]), match[2]) if match else (0, inner)
+    return (types[i], f"{path}.{inner}") if i < len(types) else ("", name)
 
 
 def _encoding_paths(model: nn.Module) -> Iterator[str]:

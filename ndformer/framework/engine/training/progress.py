@@ -1,5 +1,6 @@
 """Progress of a run: log lines with step, loss, speed and remaining time, and the timer for checkpoints."""
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -147,12 +148,9 @@ class CheckpointTimer:
     def __init__(self, every: int | str | None) -> None:
         self.steps, self.seconds = 0, 0.0
         if isinstance(every, str):
-            number, _, unit = every.partition(" ")
-            try:
-                self.seconds = 60 * float(number)
-            except ValueError:
-                self.seconds = 0.0
-            if unit not in ("minute", "minutes") or not 0 < self.seconds < float("inf"):
+            minutes = re.fullmatch(r"(\d+|\d*\.\d+) minutes?", every)
+            self.seconds = 60 * float(minutes[1]) if minutes else 0.0
+            if not self.seconds:
                 raise ValueError(
                     f"checkpoint_every: expected a number of steps or a text like '10 minutes', got '{every}'"
                 )

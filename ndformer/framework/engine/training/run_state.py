@@ -5,14 +5,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ndformer.framework.data.fingerprint import check_same_data
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
-from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
+from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.loading import Loader
+from ndformer.framework.engine.training.optim import regrouped
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.runner import Runner
-from ndformer.framework.errors import BadNumbers
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
@@ -72,14 +75,14 @@ def restore(trainer: Runner) -> None:
     path, state = checkpoint.load_newest(trainer.folder, templates)
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
-    same_data.check(state, trainer.data, _classes(trainer), trainer.allow_data_change)
-    resuming.check_best(trainer.folder, trainer.model, state["history"], trainer.history.main, templates)
-    resuming.report_threads(state.get("threads"))
+    check_same_data(state, trainer.data, _classes(trainer), trainer.allow_data_change)
+    _check_best(trainer.folder, trainer.model, state["history"], trainer.history.main, templates)
+    _report_threads(state.get("threads"))
     checkpoint.load_weights(trainer.model, state, path)
     if trainer.ema is not None:
         average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
         trainer.ema.average = {name: value.to(trainer.device) for name, value in average.items()}
-    resuming.restore(trainer.optim_wrapper, state, path)
+    _restore_optimizer(trainer.optim_wrapper, state, path)
     trainer.hooks.load_state_dict(state.get("hooks", {}))
     trainer.epoch, trainer.iter, trainer.batch = state["epoch"], state["iter"], state["batch"]
     trainer.seconds, trainer.history.epochs = state["seconds"], state["history"]
@@ -133,3 +136,61 @@ def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | 
         trainer.saver.save_async(folder, content, None if previous is None else Path(previous).stem)
     elif processes.rank() == 0:
         checkpoint.save(trainer.folder / name, content, previous)
+
+
+def _report_threads(before: int | None) -> None:
+    now = torch.get_num_threads()
+    if before is not None and before != now:
+        print(
+            f"the run used {before} threads and continues with {now}: sums are computed in another order, so results "
+            f"may differ in their last bits (OMP_NUM_THREADS={before} sets the old number)"
+        )
+
+
+def _check_best(
+    folder: Path, model: nn.Module, history: list[dict[str, float]], main: str, templates: Any = None
+) -> None:
+    """Raise unless best.pth is a checkpoint of this run, before more epochs are trained."""
+    if not history:
+        return
+    path = folder / checkpoint.BEST
+    remedy = "restore a copy of it, or start a new run"
+    try:
+        content = checkpoint.load(path, templates)
+        checkpoint.check_weights(model, content, path)
+    except DataError as error:
+        raise DataError(f"{error}. It has the best weights of the run, which are tested at its end: {remedy}") from None
+    last = folder / checkpoint.LAST
+    for file, metrics in [(path, content.get("metrics", {})), *((last, epoch) for epoch in history)]:
+        if main not in metrics:
+            raise DataError(f"{file}: expected the metric {main}, which selects the best epoch: {remedy}")
+
+
+def _restore_optimizer(wrapper: OptimWrapper, state: dict[str, Any], path: Path) -> None:
+    """Load the counts and states of the optimizer and the fp16 gradient scaler, or raise if they do not fit."""
+    wrapper.updates, wrapper.skipped, wrapper.batches = state["updates"], state["skipped"], state["iter"]
+    groups = [dict(group) for group in wrapper.optimizer.param_groups]
+    try:
+        wrapper.optimizer.load_state_dict(regrouped(state["optimizer"], wrapper.optimizer))
+        wrong = _mismatch(wrapper.optimizer, groups)
+        if state["scaler"]:  # empty if the run did not use fp16
+            wrapper.scaler.load_state_dict(state["scaler"])
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:
+        wrong = " ".join(str(error).split()) or type(error).__name__
+    if wrong:
+        raise DataError(
+            f"the optimizer state in {path} does not fit the config's optimizer ({wrong:.200}). Give the config of "
+            "that run"
+        )
+
+
+def _mismatch(optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> str:
+    """Return the first key that a group or a parameter's state lacks or has in another shape; "" if none."""
+    for group, expected in zip(optimizer.param_groups, groups):
+        if missing := expected.keys() - group.keys():
+            return f"its groups have no '{min(missing)}'"
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.numel() != 1 and value.shape != parameter.shape:
+                return f"{key} of shape {tuple(value.shape)} is for a parameter of shape {tuple(parameter.shape)}"
+    return ""

@@ -1,35 +1,77 @@
-"""The state of a run, as the parts of the training loop and hooks of mmengine read it."""
+"""The state of a run, as the parts of the training loop and hooks of mmengine read it, and these hooks."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.history import History
-from ndformer.framework.engine.training.hooks import Hooks
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import HOOKS
 from ndformer.framework.system import processes
+
+PRIORITIES = dict(HIGHEST=0, VERY_HIGH=10, HIGH=30, ABOVE_NORMAL=40, NORMAL=50, BELOW_NORMAL=60, LOW=70, VERY_LOW=90)
+PRIORITIES |= dict(LOWEST=100)
+
+
+class Hooks(list[Any]):
+    """The hooks of a run, in order of their priorities; hooks with equal priority keep the order of the config."""
+
+    def __init__(self, settings: Sequence[dict[str, Any]] | None) -> None:
+        """With hooks of a config, mmengine's RuntimeInfoHook writes losses, rates and metrics to the message hub."""
+        for options in [dict(type="RuntimeInfoHook"), *settings] if settings else []:
+            hook = HOOKS.create({key: value for key, value in options.items() if key != "priority"})
+            if "priority" in options:
+                hook.priority = options["priority"]
+            self.append(hook)
+        self.sort(key=_priority)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the hooks that have `state_dict()`, by class name and number."""
+        return {name: hook.state_dict() for name, hook in self._named() if hasattr(hook, "state_dict")}
+
+    def load_state_dict(self, states: dict[str, Any]) -> None:
+        for name, hook in self._named():
+            if name in states and hasattr(hook, "load_state_dict"):
+                hook.load_state_dict(states[name])
+
+    def _named(self) -> list[tuple[str, Any]]:
+        return [(f"{type(hook).__name__}.{i}", hook) for i, hook in enumerate(self)]
+
+
+def _priority(hook: Any) -> int:
+    value = getattr(hook, "priority", "NORMAL")
+    value = PRIORITIES.get(value.upper()) if isinstance(value, str) else int(value)
+    if value is None or not 0 <= value <= 100:
+        choices = ", ".join(PRIORITIES)
+        raise DataError(
+            f"custom_hooks: expected a priority of 0 to 100 or one of {choices}, got {hook.priority!r} for "
+            f"{type(hook).__name__}"
+        )
+    return value
 
 
 class Runner:
-    """The state of a run, with the attributes that mmengine documents for the runner of hooks.
-
-    The logger and the message hub are created when a hook asks for them.
-    """
+    """The state of a run, with the attributes that mmengine documents for the runner of hooks."""
 
     cfg: Config
     config_text: str
@@ -61,6 +103,31 @@ class Runner:
             losses = model(**self.model.to_device(batch), mode="loss")
         return self.model.total(losses)
 
+    @contextlib.contextmanager
+    def explained(self, batch: dict[str, Any]) -> Iterator[None]:
+        """Raise BadNumbers, with layer, samples and a remedy, for values that are not finite in a training step."""
+        try:
+            yield
+        except FloatingPointError as error:
+            raise self._bad_numbers(str(error), batch) from None
+        except RuntimeError as error:
+            if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
+                raise
+            raise self._bad_numbers(str(error).splitlines()[0], batch) from None
+
+    def _bad_numbers(self, problem: str, batch: dict[str, Any]) -> BadNumbers:
+        seed_step(self.cfg.seed, self.iter)
+        cause = nonfinite.origin(self.model, batch, lambda: self.loss(batch, self.model))
+        checkpoints = (self.folder / name for name in (checkpoint.LAST, checkpoint.BEST))
+        last = next((path for path in checkpoints if checkpoint.exists(path)), None)
+        return BadNumbers(
+            f"step {self.iter + 1} (epoch {self.epoch + 1}): {problem}; {cause}. "
+            f"The batch was {nonfinite.sample_names(batch)}. "
+            + (f"The last good checkpoint is {last}" if last else "There is no checkpoint yet")
+            + "; a lower lr, a longer warmup or clip_grad may help",
+            "--detect-anomaly names the operation",
+        )
+
     def call_hook(self, point: str, **arguments: Any) -> None:
         """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""
         for hook in self.hooks:
@@ -89,6 +156,19 @@ class Runner:
     test_dataloader = property(lambda self: self.loaders["test"])
     rank = property(lambda self: processes.rank())
     world_size = property(lambda self: processes.count())
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch; transforms of samples have generators of their own."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (for code of users)
+    torch.manual_seed(seed)
+
+
+def seed_step(seed: int, iteration: int) -> None:
+    """Seed torch from the config's seed and the step's number, so that a resumed run draws the same numbers."""
+    state = np.random.SeedSequence((seed, iteration)).generate_state(1, np.uint64)
+    torch.manual_seed(int(state[0] >> np.uint64(1)))
 
 
 class _ConsoleHandler(logging.Handler):

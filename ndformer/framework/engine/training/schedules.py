@@ -35,7 +35,6 @@ class WarmupCosine(Schedule):
     """Linear warmup and cosine decay: from `start` to 1 over `warmup` (a share of steps), then down to `end`."""
 
     def __init__(self, warmup: Rate = 0.05, start: Share = 0.0, end: Share = 0.0) -> None:
-        _share(warmup)
         self.warmup, self.start, self.end = warmup, start, end
 
     def __call__(self, update: int, total: int) -> float:
@@ -59,7 +58,6 @@ class OneCycle(Schedule):
         final_div: Positive = 1e4,
         betas: tuple[Rate, Rate] | None = None,
     ) -> None:
-        _share(warmup)
         self.warmup, self.first, self.last, self.betas = warmup, 1 / div, 1 / (div * final_div), betas
 
     def __call__(self, update: int, total: int) -> float:
@@ -81,14 +79,6 @@ class Constant(Schedule):
 
     def __call__(self, update: int, total: int) -> float:
         return 1.0
-
-
-def _share(warmup: float) -> None:
-    if not 0 <= warmup < 1:
-        raise ValueError(
-            f"schedule.warmup: expected a share of all steps, from 0 to 1, got {warmup}. For 15 of 300 epochs write 15 "
-            "/ 300"
-        )
 
 
 class LearningRate:

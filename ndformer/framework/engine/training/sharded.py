@@ -8,10 +8,16 @@ read: it is not written, and a tensor is read by system/archive.py, which runs n
 from __future__ import annotations
 
 import copy
+import hashlib
+import io
+import json
+import math
 import operator
+import re
 import shutil
 import tempfile
 import warnings
+from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -19,20 +25,24 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._shard._utils import narrow_tensor_by_index
+from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import (
-    Metadata,
-    TensorStorageMetadata,
-)
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter, _StorageInfo
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_loader import load as load_tensors
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import distribute_tensor
+from torch.futures import Future
 
-from ndformer.framework.engine.training import contents, manifest
+from ndformer.framework import foreign
+from ndformer.framework.engine.training import contents
+from ndformer.framework.engine.training.contents import MANIFEST
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
 
+VALUES, SHARD = "values.pth", r"__\d+_\d+\.distcp"
+DTYPES = {str(t).partition(".")[2]: t for t in vars(torch).values() if isinstance(t, torch.dtype)}
 ALONE = "torch.distributed is disabled"  # a warning, while one process or each for itself is meant
 
 
@@ -65,7 +75,7 @@ class Saver:
         self.path = path
         self.temporary = self._begin(path)
         old = None if previous is None else path.with_name(previous)
-        writer = manifest.Writer(self.temporary, path, old, values)
+        writer = Writer(self.temporary, path, old, values)
         if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
             torch.cuda.current_stream().synchronize()
         warnings.filterwarnings("ignore", ALONE)  # in the thread too
@@ -79,7 +89,7 @@ class Saver:
             try:
                 made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
             except OSError as error:
-                made = [_unwritable(path, error)]
+                made = [contents.unwritable(path, str(error.strerror))]
         if self.group is not None:
             dist.broadcast_object_list(made, 0, self.group)
         if isinstance(made[0], Exception):
@@ -103,7 +113,9 @@ class Saver:
             cause = next(iter(error.failures.values()))[0]
             if isinstance(cause, DataError) or not isinstance(cause, (OSError, RuntimeError)):
                 raise cause from None
-            raise _unwritable(self.path, cause) from error
+            # torch reports a full disk as an error of its own, of several lines
+            why = cause.strerror if isinstance(cause, OSError) else str(cause).partition("\n")[0]
+            raise contents.unwritable(self.path, str(why)) from error
 
     def close(self) -> None:
         try:
@@ -112,24 +124,11 @@ class Saver:
             self.stager.close()
 
 
-def _unwritable(path: Path, error: Exception) -> DataError:
-    # torch reports a full disk as an error of its own, of several lines
-    cause = error.strerror if isinstance(error, OSError) else str(error).partition("\n")[0]
-    return DataError(
-        f"{path} cannot be written ({cause:.100}). The checkpoint before it is intact: free disk space or change "
-        "permissions",
-        "then --resume continues",
-    )
-
-
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Return the tensors of nested dicts by name, and dict(values=the rest, places=the keys to each tensor).
 
     The state of an optimizer is stored by the names of its parameters.
     """
-    content = dict(content)
-    if content.get("optimizer"):
-        content["optimizer"] = _by_name(content["optimizer"])
     tensors: dict[str, Tensor] = {}
     places: dict[str, list[Any]] = {}
 
@@ -142,17 +141,16 @@ def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}
         return copy.deepcopy(value)  # it is written while training goes on and changes it
 
-    return tensors, dict(values=without_tensors(content, []), places=places)
+    return tensors, dict(values=without_tensors(_renamed(content, "params", "names"), []), places=places)
 
 
-def _by_name(state: dict[str, Any]) -> dict[str, Any]:
-    names = {i: name for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
-    return state | dict(state={names[i]: value for i, value in state["state"].items()})
-
-
-def _by_number(state: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: i for group in state["param_groups"] for i, name in zip(group["params"], group["names"])}
-    return state | dict(state={numbers[name]: value for name, value in state["state"].items()})
+def _renamed(content: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return the content with the states of the optimizer by `names` of parameters instead of numbers `params`."""
+    if not content.get("optimizer"):
+        return content
+    state = content["optimizer"]
+    keys = {key: value for group in state["param_groups"] for key, value in zip(group[old], group[new])}
+    return content | dict(optimizer=state | dict(state={keys[key]: value for key, value in state["state"].items()}))
 
 
 def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, Any]:
@@ -165,7 +163,7 @@ def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, An
     content, problem = {}, ""
     try:
         shared = templates is not None
-        metadata = manifest.read(folder, *((processes.rank(), processes.count()) if shared else ()))
+        metadata = read_manifest(folder, *((processes.rank(), processes.count()) if shared else ()))
         content = _content(folder, metadata, templates or {})
     except (Exception, CheckpointException) as error:
         if isinstance(error, CheckpointException):
@@ -178,32 +176,27 @@ def load(path: Path, templates: dict[str, Tensor] | None = None) -> dict[str, An
     return content
 
 
-def _content(folder: Path, metadata: Metadata, templates: dict[str, Tensor]) -> dict[str, Any]:
-    stored, sealed = archive.read(folder / manifest.VALUES)
+def _content(folder: Path, metadata: dcp.Metadata, templates: dict[str, Tensor]) -> dict[str, Any]:
+    stored, sealed = archive.read(folder / VALUES)
     if not sealed:
-        raise ValueError(f"the digest of {manifest.VALUES} is missing")
+        raise ValueError(f"the digest of {VALUES} is missing")
     content, places, tensors = stored["values"], stored["places"], {}
     for name, entry in metadata.state_dict_metadata.items():
-        assert isinstance(entry, TensorStorageMetadata)
+        assert isinstance(entry, dcp.TensorStorageMetadata)
         template = _template(places[name], entry.size, templates)
         zeros = partial(torch.zeros, entry.size) if template is None else partial(torch.zeros_like, template)
         tensors[name] = zeros(dtype=entry.properties.dtype)
     warnings.filterwarnings("ignore", ALONE)
-    load_tensors(tensors, storage_reader=manifest.Reader(folder, metadata), no_dist=True)
+    load_tensors(tensors, storage_reader=Reader(folder, metadata), no_dist=True)
     for name, tensor in tensors.items():
         *keys, last = places[name]
         reduce(operator.getitem, keys, content)[last] = tensor
-    if content.get("optimizer"):
-        content["optimizer"] = _by_number(content["optimizer"])
-    return content
+    return _renamed(content, "names", "params")
 
 
 def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:
     """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
-    if content.get("optimizer"):
-        content = content | dict(optimizer=_by_name(content["optimizer"]))
-    content = {key: _distributed(value, templates, [key]) for key, value in content.items()}
-    return content | dict(optimizer=_by_number(content["optimizer"])) if content.get("optimizer") else content
+    return _renamed(_distributed(_renamed(content, "params", "names"), templates, []), "names", "params")
 
 
 def _distributed(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:
@@ -219,3 +212,125 @@ def _template(keys: list[Any], shape: torch.Size, templates: dict[str, Tensor]) 
     """Return the DTensor of a parameter's name and shape; None if there is none, as for an optimizer's step."""
     template = next((templates[key] for key in keys if key in templates), None)
     return template if template is not None and template.shape == shape and processes.is_sharded(template) else None
+
+
+def write_manifest(folder: Path, metadata: dcp.Metadata, results: list[list[Any]]) -> None:
+    """Write the index of a folder whose files are complete; the results of Writer.write_data have their places."""
+    files = {VALUES: file_entry(folder / VALUES)}
+    places: dict[dcp.MetadataIndex, _StorageInfo] = {}
+    for result in (result for part in results for result in part):
+        places[result.index], files[result.storage_data[0].relative_path] = result.storage_data
+    tensors = {}
+    for name, entry in metadata.state_dict_metadata.items():
+        assert isinstance(entry, dcp.TensorStorageMetadata)
+        chunks = []
+        for chunk in entry.chunks:
+            place = places[dcp.MetadataIndex(name, chunk.offsets)]
+            inside = [place.relative_path, place.offset, place.length]
+            chunks.append(dict(offset=list(chunk.offsets), shape=list(chunk.sizes), inside=inside))
+        dtype = str(entry.properties.dtype).partition(".")[2]
+        tensors[name] = dict(dtype=dtype, shape=list(entry.size), chunks=chunks)
+    index: dict[str, Any] = dict(tensors=tensors, files=files)
+    atomic.write(folder / MANIFEST, json.dumps(index | dict(digest=_digest(index))))
+
+
+def file_entry(path: Path) -> dict[str, Any]:
+    """Return the size and the digest of a file."""
+    digest, size = hashlib.blake2b(digest_size=32), 0
+    with foreign.opened(path) as file:
+        while part := file.read(archive.CHUNK):
+            digest.update(part)
+            size += len(part)
+    return dict(size=size, blake2b=digest.hexdigest())
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(manifest, sort_keys=True).encode(), digest_size=32).hexdigest()
+
+
+def read_manifest(folder: Path, part: int = 0, parts: int = 1) -> dcp.Metadata:
+    """Return the index of a folder, or raise unless it is sound and the digests of the files fit.
+
+    With `parts`, only every parts-th file from `part` on is compared with its digest, and values.pth.
+    """
+    index = foreign.plain_json(folder / MANIFEST)
+    if index.pop("digest") != _digest(index):
+        raise ValueError(f"it is damaged: the digest of {MANIFEST} does not fit")
+    files = index["files"]
+    for name in {VALUES, *sorted(files)[part::parts]}:
+        if not re.fullmatch(SHARD, name) and name != VALUES:
+            raise ValueError(f"it names a file {name!r}")
+        if not (folder / name).is_file():
+            raise ValueError(f"its file {name} is missing")
+        if file_entry(folder / name) != files[name]:
+            raise ValueError(f"it is damaged: the digest of {name} does not fit")
+    tensors: dict[str, Any] = {}
+    places: dict[dcp.MetadataIndex, _StorageInfo] = {}
+    for name, entry in index["tensors"].items():
+        dtype, shape = DTYPES[entry["dtype"]], torch.Size(entry["shape"])
+        chunks = []
+        for chunk in entry["chunks"]:
+            offset, size = torch.Size(chunk["offset"]), torch.Size(chunk["shape"])
+            file, start, length = chunk["inside"]
+            if not re.fullmatch(SHARD, file) or not 0 <= start <= start + length <= files[file]["size"]:
+                raise ValueError(f"a part of {name} is in no file")
+            if math.prod(size) * dtype.itemsize > length or any(o + s > n for o, s, n in zip(offset, size, shape)):
+                raise ValueError(f"a part of {name} is larger than its place")
+            places[dcp.MetadataIndex(name, offset)] = _StorageInfo(file, start, length)
+            chunks.append(dcp.ChunkStorageMetadata(offset, size))
+        if sum(math.prod(chunk.sizes) for chunk in chunks) != shape.numel():
+            raise ValueError(f"the parts of {name} are not the tensor")
+        tensors[name] = dcp.TensorStorageMetadata(dcp.TensorProperties(dtype), shape, chunks)
+    return dcp.Metadata(tensors, storage_data=places)
+
+
+class Writer(FileSystemWriter):
+    """Writes shards with their digests, then values and manifest on rank 0, then moves the folder to its place."""
+
+    def __init__(self, temporary: Path, path: Path, previous: Path | None, values: dict[str, Any]) -> None:
+        super().__init__(temporary / path.name)
+        self.temporary, self.target, self.previous, self.values = temporary, path, previous, values
+        self.half = temporary / path.name
+
+    def write_data(self, plan: Any, planner: Any) -> Future[list[Any]]:
+        results = super().write_data(plan, planner).wait()
+        places = [result.storage_data for result in results]
+        files = {name: file_entry(self.half / name) for name in {place.relative_path for place in places}}
+        done: Future[list[Any]] = Future()
+        done.set_result([replace(r, storage_data=(p, files[p.relative_path])) for r, p in zip(results, places)])
+        return done
+
+    def finish(self, metadata: dcp.Metadata, results: list[list[Any]]) -> None:
+        with open(self.half / VALUES, "wb") as file:
+            archive.save(archive.Sealing(file), self.values)
+        write_manifest(self.half, metadata, results)
+        for name in (MANIFEST, "."):
+            atomic.sync(self.half / name)
+        atomic.replace_folder(self.target, self.half, self.previous)
+        self.temporary.rmdir()
+
+
+class Reader(FileSystemReader):
+    """Reads tensors without running code, from an index that is already read."""
+
+    def __init__(self, folder: Path, metadata: dcp.Metadata) -> None:
+        super().__init__(folder)
+        self.folder, self.metadata = folder, metadata
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
+        return self.metadata
+
+    def read_data(self, plan: Any, planner: Any) -> Future[None]:
+        for request in plan.items:
+            place = self.storage_data[request.storage_index]
+            with foreign.opened(self.folder / place.relative_path) as file:
+                file.seek(place.offset)
+                tensor = archive.unsealed(io.BytesIO(file.read(place.length)), place.length)
+            if not isinstance(tensor, Tensor):
+                raise ValueError(f"{request.storage_index.fqn} is no tensor")
+            target = planner.resolve_tensor(request).detach()
+            target.copy_(narrow_tensor_by_index(tensor, request.storage_offsets, request.lengths))
+            planner.commit_tensor(request, target)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done

@@ -17,26 +17,21 @@ from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.training import nonfinite, run_state
-from ndformer.framework.engine.training.bad_numbers import explained
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
-from ndformer.framework.engine.training.history import History
-from ndformer.framework.engine.training.hooks import Hooks
+from ndformer.framework.engine.training.history import History, Visualizer
 from ndformer.framework.engine.training.loading import timed_batches
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
-from ndformer.framework.engine.training.profile import Profile
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.runner import Runner
+from ndformer.framework.engine.training.runner import Hooks, Runner, seed_everything, seed_step
 from ndformer.framework.engine.training.schedules import LearningRate
-from ndformer.framework.engine.training.seeding import seed_everything, seed_step
-from ndformer.framework.engine.training.throughput import Throughput
-from ndformer.framework.engine.training.visualizer import Visualizer
+from ndformer.framework.engine.training.throughput import Profile, Throughput
 from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.model import TokenModel
@@ -149,7 +144,7 @@ class Trainer(Runner):
         Returns the mean loss over all processes, as a CPU tensor.
         """
         optim = self.optim_wrapper
-        with explained(self, batch), first_warnings(self):
+        with self.explained(batch), first_warnings(self):
             seed_step(self.cfg.seed, self.iter)
             loss = self.loss(batch, self.parallel)
             stop = loss.new_full((), float(bool(self.preemption.signal_name)), dtype=torch.float32)

@@ -8,10 +8,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from types import CodeType, FrameType, TracebackType
+from traceback import walk_stack
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
@@ -55,10 +56,8 @@ class Watchdog:
     def beat(self, runner: Runner, **arguments: Any) -> None:
         self.ticks = 0
 
-    before_run = before_train_epoch = after_train_epoch = before_val = after_val_iter = after_val_epoch = after_val = (
-        beat
-    )
-    before_save_checkpoint = after_load_checkpoint = after_train = before_test = after_test_iter = beat
+    before_run = before_train_epoch = after_train_epoch = after_train = before_test = after_test_iter = beat
+    before_val = after_val_iter = after_val_epoch = after_val = before_save_checkpoint = after_load_checkpoint = beat
 
     def before_train_iter(self, runner: Runner, **arguments: Any) -> None:
         self.position, self.ticks = 2 * runner.iter + 1, 0
@@ -137,9 +136,8 @@ def summary(reports: Sequence[Report | None]) -> str:
     """Name the rank that lags, and list what all ranks were doing."""
     ranks = lagging(reports)
     named = f"rank {', '.join(map(str, ranks))} lags" if ranks else "all ranks are at the same point"
-    lines = [
-        f"  rank {i}: {report or 'no answer: the process is stopped or ended'}" for i, report in enumerate(reports)
-    ]
+    absent = "no answer: the process is stopped or ended"
+    lines = [f"  rank {i}: {report or absent}" for i, report in enumerate(reports)]
     lines += [f"rank {i}:\n{report.stacks}" for i in ranks if i > 0 and (report := reports[i]) is not None]
     return "\n".join([f"watchdog: the run hangs; {named}", *lines])
 
@@ -152,7 +150,7 @@ def stacks() -> str:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = {names.get(ident, str(ident)): frame for ident, frame in sys._current_frames().items()}
     return "\n".join(
-        "\n".join([f"{name}:", *(f"  {c.co_filename}:{line} in {c.co_name}" for c, line in _calls(frame))])
+        "\n".join([f"{name}:", *(f"  {f.f_code.co_filename}:{n} in {f.f_code.co_name}" for f, n in walk_stack(frame))])
         for name, frame in sorted(threads.items(), key=lambda item: item[0] != "MainThread")
         if name != "watchdog"
     )
@@ -162,9 +160,3 @@ def _waits() -> bool:
     """Return whether the main thread is in a call of torch.distributed, or in the step's wait for the device."""
     frame = sys._current_frames()[threading.main_thread().ident or 0]
     return "torch/distributed/" in frame.f_code.co_filename or frame.f_code.co_name == "_sync_stats"
-
-
-def _calls(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
-    while frame is not None:
-        yield frame.f_code, frame.f_lineno
-        frame = frame.f_back

@@ -1,7 +1,5 @@
 """The files of a run in its work dir: whether a run may start there, and their removal before it does."""
 
-import contextlib
-import re
 from pathlib import Path
 
 from ndformer.framework.engine.training import checkpoint
@@ -55,8 +53,3 @@ def clear(folder: Path) -> None:
         for form in checkpoint.forms(folder / name):  # a checkpoint of several processes is a folder
             atomic.remove(form)
             atomic.remove(atomic.replaced_path(form))
-    for logs in folder.glob("????????_??????"):  # written by mmengine at each start, in runs of older versions
-        if re.fullmatch(r"\d{8}_\d{6}", logs.name):
-            atomic.remove(logs / f"{logs.name}.log")
-            with contextlib.suppress(OSError):  # it contains other files
-                logs.rmdir()

@@ -1,4 +1,4 @@
-"""Processes of one run that are not of one mind say so before its first step; tests/soak/disagree.py has more ways."""
+"""Processes with other code, config or data report it before the first step; see also tests/soak/disagree.py."""
 
 import os
 import subprocess
@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[4]
 
 
 def beside(monkeypatch, **changes):
-    """As if rank 2 of three had something else."""
+    """Simulate three processes, of which rank 2 has other values."""
     monkeypatch.setattr(processes, "gather_objects", lambda own: [own, own, own | changes])
 
 
-def test_the_rank_that_differs_is_named_with_both_values(monkeypatch):
+def test_the_differing_rank_is_named_with_both_values(monkeypatch):
     other = config().to_dict()
     other["optimizer"] |= dict(lr=1.0)
     beside(monkeypatch, config=other, torch="1.0")
@@ -30,14 +30,14 @@ def test_the_rank_that_differs_is_named_with_both_values(monkeypatch):
         check_settings(config())
 
 
-def test_what_hosts_may_have_of_their_own_is_no_difference(monkeypatch):
+def test_worker_settings_may_differ_between_hosts(monkeypatch):
     other = config()
     other.train_dataloader.update(num_workers=7, timeout=1.0)
     beside(monkeypatch, config=other.to_dict())
     check_settings(config())
 
 
-def test_other_data_under_the_same_names_and_numbers_is_seen(monkeypatch):
+def test_different_labels_of_the_same_samples_are_detected(monkeypatch):
     data = SoakSquares(".", "train")
     seen = []
     monkeypatch.setattr(processes, "gather_objects", lambda own: seen.append(own) or [own])
@@ -49,7 +49,7 @@ def test_other_data_under_the_same_names_and_numbers_is_seen(monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_processes_that_disagree_both_say_so_and_end():
+def test_two_processes_that_disagree_both_report_it_and_end():
     command = [sys.executable, "-m", "tests.soak.disagree", "--ways", "epochs", "samples", "torch"]
     environment = os.environ | dict(OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT))
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)

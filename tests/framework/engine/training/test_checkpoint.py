@@ -1,9 +1,8 @@
-"""Checkpoints that come from elsewhere: hostile, damaged, of another model, of another size, as safetensors."""
+"""Untrusted checkpoints: malicious, damaged, of another model or size, as safetensors."""
 
 import pickle
 import random
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,24 +12,16 @@ from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.training import checkpoint, contents, exported
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
 from ndformer.framework.system import archive
+from tests.framework.engine.training.runs import Malicious
 from tests.soak import flips
 from tests.soak.tiny import config
 
 
-class Hostile:
-    def __init__(self, target):
-        self.target = target
-
-    def __reduce__(self):
-        return Path.touch, (self.target,)
-
-
 @pytest.mark.parametrize("write", [lambda x, p: torch.save(x, p), lambda x, p: p.write_bytes(pickle.dumps(x))])
-def test_a_malicious_pickle_runs_nothing_and_is_one_sentence(tmp_path, write):
+def test_a_malicious_pickle_executes_nothing_and_raises_a_one_line_error(tmp_path, write):
     target = tmp_path / "pwned"
-    write(dict(model=dict(), evil=Hostile(target)), tmp_path / "last.pth")
+    write(dict(model=dict(), evil=Malicious(target)), tmp_path / "last.pth")
     with pytest.raises(DataError, match="not a checkpoint that can be read safely") as error:
         checkpoint.load(tmp_path / "last.pth")
     assert "\n" not in str(error.value)
@@ -39,7 +30,7 @@ def test_a_malicious_pickle_runs_nothing_and_is_one_sentence(tmp_path, write):
     assert not target.exists()
 
 
-def test_weights_go_through_safetensors_with_what_the_tools_need(tmp_path):
+def test_safetensors_keep_weights_and_metadata(tmp_path):
     model = build_model(config())
     content = dict(
         model=model.state_dict(), classes=["a", "b", "c"], epoch=3, metrics=dict(accuracy=0.5), config="x = 1"
@@ -69,7 +60,7 @@ class Holder(nn.Module):
 
 
 @pytest.mark.parametrize("dims, options", [(1, {}), (2, {}), (2, dict(joint=True))])
-def test_position_tables_are_resized_on_request_alone(dims, options):
+def test_position_tables_are_resized_only_on_request(dims, options):
     small, large = Holder(2, dims, **options), Holder(4, dims, **options)
     content = dict(model=small.state_dict())
     with pytest.raises(DataError, match=r"layer.tables.0 \(2, \d+\) instead of .*position tables"):
@@ -82,7 +73,7 @@ def test_position_tables_are_resized_on_request_alone(dims, options):
         torch.testing.assert_close(b[every], a)
 
 
-def test_what_is_not_a_table_is_never_resized():
+def test_other_weights_are_never_resized():
     model = nn.Linear(3, 2)
     with pytest.raises(DataError, match=r"weight \(2, 3\) instead of \(2, 4\)"):
         checkpoint.load_weights(nn.Linear(4, 2), dict(model=model.state_dict()), "x.pth", resize=True)
@@ -91,11 +82,10 @@ def test_what_is_not_a_table_is_never_resized():
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     """last.pth and best.pth of a run, and its best weights exported."""
-    yield flips.made(tmp_path_factory.mktemp("flips") / "run")
-    DATASETS.module_dict.pop("SoakSquares")
+    return flips.made(tmp_path_factory.mktemp("flips") / "run")
 
 
-def test_flipped_bits_and_cut_ends_are_noticed_or_change_nothing(paths, tmp_path):
+def test_flipped_bits_and_truncation_are_detected_or_change_nothing(paths, tmp_path):
     rng = random.Random(1)
     for path in [*paths, flips.RELEASED / checkpoint.BEST]:
         counts, wrong = flips.series(path, 30, 10, rng, tmp_path)
@@ -103,7 +93,7 @@ def test_flipped_bits_and_cut_ends_are_noticed_or_change_nothing(paths, tmp_path
         assert counts["noticed"] >= 20
 
 
-def test_a_flip_in_the_mark_of_the_digest_loses_it_and_that_is_noticed(paths, tmp_path):
+def test_a_missing_digest_is_detected(paths, tmp_path):
     content = bytearray(paths[0].read_bytes())
     content[content.rindex(archive.MARK)] ^= 1
     (tmp_path / "last.pth").write_bytes(content)
@@ -150,7 +140,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_what_expands_is_refused_before_it_does(tmp_path, bomb):
+def test_archive_bombs_are_refused_before_they_expand(tmp_path, bomb):
     write, content, why = BOMBS[bomb]
     (write or (lambda path, content: torch.save(content, path)))(tmp_path / "x.pth", content)
     with pytest.raises(DataError, match=rf"is not a checkpoint that can be read safely \(.*{why}") as error:
@@ -161,8 +151,8 @@ def test_what_expands_is_refused_before_it_does(tmp_path, bomb):
 WRONG = [5, -1, 10**20, None, True, 0.5, float("nan"), "x", [], [5], [[]], {}, {"a": 5}, {5: 5}, torch.zeros(2)]
 
 
-def test_each_key_that_is_missing_or_of_another_kind_is_a_sentence(paths):
-    """Of what a run goes on from; which of the kinds are right differs from key to key."""
+def test_each_missing_or_wrong_key_raises_an_error(paths):
+    """The valid types differ from key to key, so each key must refuse at least 8 of these values."""
     whole = checkpoint.load(paths[0])
     for key in whole:
         said = []
@@ -178,7 +168,7 @@ def test_each_key_that_is_missing_or_of_another_kind_is_a_sentence(paths):
         assert all(map(str.isprintable, said)), key
 
 
-def test_a_checkpoint_of_a_newer_format_is_a_sentence(tmp_path):
+def test_a_newer_checkpoint_format_raises_an_error(tmp_path):
     checkpoint.save(tmp_path / "x.pth", dict(model={}, format=checkpoint.FORMAT + 1))
     with pytest.raises(DataError, match="expected a checkpoint format up to 3, got 4"):
         checkpoint.load(tmp_path / "x.pth")
@@ -191,7 +181,7 @@ def test_names_in_errors_are_printable(tmp_path):
     assert str(error.value).isprintable()
 
 
-def test_a_class_name_has_a_length(tmp_path):
+def test_class_names_have_a_maximum_length(tmp_path):
     """Issue 44.26: pictures drew names of 100,000 letters."""
     checkpoint.save(tmp_path / "a.pth", dict(model={}, classes=["a" * 1001]))
     with pytest.raises(DataError, match="'classes' in .*a.pth: expected a list of names of up to 1000 letters"):

@@ -1,4 +1,4 @@
-"""What a run says is in its log as well, to the sentence that ends it."""
+"""The log has all lines that a run prints, and the error that ends it."""
 
 import os
 import shlex
@@ -15,47 +15,31 @@ from ndformer.framework.engine.training import trainer
 from ndformer.framework.engine.training.console import LOG, Log, logged
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, register
+from tests.framework.engine.training.runs import short
 
-
-@pytest.fixture(autouse=True)
-def squares():
-    register()
-    yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short(**changes: Any) -> Config:
-    cfg = config(batch=8, **changes)
-    cfg.train_cfg.max_epochs = 2
-    return cfg
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def lines(folder: Path) -> list[str]:
     return (folder / LOG).read_text().splitlines()
 
 
-def test_all_that_was_said_is_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_printed_lines_are_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(short(), tmp_path)
     started, *said = lines(tmp_path)
     assert "ndformer" in started
-    assert shlex.join(sys.argv[:1]) in started  # and its command
+    assert shlex.join(sys.argv[:1]) in started  # the command
     assert said == capsys.readouterr().out.splitlines()
     for start in ("PaPE on SoakSquares: ", "epoch 1/2  loss ", "epoch 2/2  loss ", "best on validation: accuracy "):
         assert any(line.startswith(start) for line in said), start
     assert "M parameters" in said[0]
     assert said[-2].startswith("test, with the checkpoint best on validation: accuracy ")
     assert said[-1] == str(tmp_path / "results.json")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size == 0] == []
+    assert [path.name for path in tmp_path.rglob("*.log")] == [LOG]
     train(short(), tmp_path, resume=True)
     assert lines(tmp_path)[: len(said) + 1] == [started, *said]
     assert any(line.startswith("resumed after epoch 2 of 2") for line in lines(tmp_path))
-
-
-def test_a_run_leaves_no_empty_log_of_others(tmp_path: Path) -> None:
-    train(short(), tmp_path)
-    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size == 0] == []
-    assert [path for path in tmp_path.rglob("*.log") if path.name != LOG] == []
 
 
 @pytest.mark.parametrize("error, end", [(DataError("no disk"), "no disk"), (KeyError("x"), "KeyError: 'x'")])
@@ -63,7 +47,7 @@ def test_the_error_of_a_failing_run_is_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, end: str
 ) -> None:
     def fails(*given: Any) -> None:
-        print("something is odd", file=sys.stderr)  # as warnings are
+        print("something is odd", file=sys.stderr)  # like a warning
         raise error
 
     monkeypatch.setattr(Trainer, "end_step", fails)
@@ -72,10 +56,10 @@ def test_the_error_of_a_failing_run_is_its_last_line(
     text = (tmp_path / LOG).read_text()
     assert text.endswith(f"{end}\n")
     assert "something is odd" in text
-    assert ("in fails" in text) == isinstance(error, KeyError)  # whence, where it is no sentence
+    assert ("in fails" in text) == isinstance(error, KeyError)  # unexpected errors have a traceback
 
 
-def test_a_run_that_was_stopped_says_so_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_a_stopped_run_names_the_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end_step = Trainer.end_step
     monkeypatch.setattr(Trainer, "end_step", lambda self: (os.kill(os.getpid(), signal.SIGTERM), end_step(self)))
     with pytest.raises(SystemExit):
@@ -83,18 +67,18 @@ def test_a_run_that_was_stopped_says_so_in_its_log(tmp_path: Path, monkeypatch: 
     assert lines(tmp_path)[-2:] == ["stopped by SIGTERM in epoch 1: go on with --resume", "ended with exit code 75"]
 
 
-def test_a_planted_link_or_pipe_gets_nothing_and_ends_no_run(tmp_path: Path) -> None:
+def test_a_link_or_pipe_as_log_is_not_written_and_ends_no_run(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "mine")
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe"):
         with pytest.warns(UserWarning, match=rf"{name} cannot be written \(.*\): the run continues without a log file"):
             log = Log(tmp_path / name)
-        log.write("a line\n")  # and no second warning
+        log.write("a line\n")  # no second warning
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_the_log_is_text_of_lines_whatever_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_escapes_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with logged(tmp_path / LOG):
         print("a \x1b[31mred\x1b[0m name")
         print("half", end="")
@@ -102,17 +86,11 @@ def test_the_log_is_text_of_lines_whatever_is_printed(tmp_path: Path, capsys: py
     assert capsys.readouterr().out == "a \x1b[31mred\x1b[0m name\nhalf"
 
 
-def test_the_log_of_an_overwritten_run_is_taken_away(tmp_path: Path) -> None:
-    train(short(), tmp_path)
-    train(short(), tmp_path)
-    assert sum(line.startswith("best on validation") for line in lines(tmp_path)) == 1
-
-
 def test_a_run_is_tested_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     kept: list[dict[str, Any]] = []
     monkeypatch.setattr(trainer.saved, "write", lambda folder, cfg: kept.append(cfg))
-    cfg = short(data_root="data", weights=None, sample=dict(data_root="data/small"))
+    cfg = Config(short().to_dict() | dict(data_root="data", weights=None, sample=dict(data_root="data/small")))
     cfg.val_dataloader.dataset.data_root = "/elsewhere"
     train(cfg, tmp_path / "run")
     assert kept[0]["data_root"] == str(tmp_path / "data")

@@ -1,4 +1,4 @@
-"""Real disks: too small, and read-only; under a name with a space and letters of other alphabets. As root alone."""
+"""Mounted disks that are too small or read-only, under a name with a space and non-Latin letters. Needs root."""
 
 import os
 import shutil
@@ -13,11 +13,11 @@ from ndformer.framework.engine.programs import cli, output
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, differences, register
+from tests.framework.engine.training.runs import short
+from tests.soak.tiny import differences
 from tools import train as train_tool
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 CONFIG = str(Path(__file__).parents[4] / "configs" / "cifar10_pape.py")
 
 
@@ -37,22 +37,7 @@ def disk(tmp_path):
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-@pytest.fixture(autouse=True)
-def squares(monkeypatch):
-    register()
-    monkeypatch.setattr(report, "curves", lambda *given: None)
-    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
-    yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short():
-    cfg = config(batch=8)
-    cfg.train_cfg.max_epochs = 2
-    return cfg
-
-
-def test_a_disk_that_is_full_costs_nothing_that_was_written(disk, tmp_path):
+def test_a_full_disk_keeps_all_written_files(disk, tmp_path):
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\)"):
         train(short(), disk)
     assert checkpoint.load(disk / checkpoint.LAST)["epoch"] >= 0
@@ -62,7 +47,7 @@ def test_a_disk_that_is_full_costs_nothing_that_was_written(disk, tmp_path):
     assert differences(tmp_path / "never full", disk) == []
 
 
-def test_a_disk_that_is_read_only_is_one_sentence(disk, monkeypatch, capsys):
+def test_a_read_only_disk_raises_a_one_line_error(disk, monkeypatch, capsys):
     assert mount("-o", "remount,ro", str(disk))
     monkeypatch.setattr(sys, "argv", ["tools/train.py", CONFIG, "--sample", "--work-dir", str(disk / "run")])
     monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
@@ -75,7 +60,7 @@ def test_a_disk_that_is_read_only_is_one_sentence(disk, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
-def test_a_folder_of_somebody_else_is_one_sentence():
+def test_a_folder_of_another_user_raises_a_one_line_error():
     with tempfile.TemporaryDirectory(dir="/tmp") as home:
         os.chmod(home, 0o755)
         reader, writer = os.pipe()

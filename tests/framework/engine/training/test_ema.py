@@ -6,7 +6,7 @@ from torch import nn
 from ndformer.framework.engine.training.ema import EMA
 
 
-def test_the_average_is_the_weighted_sum_written_out():
+def test_the_average_is_the_weighted_sum_of_all_steps():
     model = nn.Linear(2, 2).double()
     average = EMA(model, decay=0.9)
     seen = [model.weight.detach().clone()]

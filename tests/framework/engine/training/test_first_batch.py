@@ -1,4 +1,4 @@
-"""The first batch shows whether an untrained encoding can see from one token to the next."""
+"""Warnings about the first batch: few tokens, and a token spacing above the initial radius of the encoding."""
 
 import pytest
 import torch
@@ -10,17 +10,17 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
 
-def told(encoding, spacing):
+def warnings_of(encoding, spacing):
     net = Transformer(dim=32, depth=2, heads=2, position_dims=1, encoding=encoding)
     positions = torch.arange(6.0)[None, :, None] * spacing
-    with collect_warnings(net) as said:
+    with collect_warnings(net) as warnings:
         net(TokenSet(torch.randn(1, 6, 32), Where(positions)))
-    assert "prepare" not in vars(net.encoding)  # as it was
-    return said
+    assert "prepare" not in vars(net.encoding)  # restored
+    return warnings
 
 
 @pytest.mark.parametrize(
-    "encoding, near, far",
+    "encoding, below, above",
     [
         (dict(type="PaPE", m=50), 1, 8),
         (dict(type="PaPE", m=50, init_radius=8), 8, 100),
@@ -31,15 +31,15 @@ def told(encoding, spacing):
     ],
     ids=str,
 )
-def test_tokens_beyond_the_first_reach_are_told_with_what_to_set(encoding, near, far):
-    assert told(encoding, near) == []
-    (sentence,) = told(encoding, far)
-    assert f"tokens are about {far:g} apart" in sentence
+def test_a_token_spacing_above_the_initial_radius_is_a_warning_with_a_remedy(encoding, below, above):
+    assert warnings_of(encoding, below) == []
+    (sentence,) = warnings_of(encoding, above)
+    assert f"tokens are about {above:g} apart" in sentence
     assert "position_scale='auto'" in sentence
 
 
-def test_an_encoding_that_sees_at_any_distance_is_left_alone():
-    assert told(dict(type="NoPE"), 1e9) == []
+def test_an_encoding_without_radius_has_no_warning():
+    assert warnings_of(dict(type="NoPE"), 1e9) == []
 
 
 def model_of(**image):
@@ -50,9 +50,9 @@ def model_of(**image):
 
 @pytest.mark.parametrize("side, tokens", [(16, 16), (12, 9)])
 def test_samples_of_few_tokens_are_reported_with_what_to_set(side, tokens):
-    """Issue 44.3: a model of 3 tokens a sample stayed at chance, and nothing said why."""
+    """Issue 44.3: a model with 3 tokens per sample stayed at chance without a warning."""
     model = model_of(registers=3)
-    with collect_warnings(model) as said:
+    with collect_warnings(model) as warnings:
         model.features(torch.randn(2, 3, side, side))
     expected = [
         f"image: a sample needs about {MIN_TOKENS} tokens or more, got {tokens} (the median of 2 samples). With so "
@@ -60,7 +60,7 @@ def test_samples_of_few_tokens_are_reported_with_what_to_set(side, tokens):
         "model may stay at chance. Set a smaller `patch` of the modality, or a larger size in the transforms of each "
         "loader."
     ]
-    assert said == (expected if tokens < MIN_TOKENS else [])
+    assert warnings == (expected if tokens < MIN_TOKENS else [])
     assert not model.modalities["image"]._forward_hooks
 
 
@@ -70,9 +70,10 @@ def test_padding_does_not_count_as_tokens():
     assert token_counts(Adapter(), made) == [3, 20]
 
 
-def test_places_are_those_of_all_encodings():
+def test_positions_of_all_encodings_are_recorded():
     net = Transformer(dim=32, depth=2, heads=2, position_dims=1, encoding=dict(type="PaPE"))
     where = Where(torch.rand(1, 6, 1))
-    with record_positions(net) as seen:
+    seen = []
+    with record_positions(net, lambda _, where: seen.append(where)):
         net(TokenSet(torch.randn(1, 6, 32), where))
     assert [id(one) for one in seen] == [id(where)]

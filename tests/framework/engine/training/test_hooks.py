@@ -8,10 +8,11 @@ from mmengine.registry import HOOKS
 from ndformer.framework.engine.config.load import check
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.runner import Hooks
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.system import opencv
-from tests.soak.tiny import config, differences, register
+from tests.soak.tiny import config, differences
 
 Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
 
@@ -44,7 +45,7 @@ class CheckInvalidLossHook(Hook):
 
 @HOOKS.register_module(force=True)
 class StopAfter(Hook):
-    """Stops the training loop when it has seen so many epochs, and remembers how many over a resume."""
+    """Stops the training loop after `epochs` epochs, and counts them across a resume."""
 
     def __init__(self, epochs):
         self.epochs, self.seen = epochs, 0
@@ -61,13 +62,8 @@ class StopAfter(Hook):
         self.seen = state["seen"]
 
 
-@pytest.fixture(autouse=True)
-def registered():
-    register()
-
-
-def with_hooks(*hooks, **changes):
-    cfg = config(batch=11, custom_hooks=list(hooks), **changes)
+def with_hooks(*hooks):
+    cfg = config(batch=11, custom_hooks=list(hooks))
     cfg.train_cfg.update(max_epochs=2, accumulate=1, checkpoint_every=None)
     return cfg
 
@@ -119,7 +115,7 @@ def test_a_hook_reads_the_message_hub_and_changes_no_number(tmp_path):
     assert differences(tmp_path / "with", tmp_path / "without") == []
 
 
-def test_the_state_of_a_hook_is_kept_over_a_resume(tmp_path, monkeypatch):
+def test_the_state_of_a_hook_is_restored_on_resume(tmp_path, monkeypatch):
     end_epoch = Trainer.end_epoch
 
     def interrupted(self):
@@ -143,8 +139,6 @@ def test_priorities_order_hooks():
             self.name = name
 
     HOOKS.register_module(module=Named, force=True)
-    from ndformer.framework.engine.training.hooks import Hooks
-
     order = [("a", "LOW"), ("b", "NORMAL"), ("c", 5), ("d", "NORMAL")]
     hooks = Hooks([dict(type="Named", name=name, priority=priority) for name, priority in order])
     assert [hook.name for hook in hooks if isinstance(hook, Named)] == ["c", "b", "d", "a"]

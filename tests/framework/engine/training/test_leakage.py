@@ -1,9 +1,7 @@
-"""Loaders that read the same samples are refused, whatever dataset reads them, and without reading a pixel."""
+"""Loaders that read the same samples are refused, for any dataset and without decoding."""
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ SPLITS = ("train", "val", "test")
 
 
 class Given(Dataset):
-    """Records as they are given."""
+    """A dataset with given records."""
 
     def __init__(self, records, name=str):
         self.records, self.labels, self.data_root = records, np.zeros(len(records), int), ""
@@ -30,15 +28,13 @@ def config(**loaders):
     return Config({f"{split}_dataloader": dict(dataset={}) | loaders.get(split, {}) for split in SPLITS})
 
 
-@contextmanager
-def refused(words) -> Iterator[None]:
-    with pytest.raises(DataError, match=words):
-        yield
+def refused(words):
+    return pytest.raises(DataError, match=words)
 
 
 @pytest.fixture
 def photos(tmp_path):
-    """40 of two classes in each split, all of them different."""
+    """40 different images of two classes in each split."""
     rng = np.random.default_rng(0)
     for split in SPLITS:
         for name in ("cat", "dog"):
@@ -53,7 +49,7 @@ def folders(root):
     return {split: ImageFolder(root, split) for split in SPLITS}
 
 
-def test_splits_that_are_apart_pass(photos):
+def test_disjoint_splits_pass(photos):
     check_leakage(config(), folders(photos))
 
 
@@ -67,7 +63,7 @@ def test_a_link_to_a_file_of_another_split_is_that_file(photos):
     check_leakage(config(test=dict(any_split=True)), folders(photos))
 
 
-def test_a_folder_that_stands_for_two_splits_is_refused_unless_validation_is_said_to_be_test(photos):
+def test_one_folder_for_two_splits_is_refused_unless_val_is_test(photos):
     shutil.rmtree(photos / "val")
     os.symlink(photos / "test", photos / "val")
     with refused("test and val have 40 of the 40 samples of test in common"):
@@ -75,7 +71,7 @@ def test_a_folder_that_stands_for_two_splits_is_refused_unless_validation_is_sai
     check_leakage(config(val=dict(dataset=dict(val_is_test=True))), folders(photos))
 
 
-def test_copies_are_refused_where_there_are_many_and_told_where_there_are_few(photos):
+def test_many_copies_are_an_error_and_few_a_warning(photos):
     for i in range(3):
         shutil.copy(photos / "train" / "cat" / f"train{i}.png", photos / "val" / "cat" / f"v{i}.png")
     with refused(r"3 of 40 files in val and train are copies, .*v0.png of .*train0.png: give each"):
@@ -86,7 +82,7 @@ def test_copies_are_refused_where_there_are_many_and_told_where_there_are_few(ph
         check_leakage(config(), folders(photos))
 
 
-def test_samples_of_one_file_are_told_apart_by_what_else_is_known_of_them(photos):
+def test_samples_of_one_file_are_distinguished_by_their_identity(photos):
     table = photos / "train" / "cat" / "train0.png"
     rows = [(i, 0, table) for i in range(10)]
     check_leakage(
@@ -96,14 +92,14 @@ def test_samples_of_one_file_are_told_apart_by_what_else_is_known_of_them(photos
         check_leakage(config(), dict(train=Given(rows[:6]), val=Given(rows[5:])))
 
 
-def test_samples_without_files_are_known_by_their_arrays_and_not_by_numbers_alone():
+def test_samples_without_files_are_compared_by_arrays_and_not_by_numbers_alone():
     arrays = [np.full(4, i) for i in range(6)]
     with refused("val and train have 2 of the 4 samples of val in common, for example sample 0"):
         check_leakage(config(), dict(train=Given(arrays[:4]), val=Given(arrays[2:])))
     check_leakage(config(), dict(train=Given([(0, "cat"), (1, "dog")]), val=Given([(0, "cat")])))
 
 
-def test_no_pixel_is_read_where_sizes_tell(photos, monkeypatch):
+def test_no_file_is_read_if_all_sizes_differ(photos, monkeypatch):
     for split in SPLITS:
         for i, file in enumerate(sorted((photos / split).rglob("*.png"))):
             file.write_bytes(b"x" * (1 + 3 * i + SPLITS.index(split)))

@@ -1,4 +1,4 @@
-"""NaN and infinity: noticed in the step that makes them, and traced to a layer and a sample."""
+"""NaN and infinity are detected in the step that computes them, and traced to a layer and a sample."""
 
 import pytest
 import torch
@@ -10,20 +10,10 @@ from ndformer.framework.engine.training import checkpoint, nonfinite, trainer
 from ndformer.framework.engine.training.nonfinite import finite
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import BadNumbers
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
 from ndformer.framework.transformer import MLP
-from tests.soak.tiny import config, register
+from tests.framework.engine.training import runs
 
-
-@pytest.fixture(scope="module", autouse=True)
-def squares():
-    register()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "curves", lambda *given: None)
-        patch.setattr(report, "confusion_matrix", lambda *given: None)
-        yield
-    DATASETS.module_dict.pop("SoakSquares")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 class Spoiled(torch.autograd.Function):
@@ -39,14 +29,13 @@ class Spoiled(torch.autograd.Function):
 
 
 def short(**changes):
-    cfg = config(batch=8)
-    cfg.train_cfg.update(dict(accumulate=1, max_epochs=2) | changes)
+    cfg = runs.short(**dict(accumulate=1) | changes)
     cfg.model.mix = None
     return cfg
 
 
 def spoiling(monkeypatch, step, spoil):
-    """From that step on, counted from 0, the MLP's output is spoil(output)."""
+    """Replace the MLP's output by spoil(output) from this step on, counted from 0."""
     forward, now = MLP.forward, []
     seed_step = trainer.seed_step
 
@@ -98,7 +87,7 @@ def test_anomaly_detection_names_the_operation(tmp_path, monkeypatch):
 
 
 def test_a_weight_that_is_not_finite_is_never_saved(tmp_path):
-    cfg = short(max_epochs=1)
+    cfg = short(epochs=1)
     cfg.optimizer = dict(type="SGD", lr=1e38)
     cfg.schedule = dict(type="Constant")
     cfg.train_cfg.clip_grad = None
@@ -128,15 +117,15 @@ def test_a_bad_input_is_named_before_any_layer():
     assert said == "the input points of b.txt is not finite"
 
 
-def test_an_epoch_whose_loss_is_not_finite_ends_a_run_in_fp16_too(tmp_path, monkeypatch):
-    """Single steps are left out there, so a run of fewer than 50 ended well and had learnt nothing."""
+def test_a_mean_loss_that_is_not_finite_ends_an_fp16_run(tmp_path, monkeypatch):
+    """fp16 skips single steps, so a run of fewer than 50 steps ended normally without learning."""
     spoiling(monkeypatch, 0, lambda x: x * float("nan"))
     with pytest.raises(BadNumbers, match="epoch 1: the mean loss is not finite"):
         train(short(amp="fp16"), tmp_path)
     assert not (tmp_path / "results.json").exists()
 
 
-def test_a_run_in_fp16_that_left_out_all_steps_does_not_end_well(tmp_path, monkeypatch):
+def test_an_fp16_run_that_skipped_all_steps_raises_an_error(tmp_path, monkeypatch):
     spoiling(monkeypatch, 0, Spoiled.apply)
     with pytest.raises(BadNumbers, match="all 8 steps were skipped, since their gradients are not finite in fp16"):
         train(short(amp="fp16"), tmp_path)

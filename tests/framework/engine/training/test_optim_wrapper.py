@@ -26,7 +26,7 @@ def test_accumulating_micro_batches_is_one_big_batch():
         torch.testing.assert_close(other, stepped[0], rtol=0, atol=1e-6)
 
 
-def test_the_last_step_of_an_epoch_is_the_mean_of_the_batches_that_are_left():
+def test_the_last_step_of_an_epoch_is_the_mean_of_the_remaining_batches():
     x, y = torch.randn(20, 4).double(), torch.randint(3, (20,))
     model, expected = (nn.Linear(4, 3).double() for _ in range(2))
     expected.load_state_dict(model.state_dict())

@@ -1,10 +1,9 @@
-"""One run at a time in a work dir; one that was killed is recognised, also from other hosts."""
+"""A work dir has one run at a time; a killed run is recognized, also from other hosts."""
 
-import json
 import multiprocessing
 import os
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from ndformer.framework.system import atomic, processes
 
 
 def ended() -> Process:
-    """A process that was, and is no more."""
+    """Return a process that has exited."""
     child = multiprocessing.get_context("fork").Process(target=int)
     child.start()
     assert child.pid is not None
@@ -33,22 +32,27 @@ def leave(folder: Path, process: Process | None, silent: float = 0.0, launch: tu
     return lock
 
 
-def test_a_second_run_is_refused_by_process_and_host_and_what_it_does_harms_nothing(tmp_path):
-    with owned(tmp_path):
-        before = (tmp_path / NAME).read_text()
-        with (
-            pytest.raises(DataError, match=rf"in use by another run, process {os.getpid()} on \S+: wait"),
-            owned(tmp_path),
-        ):
-            pass
-        assert (tmp_path / NAME).read_text() == before
-        assert os.listdir(tmp_path) == [NAME]
-    assert os.listdir(tmp_path) == []
-    with owned(tmp_path):
+def take(folder: Path) -> None:
+    with owned(folder):
         pass
 
 
-def test_a_run_that_was_killed_is_known_by_its_process(tmp_path):
+def refuse(folder: Path, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        take(folder)
+
+
+def test_a_second_run_is_refused_and_changes_nothing(tmp_path):
+    with owned(tmp_path):
+        before = (tmp_path / NAME).read_text()
+        refuse(tmp_path, rf"in use by another run, process {os.getpid()} on \S+: wait")
+        assert (tmp_path / NAME).read_text() == before
+        assert os.listdir(tmp_path) == [NAME]
+    assert os.listdir(tmp_path) == []
+    take(tmp_path)
+
+
+def test_a_killed_run_is_recognized_by_its_process(tmp_path):
     leave(tmp_path, ended())
     (tmp_path / f".left{atomic.ENDING}").mkdir()
     with owned(tmp_path) as ownership:
@@ -56,15 +60,14 @@ def test_a_run_that_was_killed_is_known_by_its_process(tmp_path):
         ownership.check()
 
 
-def test_another_process_of_the_same_id_is_not_the_one_that_was_killed(tmp_path):
+def test_a_reused_process_id_is_recognized_by_its_start_time(tmp_path):
     now = this()
     assert now.start
     leave(tmp_path, replace(now, start=now.start - 1))
-    with owned(tmp_path):
-        pass
+    take(tmp_path)
 
 
-def test_a_process_whose_exit_code_nobody_asked_for_is_gone():
+def test_a_zombie_process_has_exited():
     child = os.fork()
     if child == 0:
         os.read(0, 0)
@@ -75,33 +78,24 @@ def test_a_process_whose_exit_code_nobody_asked_for_is_gone():
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"host": 1}', "\x00"])
-def test_what_is_half_written_counts_as_an_owner_until_it_is_old(tmp_path, content):
+def test_a_partial_owner_file_counts_as_an_owner_until_it_is_stale(tmp_path, content):
     lock = tmp_path / NAME
     lock.write_text(content)
-    with pytest.raises(DataError, match="on an unknown host"), owned(tmp_path):
-        pass
+    refuse(tmp_path, "on an unknown host")
     os.utime(lock, (1, 1))
-    with owned(tmp_path):
-        pass
+    take(tmp_path)
 
 
-def test_from_another_host_a_run_is_gone_when_it_was_silent_for_long(tmp_path):
+def test_a_run_of_another_host_is_dead_after_five_minutes_without_heartbeat(tmp_path):
     far = Process("another host", 7, 7)
     lock = leave(tmp_path, far, silent=owner.STALE - 30)
-    with (
-        pytest.raises(
-            DataError, match=r"process 7 on elsewhere: .*: its last heartbeat was 2\d\d s ago, and after 300 s"
-        ),
-        owned(tmp_path),
-    ):
-        pass
+    refuse(tmp_path, r"process 7 on elsewhere: .*: its last heartbeat was 2\d\d s ago, and after 300 s")
     assert lock.exists()
     leave(tmp_path, far, silent=owner.STALE + 1)
-    with owned(tmp_path):
-        pass
+    take(tmp_path)
 
 
-def test_an_owner_gives_signs_of_life(tmp_path, monkeypatch):
+def test_an_owner_touches_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(owner, "BEAT", 0.01)
     seen = threading.Event()
     monkeypatch.setattr(os, "utime", lambda path: seen.set())
@@ -110,22 +104,21 @@ def test_an_owner_gives_signs_of_life(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_link_that_somebody_planted_is_no_owner_and_not_followed(tmp_path, there):
+def test_a_symbolic_link_as_owner_file_is_not_followed(tmp_path, there):
     folder, mine = tmp_path / "run", tmp_path / "mine.txt"
     folder.mkdir()
     if there:
         mine.write_text("mine")
     lock = folder / NAME
     lock.symlink_to(mine)
-    with pytest.raises(DataError, match="on an unknown host"), owned(folder):
-        pass
+    refuse(folder, "on an unknown host")
     os.utime(lock, (1, 1), follow_symlinks=False)
     with owned(folder):
         assert not lock.is_symlink()
     assert (mine.read_text() if there else mine.exists()) == ("mine" if there else False)
 
 
-def test_a_run_whose_folder_was_taken_writes_nothing_more_there(tmp_path):
+def test_a_run_that_lost_its_folder_is_detected(tmp_path):
     with owned(tmp_path) as ownership:
         leave(tmp_path, this(1))
         with pytest.raises(
@@ -137,27 +130,15 @@ def test_a_run_whose_folder_was_taken_writes_nothing_more_there(tmp_path):
             ownership.check()
 
 
-def test_a_file_system_without_links_has_one_owner_too(tmp_path, monkeypatch):
-    def no(*given):
-        raise PermissionError
-
-    monkeypatch.setattr(os, "link", no)
-    leave(tmp_path, ended())
-    with owned(tmp_path):
-        assert json.loads((tmp_path / NAME).read_text())["process"] == asdict(this())
-        with pytest.raises(DataError, match="in use"), owned(tmp_path):
-            pass
-
-
-def test_a_file_taken_by_mistake_is_given_back(tmp_path):
-    """Between a look at one that was killed and its removal another run came."""
+def test_a_newer_owner_file_is_put_back(tmp_path):
+    """Another run took the lock between reading a stale owner and removing it."""
     lock = leave(tmp_path, this())
     with atomic.temporary_folder(tmp_path) as aside:
         assert not owner._remove(lock, Owner("elsewhere", ended()), aside)
     assert lock.exists()
 
 
-def test_what_torchrun_starts_again_knows_that_the_folder_was_its_own(tmp_path, monkeypatch):
+def test_a_restart_by_torchrun_recognizes_its_own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv(processes.RESTARTS, "0")
 
     def fails() -> None:
@@ -180,7 +161,7 @@ def test_what_torchrun_starts_again_knows_that_the_folder_was_its_own(tmp_path, 
             assert not second.again
 
 
-def test_what_was_refused_is_not_taken_for_begun_when_torchrun_starts_it_again(tmp_path, monkeypatch):
+def test_a_refused_run_leaves_no_lock_for_a_restart(tmp_path, monkeypatch):
     monkeypatch.setenv(processes.RESTARTS, "0")
     with pytest.raises(DataError, match="already contains a run"), owned(tmp_path):
         raise DataError("already contains a run")

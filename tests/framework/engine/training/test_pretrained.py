@@ -1,4 +1,4 @@
-"""Pretrained weights of every source in a model with another encoding; how layers of it learn."""
+"""Pretrained weights of every source in a model with another encoding, and their learning rates."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def begun(text: str, config: str, encoding: str | None, keep: bool = False, **op
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_weights_of_every_source_begin_a_model_with_another_encoding(source, tmp_path, monkeypatch):
-    """Issue 44.6: sizes of the model follow from the file, the encoding begins anew."""
+    """Issue 44.6: the file determines the sizes of the model, and the encoding is initialized."""
     monkeypatch.chdir(tmp_path)
     torch.save(GIVEN[source], tmp_path / "in.pth")
     text = f"{source}(head_dim={WIDTHS.get(source, 16)}):in.pth"
@@ -82,8 +82,8 @@ def test_a_model_without_class_token_pools_the_mean(tmp_path, monkeypatch):
     assert model.modalities.image.class_at == "centre"
 
 
-def test_an_encoding_of_the_same_name_keeps_weights_and_arguments_wherever_it_stands(tmp_path, monkeypatch):
-    """Issue 44.6: rope-vit has a table and rotations; one of them stays beside what is new."""
+def test_an_encoding_of_the_same_type_loads_its_weights_at_any_position(tmp_path, monkeypatch):
+    """Issue 44.6: rope-vit has a table and rotations; the config uses one of them with PaPE."""
     monkeypatch.chdir(tmp_path)
     torch.save(GIVEN["rope-vit"], tmp_path / "in.pth")
     model, said = begun("rope-vit(head_dim=16):in.pth", "imagefolder", "PaPE(m=4), RoPEMixed")
@@ -97,7 +97,7 @@ def test_an_encoding_of_the_same_name_keeps_weights_and_arguments_wherever_it_st
 
 
 def test_the_encoding_learns_at_the_full_rate_under_layer_decay(tmp_path, monkeypatch):
-    """Issue 44.6: it begins anew in blocks that are pretrained."""
+    """Issue 44.6: a new encoding in pretrained blocks."""
     monkeypatch.chdir(tmp_path)
     torch.save(TABLES["timm"][1], tmp_path / "in.pth")
     model, _ = begun("timm(head_dim=16):in.pth", "imagefolder", "PaPE(m=4)")

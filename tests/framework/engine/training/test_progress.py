@@ -1,4 +1,4 @@
-"""What a run says while it runs: often enough on a terminal and in a log, and without a wait for the device."""
+"""Progress on a terminal and in the log, and one device synchronization in each step."""
 
 import io
 import sys
@@ -15,9 +15,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.console import LOG, logged
 from ndformer.framework.engine.training.progress import Progress, about
 from ndformer.framework.engine.training.trainer import Trainer
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import config, register
+from tests.soak.tiny import config
 
 
 class Terminal(io.StringIO):
@@ -69,9 +67,9 @@ def test_short_epochs_have_their_own_lines_alone(tmp_path: Path, clock: list[flo
     assert [line.startswith("epoch") and line.endswith("accuracy 0.5000") for line in log] == [True] * 3
 
 
-def test_a_terminal_has_one_line_that_is_rewritten_and_the_log_whole_ones(tmp_path: Path, clock: list[float]) -> None:
+def test_a_terminal_rewrites_one_line_and_the_log_has_all_lines(tmp_path: Path, clock: list[float]) -> None:
     shown, log = said(tmp_path, clock, lambda progress: epoch(progress, clock, 60, 0.5), Terminal())
-    assert len(shown) == 2  # the time that it takes is a line of its own
+    assert len(shown) == 2  # the estimated time is another line
     states = [part for part in "".join(shown).split("\r") if "step" in part and "epoch" in part]
     assert len(states) == 60
     assert states[-1].startswith("[===                     ] epoch 1/4  step 60/100  loss 0.2500")
@@ -79,7 +77,7 @@ def test_a_terminal_has_one_line_that_is_rewritten_and_the_log_whole_ones(tmp_pa
     assert not any("\r" in line or "\x1b" in line for line in log)
 
 
-def test_a_long_validation_is_told_of_too(tmp_path: Path, clock: list[float]) -> None:
+def test_a_long_validation_shows_its_progress(tmp_path: Path, clock: list[float]) -> None:
     def validated(progress: Progress) -> None:
         for _ in progress.with_progress(DataLoader(torch.arange(30)), "validation"):  # pyright: ignore[reportArgumentType]
             clock[0] += 1.0
@@ -93,7 +91,7 @@ def test_a_long_validation_is_told_of_too(tmp_path: Path, clock: list[float]) ->
     "seconds, words",
     [(40, "40 seconds"), (100, "1.7 minutes"), (3600, "60 minutes"), (6000, "1.7 hours"), (200_000, "2.3 days")],
 )
-def test_lengths_of_time_in_words(seconds: float, words: str) -> None:
+def test_durations_in_words(seconds: float, words: str) -> None:
     assert about(seconds) == words
 
 
@@ -114,7 +112,7 @@ def test_the_mean_loss_is_the_sum_of_python_floats(tmp_path: Path, clock: list[f
 
 
 class Waits(TorchFunctionMode):
-    """What would make a device wait: values that Python asks for, and who asks."""
+    """Records calls that copy values to Python, which wait for the device, and their callers."""
 
     ASKING = ("item", "tolist", "__bool__", "__float__", "__int__", "__index__", "cpu", "numpy", "nonzero")
 
@@ -132,10 +130,7 @@ class Waits(TorchFunctionMode):
 
 
 def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its gradient and the change of the weights, for all that has to be known; the loss is not read back."""
-    register()
-    monkeypatch.setattr(report, "curves", lambda *given: None)
-    monkeypatch.setattr(report, "confusion_matrix", lambda *given: None)
+    """It reads all values between the backward pass and the update; the loss is not read again."""
     waits, steps = Waits(), []
     step, end_step = Trainer.train_step, Trainer.end_step
 
@@ -156,7 +151,6 @@ def test_a_step_waits_for_the_device_once(tmp_path: Path, monkeypatch: pytest.Mo
     cfg.train_cfg.checkpoint_every = None
     with pytest.raises(InterruptedError):
         train(cfg, tmp_path)
-    DATASETS.module_dict.pop("SoakSquares")
     assert len(steps) == 8
-    # the first waits, and the others read what it brought to the host (tests/elsewhere tells them apart)
+    # the first one waits, and the others read its result on the host (tests/elsewhere distinguishes them)
     assert waits.found == ["trainer._sync_stats", "trainer._sync_stats", "progress.step"] * len(steps)

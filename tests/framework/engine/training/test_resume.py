@@ -1,5 +1,4 @@
-"""A run that was killed, preempted or out of disk goes on to what it would have been: bit by bit, from the middle of an
-epoch too. tests/soak/kill.py does the same with real kills, many times."""
+"""A killed, preempted or failed run resumes bit-equal, also within an epoch; tests/soak/kill.py has real kills."""
 
 import errno
 import os
@@ -18,31 +17,12 @@ from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
-from tests.soak.tiny import SoakSquares, config, differences, register
+from ndformer.framework.system import archive
+from tests.framework.engine.training.runs import Killed, flip, kill, short, stop
+from tests.soak.tiny import SoakSquares, config, differences
 
 ROOT = Path(__file__).parents[4]
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.fixture(scope="module", autouse=True)
-def squares():
-    register()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report, "curves", lambda *given: None)
-        patch.setattr(report, "confusion_matrix", lambda *given: None)
-        yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short(**changes):
-    cfg = config(batch=8)
-    cfg.train_cfg.update(max_epochs=2, **changes)
-    return cfg
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")
@@ -52,40 +32,28 @@ def whole(tmp_path_factory):
     return folder
 
 
-def stopped(folder, cfg, at, does):
-    """A run in which does() comes after the optimizer step number `at`, before a checkpoint of it."""
-    end_step, steps = Trainer.end_step, []
-
-    def stops(self):
-        steps.append(0)
-        if len(steps) == at:
-            does()
-        end_step(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "end_step", stops)
-        train(cfg, folder)
-
-
-def killed():
-    raise Killed
-
-
 @pytest.mark.parametrize("at, workers", [(2, 0), (4, 1), (2, 2)])
 def test_a_run_killed_in_the_middle_of_an_epoch_ends_bit_equal(tmp_path, whole, at, workers):
     cfg = short()
     cfg.train_dataloader.num_workers = workers
-    with pytest.raises(Killed):
-        stopped(tmp_path, cfg, at, killed)
-    state = checkpoint.load(tmp_path / "last.pth")
-    assert state["batch"] > 0
+    kill(tmp_path, cfg, at)
+    assert checkpoint.load(tmp_path / "last.pth")["batch"] > 0
     train(cfg, tmp_path, resume=True)
     assert differences(whole, tmp_path) == []
 
 
+def test_a_run_in_bf16_killed_between_two_epochs_ends_bit_equal(tmp_path):
+    cfg = short(amp="bf16", checkpoint_every=None)
+    train(cfg, tmp_path / "whole")
+    kill(tmp_path / "killed", cfg, 3)
+    assert checkpoint.load(tmp_path / "killed" / "last.pth")["epoch"] == 1
+    train(cfg, tmp_path / "killed", resume=True)
+    assert differences(tmp_path / "whole", tmp_path / "killed") == []
+
+
 @pytest.fixture(autouse=True)
 def in_front():
-    """As on a terminal: shells start what runs behind with Ctrl-C ignored."""
+    """Handle signals as on a terminal: shells start background jobs with Ctrl-C ignored."""
     before = [(number, signal.signal(number, default)) for number, default in DEFAULTS]
     yield
     for number, handler in before:
@@ -96,13 +64,13 @@ DEFAULTS = [(signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP"])
-def test_a_signal_to_end_saves_and_ends_with_the_resumable_code(tmp_path, whole, capsys, name):
+def test_a_signal_saves_and_ends_with_the_resumable_code(tmp_path, whole, capsys, name):
     cfg = short(checkpoint_every=None)
     number = getattr(signal, name)
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as stop:
-        stopped(tmp_path, cfg, 1, lambda: os.kill(os.getpid(), number))
-    assert stop.value.code == RESUMABLE == 75
+    with pytest.raises(SystemExit) as end:
+        stop(tmp_path, cfg, 1, lambda: os.kill(os.getpid(), number))
+    assert end.value.code == RESUMABLE == 75
     assert f"stopped by {name} in epoch 1: go on with --resume" in capsys.readouterr().out
     assert signal.getsignal(number) is before
     assert checkpoint.load(tmp_path / "last.pth")["updates"] == 2
@@ -116,14 +84,14 @@ def test_a_second_ctrl_c_ends_at_once_and_the_folder_is_free(tmp_path):
         os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        stopped(tmp_path, short(checkpoint_every=None), 1, twice)
+        stop(tmp_path, short(checkpoint_every=None), 1, twice)
     assert not {"owner.json", "last.pth"} & set(os.listdir(tmp_path))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_nohup_has_ignored_stays_ignored(tmp_path):
+def test_signals_that_nohup_ignores_stay_ignored(tmp_path):
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stopped(tmp_path, short(), 1, lambda: os.kill(os.getpid(), signal.SIGHUP))
+    stop(tmp_path, short(), 1, lambda: os.kill(os.getpid(), signal.SIGHUP))
     assert (tmp_path / "results.json").is_file()
 
 
@@ -163,8 +131,8 @@ def test_a_kill_while_a_checkpoint_is_written_loses_nothing(tmp_path, whole, mon
     assert differences(whole, tmp_path) == []
 
 
-def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_path, whole, monkeypatch):
-    put, room = checkpoint._Recorder.put, [250_000]
+def test_a_full_disk_raises_a_one_line_error_and_keeps_the_previous_checkpoint(tmp_path, whole, monkeypatch):
+    put, room = archive.Sealing.write, [250_000]
 
     def full(self, data):
         room[0] -= len(data)
@@ -173,7 +141,7 @@ def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_p
         return put(self, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint._Recorder, "put", full)
+        patch.setattr(archive.Sealing, "write", full)
         with pytest.raises(DataError, match=r"last.pth cannot be written \(No space left on device\). The checkpoint"):
             train(short(), tmp_path)
     assert not list(tmp_path.glob("*.writing"))
@@ -181,35 +149,26 @@ def test_a_full_disk_is_one_sentence_and_the_checkpoint_before_it_is_whole(tmp_p
     assert differences(whole, tmp_path) == []
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_taken(tmp_path, whole, capsys):
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(), 4, killed)
-    content = (tmp_path / "last.pth").read_bytes()
-    (tmp_path / "last.pth").write_bytes(content[: len(content) // 2])
+@pytest.mark.parametrize("damage", ["cut off", "flipped"])
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_resumed(tmp_path, whole, capsys, damage):
+    kill(tmp_path, short(), 4)
+    last = tmp_path / "last.pth"
+    if damage == "cut off":
+        os.truncate(last, last.stat().st_size // 2)
+    else:
+        flip(last)
     train(short(), tmp_path, resume=True)
-    assert "last.pth is not a checkpoint that can be read safely" in capsys.readouterr().out
-    assert differences(whole, tmp_path) == []
-
-
-def test_a_flipped_bit_is_said_and_the_one_before_it_taken(tmp_path, whole, capsys):
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(), 4, killed)
-    content = bytearray((tmp_path / "last.pth").read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "last.pth").write_bytes(content)
-    train(short(), tmp_path, resume=True)
-    assert "it is damaged: its digest does not fit" in capsys.readouterr().out
+    sentence = "last.pth is not a checkpoint that can be read safely"
+    assert (sentence if damage == "cut off" else "it is damaged: its digest does not fit") in capsys.readouterr().out
     assert differences(whole, tmp_path) == []
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone", "another model"])
-def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole, monkeypatch, damage):
+def test_the_best_checkpoint_is_checked_on_resume(tmp_path, whole, monkeypatch, damage):
     shutil.copytree(whole, tmp_path / "run")
     best = tmp_path / "run" / "best.pth"
     if damage == "flipped":
-        content = bytearray(best.read_bytes())
-        content[len(content) // 2] ^= 1
-        best.write_bytes(content)
+        flip(best)
     elif damage == "gone":
         best.unlink()
     else:
@@ -221,21 +180,20 @@ def test_the_best_checkpoint_is_looked_at_when_a_run_is_resumed(tmp_path, whole,
         train(short(), tmp_path / "run", resume=True)
 
 
-def test_other_data_is_listed_and_asked_for(tmp_path, whole, monkeypatch, capsys):
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(), 3, killed)
+def test_changed_data_is_listed_and_needs_an_option(tmp_path, whole, monkeypatch, capsys):
+    kill(tmp_path, short(), 3)
     index = SoakSquares.index
 
     def other(self, split):
         records, labels = index(self, split)
-        self.classes = ["left", "centre", "right"]
+        self.classes = ["left", "center", "right"]
         return records[:-1], labels[:-1]
 
     monkeypatch.setattr(SoakSquares, "index", other)
     with pytest.raises(DataError, match="the data is not that of the run to resume:") as error:
         train(short(), tmp_path, resume=True)
     lines = [line.strip() for line in str(error.value).splitlines()]
-    assert "class 1 was 'middle', is 'centre'" in lines
+    assert "class 1 was 'middle', is 'center'" in lines
     assert "test: 'right' had 5 samples, has 4" in lines
     with pytest.raises(DataError, match="the data is not"):
         train(short(), tmp_path, resume=True, allow_config_change=True)
@@ -243,9 +201,8 @@ def test_other_data_is_listed_and_asked_for(tmp_path, whole, monkeypatch, capsys
     assert "test: 'right' had 5 samples, has 4" in capsys.readouterr().out
 
 
-def test_another_number_of_threads_is_said(tmp_path, capsys):
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(), 3, killed)
+def test_another_number_of_threads_is_reported(tmp_path, capsys):
+    kill(tmp_path, short(), 3)
     state = checkpoint.load(tmp_path / "last.pth")
     checkpoint.save(tmp_path / "last.pth", state | dict(threads=state["threads"] + 1))
     train(short(), tmp_path, resume=True)
@@ -267,7 +224,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("strange", STRANGE)
-def test_a_state_that_does_not_fit_is_a_sentence(tmp_path, whole, strange):
+def test_a_state_that_does_not_fit_raises_an_error(tmp_path, whole, strange):
     shutil.copytree(whole, tmp_path / "run")
     last = tmp_path / "run" / "last.pth"
     state = checkpoint.load(last)
@@ -282,15 +239,14 @@ def test_an_early_stop_is_remembered(tmp_path):
     assert train(cfg, tmp_path, resume=True)["epochs"] == 2
 
 
-def test_a_run_that_is_started_anew_leaves_no_checkpoint_of_the_one_before(tmp_path):
+def test_a_new_run_removes_the_checkpoints_of_the_run_before(tmp_path):
     train(short(), tmp_path)
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(checkpoint_every=None), 1, killed)
+    kill(tmp_path, short(checkpoint_every=None), 1)
     with pytest.raises(DataError, match="nothing to resume"):
         train(short(), tmp_path, resume=True)
 
 
-def test_more_epochs_derive_the_schedule_anew_and_fewer_than_done_are_refused(tmp_path, capsys):
+def test_more_epochs_change_the_schedule_and_fewer_than_done_are_refused(tmp_path, capsys):
     train(short(), tmp_path)
     longer = short()
     longer.train_cfg.max_epochs = 3
@@ -303,9 +259,8 @@ def test_more_epochs_derive_the_schedule_anew_and_fewer_than_done_are_refused(tm
         train(short(), tmp_path, resume=True)
 
 
-def test_another_config_is_listed_and_asked_for(tmp_path, capsys):
-    with pytest.raises(Killed):
-        stopped(tmp_path, short(), 3, killed)
+def test_a_changed_config_is_listed_and_needs_an_option(tmp_path, capsys):
+    kill(tmp_path, short(), 3)
     cfg = short()
     cfg.optimizer.lr, cfg.work_dir, cfg.train_dataloader.num_workers = 1e-3, "elsewhere", 1
     with pytest.raises(DataError, match=r"not that of the run to resume:\n  optimizer.lr: was 0.003, is 0.001$"):

@@ -1,21 +1,27 @@
-"""Runs on several processes, sharded or not: the results of one process, also when another number of them resumes."""
+"""Runs on several processes have the results of one process, also if another number of them resumes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
-from tests.soak.tiny import config, register
+from ndformer.framework.losses.labels import label_loss
+from ndformer.framework.losses.objects3d import peak_focal
+from ndformer.framework.system import processes
+from tests.framework.engine.training.models import SAMPLES
+from tests.soak.tiny import config
 from tests.spawned import spawned
 
 
 def run(folder: Path, batch: int, parallel: Any = "ddp", stop: int = 0, resume: bool = False) -> dict[str, Any]:
     """Train on a total batch of 8, or until so many steps are done; return the history and the results."""
-    register()
     cfg = config(batch=batch)
     cfg.train_cfg.update(max_epochs=3, accumulate=1, checkpoint_every=3, parallel=parallel)
     end_step = Trainer.end_step
@@ -71,3 +77,27 @@ def test_another_total_batch_is_refused(tmp_path):
     run(tmp_path, 8, stop=2)
     with pytest.raises(DataError, match=r"train_dataloader.batch_size: was 8, is 4"):
         run(tmp_path, 4, resume=True)
+
+
+def uneven(function: Callable[[slice], Tensor]) -> float:
+    size = SAMPLES // processes.count()
+    return processes.mean(function(slice(processes.rank() * size, (processes.rank() + 1) * size))).item()
+
+
+def heat(rows: slice) -> Tensor:
+    torch.manual_seed(0)
+    logits, target = torch.randn(SAMPLES, 2, 5, 5), torch.rand(SAMPLES, 2, 5, 5)
+    target[:2, :, :2] = 1  # all peaks are in the first samples
+    return peak_focal(logits[rows], target[rows])
+
+
+def labeled(rows: slice) -> Tensor:
+    torch.manual_seed(0)
+    logits, labels = torch.randn(SAMPLES, 4, 7), torch.randint(0, 4, (SAMPLES, 7))
+    labels[3:] = -1
+    return label_loss(logits[rows], labels[rows])["loss"]
+
+
+@pytest.mark.parametrize("function", [heat, labeled])
+def test_the_mean_of_losses_is_the_loss_of_all_samples(function: Callable[[slice], Tensor]) -> None:
+    assert spawned(3, uneven, function) == [pytest.approx(uneven(function), rel=1e-5)] * 3

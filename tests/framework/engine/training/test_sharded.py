@@ -1,4 +1,4 @@
-"""Checkpoints as folders: saved by some processes while they train, loaded by others, refused if damaged."""
+"""Checkpoint folders: written during training, loaded by any number of processes, refused if damaged."""
 
 import copy
 import io
@@ -18,66 +18,38 @@ import pytest
 import torch
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
-from ndformer.framework.engine.training import checkpoint, manifest, sharded, work_dir
-from ndformer.framework.engine.training.ema import EMA
-from ndformer.framework.engine.training.optim import build_optimizer, regrouped
-from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, parallelize
+from ndformer.framework.engine.training import checkpoint, sharded, work_dir
+from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.errors import DataError
-from ndformer.framework.system import atomic, processes
-from tests.framework.engine.training.test_parallel import batch, classifier, clouds, images, ptv3
+from ndformer.framework.system import atomic
+from tests.framework.engine.training.models import Run, batch, classifier, clouds, images, ptv3
+from tests.framework.engine.training.runs import Malicious, flip, full
+from tests.soak.tiny import unequal
 from tests.spawned import spawned
 from tools import convert_checkpoint
 
 CASES = dict(image=(classifier, images), points=(ptv3, clouds))
 RUNS = CASES | dict(scalars=(partial(classifier, "FIRE"), images))
-PLAIN: dict[str, Any] = dict(
-    scaler={},
-    skipped=0,
-    updates=1,
-    iter=1,
-    batch=0,
-    epoch=1,
-    seconds=1.0,
-    processes=1,
-    bad={},
-    history=[dict(loss=1.0)],
-)
-PLAIN |= dict(progress=dict(done=1, loss=1.0, steps=1), settings=dict(train_cfg=dict(max_epochs=1)), classes=["a"])
+PLAIN: dict[str, Any] = dict.fromkeys(("updates", "iter", "epoch", "processes"), 1)
+PLAIN |= dict(scaler={}, skipped=0, batch=0, seconds=1.0, bad={}, history=[dict(loss=1.0)], classes=["a"])
+PLAIN |= dict(progress=dict(done=1, loss=1.0, steps=1), settings=dict(train_cfg=dict(max_epochs=1)))
 
 
-class Run:
-    """A training whose state can be saved and restored, as the trainer does."""
+class SavedRun(Run):
+    """A run whose state can be saved and restored, as the trainer does."""
 
     def __init__(self, case: str, parallel: Any = "fsdp") -> None:
-        make, self.data = RUNS[case]
-        self.model = make()
-        self.name = next(iter(self.model.modalities))
-        self.running = parallelize(self.model, Parallel.from_config(dict(parallel=parallel)))
-        self.optimizer = build_optimizer(self.model, dict(type="AdamW", lr=1e-3, eps=1e-4), dict(no_decay=True))
-        self.average = EMA(self.model, 0.9)
-        self.losses: list[float] = []
+        super().__init__(*RUNS[case], parallel)
         self.saver = sharded.Saver()
 
-    def step(self) -> None:
-        number = len(self.losses)
-        torch.manual_seed(number)
-        loss = self.model.total(self.running(**batch(self.data(number), self.name), mode="loss"))
-        loss.backward()
-        clip_grad_norm(self.model.parameters(), 0.5)
-        self.saver.wait_staged()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.average.update(self.model)
-        self.losses.append(processes.mean(loss.detach()).item())
+    def train(self, steps: int) -> list[float]:
+        while len(self.losses) < steps:
+            self.step(self.saver.wait_staged)
+        return self.losses
 
     def content(self) -> dict[str, Any]:
-        return dict(
-            model=self.model.state_dict(),
-            ema=self.average.average,
-            optimizer=self.optimizer.state_dict(),
-            losses=self.losses,
-            **PLAIN,
-        )
+        state = dict(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
+        return dict(ema=self.average.average, losses=self.losses, **state, **PLAIN)
 
     def restore(self, path: Path) -> None:
         content = checkpoint.load(path, self.model.state_dict())
@@ -87,46 +59,40 @@ class Run:
         self.losses = content["losses"]
 
 
-def begin(case: str, folder: Path, steps: int, save_at: int, parallel: Any = "fsdp") -> list[float]:
-    run = Run(case, parallel)
-    for _ in range(save_at):
-        run.step()
+def begin(case: str, folder: Path, steps: int, save_at: int) -> list[float]:
+    run = SavedRun(case)
+    run.train(save_at)
     run.saver.save_async(folder / "last", run.content(), "previous")
-    for _ in range(steps - save_at):
-        run.step()
+    run.train(steps)
     run.saver.close()
     return run.losses
+
+
+def save(path: Path, previous: str | None = None) -> None:
+    run = SavedRun("image")
+    run.saver.save_async(path, run.content(), previous)
+    run.saver.close()
 
 
 def go_on(case: str, path: Path, steps: int, parallel: Any = "fsdp") -> list[float]:
-    run = Run(case, parallel)
+    run = SavedRun(case, parallel)
     run.restore(path)
-    while len(run.losses) < steps:
-        run.step()
+    run.train(steps)
     run.saver.close()
     return run.losses
-
-
-@pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
-    _goes_on("image", tmp_path, (3,), 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_runs_go_on_with_any_number_of_processes(case: str, tmp_path: Path) -> None:
-    _goes_on(case, tmp_path, (2, 1, 3, 4), 8)
-
-
-def _goes_on(case: str, folder: Path, counts: tuple[int, ...], steps: int) -> None:
-    whole = spawned(2, begin, case, folder, steps, steps - 2)[0]
-    for count in counts:
-        found = spawned(count, go_on, case, folder / "last", steps)
+    whole = spawned(2, begin, case, tmp_path, 8, 6)[0]
+    for count in (2, 1, 3, 4):
+        found = spawned(count, go_on, case, tmp_path / "last", 8)
         assert all(losses == pytest.approx(whole, abs=1e-5) for losses in found)
         assert count != 2 or found[0] == whole
-    checkpoint.consolidate(folder / "last", folder / "last.pth")
-    for path in (folder / "last", folder / "last.pth"):
-        assert go_on(case, path, steps, "ddp") == pytest.approx(whole, abs=1e-5)
+    checkpoint.consolidate(tmp_path / "last", tmp_path / "last.pth")
+    for path in (tmp_path / "last", tmp_path / "last.pth"):
+        assert go_on(case, path, 8, "ddp") == pytest.approx(whole, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -143,9 +109,9 @@ def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> No
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """last/ and previous/ of one process."""
     folder = tmp_path_factory.mktemp("run")
-    run = Run("image")
-    for _ in range(2):
-        run.step()
+    run = SavedRun("image")
+    for steps in (1, 2):
+        run.train(steps)
         run.saver.save_async(folder / "last", run.content(), "previous")
     run.saver.close()
     return folder
@@ -158,41 +124,33 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     staged, may_write, stage = threading.Event(), threading.Event(), StateDictStager.stage
-    write = manifest.Writer.write_data
+    write = sharded.Writer.write_data
     monkeypatch.setattr(StateDictStager, "stage", lambda *a, **k: (staged.wait(10), stage(*a, **k))[1])
-    monkeypatch.setattr(manifest.Writer, "write_data", lambda *a: (may_write.wait(10), write(*a))[1])
-    run = Run("image")
-    run.step()
+    monkeypatch.setattr(sharded.Writer, "write_data", lambda *a: (may_write.wait(10), write(*a))[1])
+    run = SavedRun("image")
+    run.train(1)
     before = copy.deepcopy(run.content())
     run.saver.save_async(tmp_path / "last", run.content())
     run.model(**batch(images(7), "image"), mode="loss")  # changes the statistics of BatchNorm
     assert not run.saver.staged.done()
     staged.set()
-    run.step()  # waits until the weights are copied
-    run.step()
+    run.train(3)  # waits until the weights are copied
     assert not (tmp_path / "last").exists()
     may_write.set()
     run.saver.close()
-    assert not differences(checkpoint.load(tmp_path / "last"), before | dict(format=checkpoint.FORMAT))
+    assert not unequal(checkpoint.load(tmp_path / "last"), before | dict(format=checkpoint.FORMAT))
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
 
 
-def differences(a: Any, b: Any, at: str = "") -> list[str]:
-    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
-        return [name for key in a for name in differences(a[key], b[key], f"{at}.{key}")]
-    same = torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b
-    return [] if same else [at]
-
-
-def test_last_and_previous_are_two_states_and_one_file_has_the_same(folder: Path) -> None:
+def test_last_and_previous_are_two_states_and_consolidate_writes_the_same(folder: Path) -> None:
     last, previous = (checkpoint.load(folder / name) for name in ("last", "previous"))
     assert len(last["losses"]) == 2
     assert len(previous["losses"]) == 1
     convert_checkpoint.main(["consolidate", str(folder / "last"), str(folder / "one.pth")])
-    assert not differences(checkpoint.load(folder / "one.pth"), last)
+    assert not unequal(checkpoint.load(folder / "one.pth"), last)
 
 
-def test_the_name_of_a_file_stands_for_a_folder_and_only_checkpoints_are_removed(folder: Path) -> None:
+def test_a_file_name_stands_for_a_folder_and_only_checkpoints_are_removed(folder: Path) -> None:
     assert work_dir.begun(folder)
     assert len(checkpoint.load(folder / "last.pth")["losses"]) == 2
     (folder / "best").mkdir()
@@ -201,26 +159,20 @@ def test_the_name_of_a_file_stands_for_a_folder_and_only_checkpoints_are_removed
     assert [path.name for path in folder.iterdir()] == ["best"]
 
 
-def flip(path: Path, at: int = -200) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
 DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "it is damaged: the digest of __0_0.distcp does not fit": lambda f: flip(f / "__0_0.distcp"),
+    "it is damaged: the digest of __0_0.distcp does not fit": lambda f: flip(f / "__0_0.distcp", -200),
     "its file __0_0.distcp is missing": lambda f: (f / "__0_0.distcp").unlink(),
-    "it is damaged: the digest of values.pth does not fit": lambda f: flip(f / "values.pth"),
+    "it is damaged: the digest of values.pth does not fit": lambda f: flip(f / "values.pth", -200),
     "its file values.pth is missing": lambda f: (f / "values.pth").unlink(),
     "it is damaged: the digest of manifest.json does not fit": lambda f: (f / "manifest.json").write_text(
         (f / "manifest.json").read_text().replace("[33, 33]", "[33, 34]", 1)
     ),
-    "Expecting": lambda f: os.truncate(f / "manifest.json", 100),
+    "Expecting": lambda f: os.truncate(f / "manifest.json", 1),
 }
 
 
 @pytest.mark.parametrize("sentence", DAMAGES)
-def test_a_damaged_folder_is_one_sentence_and_the_previous_is_taken(sentence: str, folder: Path) -> None:
+def test_a_damaged_folder_raises_a_one_line_error_and_previous_is_loaded(sentence: str, folder: Path) -> None:
     DAMAGES[sentence](folder / "last")
     with pytest.raises(DataError, match=re.escape(sentence)) as error:
         checkpoint.load(folder / "last")
@@ -231,7 +183,7 @@ def test_a_damaged_folder_is_one_sentence_and_the_previous_is_taken(sentence: st
 
 
 def test_all_processes_report_the_damage_that_one_finds(folder: Path) -> None:
-    flip(folder / "last" / "values.pth")
+    flip(folder / "last" / "values.pth", -200)
     for sentence in spawned(2, _problem, folder / "last"):
         assert "values.pth does not fit" in sentence
 
@@ -244,21 +196,16 @@ def _problem(path: Path) -> str:
     return ""
 
 
-class Evil:
-    def __reduce__(self) -> Any:
-        return os.mkdir, ("evil",)
-
-
-def test_no_code_in_a_folder_is_executed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With digests that fit: somebody made this folder."""
-    monkeypatch.chdir(folder)
-    (folder / "last" / ".metadata").write_bytes(pickle.dumps(Evil()))
+def test_no_code_in_a_folder_is_executed(folder: Path) -> None:
+    """The digests fit, as in a folder that an attacker wrote."""
+    malicious = Malicious(folder / "evil")
+    (folder / "last" / ".metadata").write_bytes(pickle.dumps(malicious))
     assert checkpoint.load(folder / "last")
     index = json.loads((folder / "last" / "manifest.json").read_text())
     evil = io.BytesIO()
-    torch.save(Evil(), evil)
+    torch.save(malicious, evil)
     (folder / "last" / "__0_0.distcp").write_bytes(evil.getvalue().ljust(10**6, b"0"))
-    index["files"]["__0_0.distcp"] = manifest.file_entry(folder / "last" / "__0_0.distcp")
+    index["files"]["__0_0.distcp"] = sharded.file_entry(folder / "last" / "__0_0.distcp")
     for entry in index["tensors"].values():
         for chunk in entry["chunks"]:
             chunk["inside"][1:] = [0, len(evil.getvalue())]
@@ -272,7 +219,7 @@ def test_no_code_in_a_folder_is_executed(folder: Path, monkeypatch: pytest.Monke
 
 def _seal(folder: Path, index: dict[str, Any]) -> None:
     index.pop("digest", None)
-    (folder / "manifest.json").write_text(json.dumps(index | dict(digest=manifest._digest(index))))
+    (folder / "manifest.json").write_text(json.dumps(index | dict(digest=sharded._digest(index))))
 
 
 @pytest.mark.parametrize("problem", ["../run/last.pth", "huge", "beyond", "overlap"])
@@ -294,14 +241,9 @@ def test_an_index_that_names_other_places_is_refused(problem: str, folder: Path)
 
 
 def test_an_error_while_writing_leaves_the_old_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> Any:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(manifest.Writer, "write_data", full)
-    run = Run("image")
-    run.saver.save_async(folder / "last", run.content(), "previous")
+    monkeypatch.setattr(sharded.Writer, "write_data", full)
     with pytest.raises(DataError, match=r"cannot be written \(No space left on device\). The checkpoint before"):
-        run.saver.close()
+        save(folder / "last", "previous")
     assert sorted(path.name for path in folder.iterdir()) == ["last", "previous"]
     assert len(checkpoint.load(folder / "last")["losses"]) == 2
 
@@ -321,16 +263,12 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_checkpoint(when: str,
 
         os.rename = killed
         if when == "_sync":
-            manifest.write = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        run = Run("image")
-        run.saver.save_async(folder / "best", run.content())
-        run.saver.close()
+            sharded.write_manifest = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        save(folder / "best")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert len(checkpoint.load(folder / "best")["losses"]) == 2
     atomic.clear(folder)
-    run = Run("image")
-    run.saver.save_async(folder / "best", run.content())
-    run.saver.close()
+    save(folder / "best")
     assert sorted(path.name for path in folder.iterdir()) == ["best", "previous"]
     assert not checkpoint.load(folder / "best")["losses"]

@@ -3,14 +3,11 @@
 import json
 from typing import ClassVar
 
-import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
-from PIL import Image
 from torch import nn
 
-from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import build_loader, evaluate, train
@@ -19,13 +16,15 @@ from ndformer.framework.engine.training.optim import parameter_groups
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.classifier import Classifier
-from ndformer.framework.registry import BACKBONES, DATASETS, METRICS
+from ndformer.framework.registry import BACKBONES, METRICS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.image.transforms.mix import ImageMix, box
+from tests.soak import tiny
+from tests.soak.tiny import differences
 
 
 class Falling(Metric):
-    """A metric whose values are given."""
+    """A metric with given values."""
 
     main, better, unit = "error", "lower", "px"
     values: ClassVar[list[float]] = []
@@ -38,131 +37,49 @@ class Falling(Metric):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def squares():
-    """A dataset of dark and light squares in one of three places, made on the fly."""
-
-    class Squares(Dataset):
-        def index(self, split):
-            self.classes = ["left", "middle", "right"]
-            labels = np.arange(36 if split == "train" else 15) % 3
-            return list(range(len(labels))), labels
-
-        def read(self, record):
-            rng = np.random.default_rng(record)
-            image = rng.integers(0, 90, (8, 8, 3), dtype=np.uint8)
-            image[2:6, 3 * (record % 3) : 3 * (record % 3) + 2] += 150
-            return dict(image=Image.fromarray(image), label=record % 3, path=str(record))
-
-    DATASETS.get("CIFAR10")  # so that all others are there before this one comes and goes
-    DATASETS.register_module(module=Squares)
+def falling():
     METRICS.get("Accuracy")
     METRICS.register_module(module=Falling)
     yield
-    DATASETS.module_dict.pop("Squares")
     METRICS.module_dict.pop("Falling")
 
 
-def config(**changes):
-    def loader(split, *transforms):
-        dataset = dict(type="Squares", data_root=".", split=split, transforms=[*transforms, dict(type="PackImage")])
-        return dict(batch_size=8, num_workers=0, dataset=dataset)
-
-    cfg = dict(
-        model=dict(
-            type="TokenModel",
-            modalities=dict(image=dict(type="ImagePatches", patch=4)),
-            backbone=dict(
-                type="Transformer",
-                dim=16,
-                depth=2,
-                heads=2,
-                position_dims=2,
-                encoding=dict(type="PaPE", m=2),
-                drop_path=0.1,
-            ),
-            head=dict(type="Classifier", classes=3, label_smoothing=0.1),
-            mix=dict(type="ImageMix", mixup=0.8, cutmix=1.0),
-        ),
-        train_dataloader=loader("train", dict(type="Flip")),
-        val_dataloader=loader("val"),
-        test_dataloader=loader("test"),
-        optimizer=dict(type="AdamW", lr=3e-3, weight_decay=0.05),
-        param_groups=None,
-        schedule=dict(type="WarmupCosine", warmup=0.2),
-        train_cfg=dict(max_epochs=4, accumulate=1, clip_grad=1.0, amp=None, compile=False),
-        ema=dict(decay=0.9),
-        early_stopping=None,
-        metrics=[dict(type="Accuracy")],
-        seed=3,
-        visualizer=None,
-    )
-    return Config({**cfg, **changes})
-
-
-def weights(path):
-    return checkpoint.load(path / "last.pth")["model"]
-
-
-def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[n], b[n]) for n in a)
+def config(epochs=4, **changes):
+    train_cfg = dict(max_epochs=epochs, accumulate=1, clip_grad=1.0, amp=None, compile=False)
+    cfg = tiny.config(batch=8, train_cfg=train_cfg, **changes)
+    cfg.model.backbone.depth = 2
+    return cfg
 
 
 def test_one_seed_gives_the_same_numbers_to_the_last_bit_and_another_does_not(tmp_path):
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        train(config(seed=seed), tmp_path / name)
-    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert not same(weights(tmp_path / "a"), weights(tmp_path / "c"))
+        train(config(epochs=2, seed=seed), tmp_path / name)
+    assert differences(tmp_path / "a", tmp_path / "b") == []
+    assert any(name.startswith("last.pth: model") for name in differences(tmp_path / "a", tmp_path / "c"))
 
 
-@pytest.mark.parametrize("amp", [None, "bf16"])
-def test_a_stopped_and_resumed_run_ends_like_one_that_never_stopped(tmp_path, amp):
-    def cfg():
-        return config(train_cfg=dict(max_epochs=4, accumulate=2, clip_grad=1.0, amp=amp, compile=False))
-
-    whole = train(cfg(), tmp_path / "whole")
-
-    class Stop(Exception):
-        pass
-
-    from ndformer.framework.engine.training.trainer import Trainer
-
-    with pytest.MonkeyPatch.context() as patch:
-        end = Trainer.end_epoch
-
-        def stops(self):
-            end(self)
-            if self.epoch == 2:
-                raise Stop
-            return False
-
-        patch.setattr(Trainer, "end_epoch", stops)
-        with pytest.raises(Stop):
-            train(cfg(), tmp_path / "halves")
-    resumed = train(cfg(), tmp_path / "halves", resume=True)
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "halves"))
-    kept = [checkpoint.load(tmp_path / run / "last.pth") for run in ("whole", "halves")]
-    assert same(kept[0]["ema"], kept[1]["ema"])
-    assert kept[0]["history"] == kept[1]["history"]
-    assert {k: v for k, v in whole.items() if k != "minutes"} == {k: v for k, v in resumed.items() if k != "minutes"}
-
-
-def test_what_a_run_leaves_behind(tmp_path):
-    results = train(config(), tmp_path / "run")
+def test_files_of_a_run_have_the_results_of_the_best_checkpoint(tmp_path):
+    results = train(config(ema=None), tmp_path / "run")
     written = json.loads((tmp_path / "run" / "results.json").read_text())
     assert written == results
-    told = {"config", "encoding", "dataset", "test", "val", "main_metric", "quantities"}
-    assert set(written) == told | {"epochs", "seed", "params", "minutes"}
+    measured = {"config", "encoding", "dataset", "test", "val", "main_metric", "quantities"}
+    assert set(written) == measured | {"epochs", "seed", "params", "minutes"}
     assert written["main_metric"] == "accuracy"
     assert written["quantities"]["accuracy"] == dict(better="higher", unit="share", decimals=2)
     assert written["encoding"] == "PaPE"
     assert 0 <= written["test"]["accuracy"] <= 1
     for name in ("config.py", "best.pth", "last.pth", "curves.png", "confusion_matrix.png"):
         assert (tmp_path / "run" / name).stat().st_size > 0
+    history = checkpoint.load(tmp_path / "run" / "last.pth")["history"]
+    assert results["val"]["accuracy"] == max(epoch["accuracy"] for epoch in history)
+    model = build_model(config())
+    checkpoint.load_weights(model, checkpoint.load(tmp_path / "run" / "best.pth"), "best.pth")
+    assert evaluate(config(), model, build_loader(config(), "test")).values == results["test"]
 
 
-def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, capsys):
-    """Issue 44.9: `model.head.classes` had to be typed."""
-    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+def test_a_config_without_classes_gets_their_number_from_the_data(tmp_path, capsys):
+    """Issue 44.9: `model.head.classes` was required."""
+    cfg = config(epochs=1)
     given = dict(type="Classifier", label_smoothing=0.1)
     cfg.model["head"] = Config(dict(head=given)).head
     results = train(cfg, tmp_path / "run")
@@ -179,10 +96,9 @@ def test_a_config_without_a_number_of_classes_has_that_of_the_data(tmp_path, cap
 
 @pytest.mark.parametrize("validated_on_test", [False, True])
 def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_path, capsys, validated_on_test):
-    """Issue 44.4"""
-    cfg = config(train_cfg=dict(max_epochs=1, accumulate=1, clip_grad=1.0, amp=None, compile=False))
+    cfg = config(epochs=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DATASETS.get("Squares"), "splits", ("train", "val"))
+        patch.setattr(tiny.SoakSquares, "splits", ("train", "val"))
         for split in ("train", "val"):
             cfg[f"{split}_dataloader"].dataset.val_is_test = validated_on_test
         results = train(cfg, tmp_path / "run")
@@ -194,41 +110,26 @@ def test_a_val_split_that_is_the_test_set_is_in_the_log_and_in_results_json(tmp_
     assert ("the validation set is the test set" in said) == validated_on_test
 
 
-def test_the_reported_figures_are_those_of_the_checkpoint_that_was_best_on_validation(tmp_path):
-    results = train(config(ema=None), tmp_path / "run")
-    state = checkpoint.load(tmp_path / "run" / "last.pth")
-    assert results["val"]["accuracy"] == max(h["accuracy"] for h in state["history"])
-    model = build_model(config())
-    checkpoint.load_weights(model, checkpoint.load(tmp_path / "run" / "best.pth"), "best.pth")
-    assert evaluate(config(), model, build_loader(config(), "test")).values == results["test"]
-
-
-def test_resuming_nothing_and_loading_the_wrong_thing_are_one_sentence_each(tmp_path):
-    with pytest.raises(DataError, match=r"nothing to resume in "):
-        train(config(), tmp_path / "none", resume=True)
+def test_a_missing_checkpoint_or_one_of_another_model_raises_a_one_line_error(tmp_path):
     with pytest.raises(DataError, match="no checkpoint at"):
         checkpoint.load(tmp_path / "absent.pth")
-    (tmp_path / "text.pth").write_text("hello")
-    with pytest.raises(DataError, match="not a checkpoint that can be read safely"):
-        checkpoint.load(tmp_path / "text.pth")
     model = build_model(config())
     other = dict(model={**model.state_dict(), "head.linear.bias": torch.zeros(4)})
     with pytest.raises(DataError, match=r"does not fit the model: head.linear.bias \(4,\) instead of \(3,\)"):
         checkpoint.load_weights(model, other, "other.pth")
 
 
-def test_early_stopping_counts_epochs_without_a_better_figure(tmp_path):
+def test_early_stopping_counts_epochs_without_improvement(tmp_path):
     cfg = config(optimizer=dict(type="SGD", lr=1e-30), early_stopping=dict(patience=2), ema=None)
     assert train(cfg, tmp_path / "run")["epochs"] == 3
 
 
 @pytest.mark.parametrize("errors, best, epochs", [([5, 3, 4, 3.5, 1], 2, 4), ([float("nan"), 9, 2], 3, 3)])
-def test_where_lower_values_are_better_the_lowest_is_kept_and_ends_training(tmp_path, capsys, errors, best, epochs):
-    """Issue 44.1: the checkpoint with the highest error was kept, and patience counted from it."""
-    train_cfg = dict(max_epochs=len(errors), accumulate=1, clip_grad=1.0, amp=None, compile=False)
+def test_the_lowest_value_is_the_best_if_lower_is_better(tmp_path, capsys, errors, best, epochs):
+    """Issue 44.1: the checkpoint with the highest error was the best, and patience counted from it."""
     stopping = dict(early_stopping=dict(patience=2), ema=None)
     Falling.values = [*errors[:epochs], 7.0]  # the last one is the test's
-    results = train(config(train_cfg=train_cfg, metrics=[dict(type="Falling")], **stopping), tmp_path)
+    results = train(config(len(errors), metrics=[dict(type="Falling")], **stopping), tmp_path)
     assert checkpoint.load(tmp_path / "best.pth")["epoch"] == best
     assert (results["val"], results["epochs"]) == (dict(error=errors[best - 1]), epochs)
     assert results["quantities"] == dict(error=dict(better="lower", unit="px", decimals=4))
@@ -273,8 +174,8 @@ def test_layer_decay_and_no_decay_group_parameters_by_depth_and_kind():
     assert (plain[0]["lr_scale"], plain[0]["weight_decay"]) == (1.0, 0.05)
 
 
-def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom():
-    """Weights that pass a token later never learn slower, and all of them at most as fast as the head."""
+def test_layer_decay_of_point_and_video_backbones():
+    """Later layers never learn slower than earlier ones, nor faster than the head."""
     tiny = dict(enc_depths=(1, 2), enc_channels=(16, 16), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(16,))
     points = BACKBONES.create(dict(type="PTv3", in_channels=16, grid_size=0.1, dec_heads=(1,), **tiny))
     video = BACKBONES.create(
@@ -308,14 +209,14 @@ def test_layers_of_points_and_of_space_and_time_learn_slower_from_top_to_bottom(
         assert found["modalities.weight"] == 0.5 ** (backbone.depth + 1) == min(found.values())
 
 
-def test_layer_decay_is_refused_where_the_backbone_says_no_layers():
+def test_layer_decay_needs_a_layered_backbone():
     model = nn.ModuleDict(dict(backbone=nn.Linear(2, 2), head=nn.Linear(2, 2)))
     with pytest.raises(ValueError, match=r"expected a backbone with `depth` and `layer_index\(name\)`, got Linear"):
         parameter_groups(model, 0.0, layer_decay=0.5)
     assert parameter_groups(model, 0.0)
 
 
-def test_an_encodings_own_weights_may_stay_undecayed():
+def test_weights_that_an_encoding_excludes_have_no_weight_decay():
     model = build_model(config())
     model.backbone = type(model.backbone)(16, 1, 2, 2, dict(type="RoPEMixed"))
     groups = parameter_groups(model, 0.05, no_decay=True)
@@ -323,7 +224,7 @@ def test_an_encodings_own_weights_may_stay_undecayed():
     assert found["backbone.blocks.0.attention.encoding.frequencies"] == 0.0
 
 
-def test_the_classifier_starts_even_and_smooths_labels():
+def test_the_classifier_starts_uniform_and_smooths_labels():
     head = Classifier(8, 5, label_smoothing=0.1)
     tokens = TokenSet(torch.randn(4, 3, 8), Where(torch.zeros(1, 3, 2)))
     torch.testing.assert_close(head(tokens).softmax(-1), torch.full((4, 5), 0.2))
@@ -336,7 +237,7 @@ def test_the_classifier_starts_even_and_smooths_labels():
     torch.testing.assert_close(head.loss(tokens, targets)["loss"], expected)
 
 
-def test_the_mean_is_over_tokens_with_a_place():
+def test_the_mean_is_over_valid_tokens_with_positions():
     head = Classifier(8, 2, pool="mean")
     nn.init.normal_(head.linear.weight)
     x = torch.randn(1, 4, 8)

@@ -15,19 +15,13 @@ from torch import nn
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import watchdog
-from ndformer.framework.engine.training.profile import parse_steps
-from ndformer.framework.engine.training.throughput import Throughput, attention_flops, count_flops
+from ndformer.framework.engine.training.throughput import Throughput, attention_flops, count_flops, parse_steps
 from ndformer.framework.engine.training.watchdog import Report, lagging, summary
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import opencv
 from tests.soak import ranks, tiny
 
 Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
-
-
-@pytest.fixture(autouse=True)
-def squares():
-    tiny.register()
 
 
 def scalars(folder):
@@ -98,14 +92,14 @@ def test_recorded_steps_leave_a_trace_and_a_table_and_change_no_number(tmp_path,
 
 
 @pytest.mark.parametrize("text", ["", "10", "0:3", "20:10", "a:b", "-1:5", "1:2:3", "9" * 10 + ":" + "9" * 10])
-def test_wrong_ranges_of_steps_are_a_sentence(text):
+def test_wrong_ranges_of_steps_raise_an_error(text):
     assert parse_steps("10:20") == (10, 20)
     with pytest.raises(DataError, match="such as 10:20, got"):
         parse_steps(text)
 
 
 def fast(monkeypatch, ticks):
-    """Return a config whose runs end after so many ticks of 0.02 s without progress."""
+    """Return a config whose runs end after `ticks` times 0.02 s without progress."""
     monkeypatch.setattr(watchdog, "TICK", 0.02)
     cfg = ranks.settings(4, max_epochs=2, hang_after=ticks / 60)
     cfg.custom_hooks = [dict(type="Hang")]

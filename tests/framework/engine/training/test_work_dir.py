@@ -1,127 +1,100 @@
-"""What a run writes is all in one list: nothing of it is left where a run is overwritten, and nothing else is lost."""
+"""Overwriting a run removes all files that it wrote, and no others."""
 
 import json
 import os
 
 import pytest
+from mmengine.config import Config
 
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, console, exported, owner, work_dir
 from ndformer.framework.engine.training.owner import Owner, this
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
 from ndformer.framework.system import atomic, processes
-from tests.soak.tiny import config, differences, register
+from tests.framework.engine.training.runs import Killed, full, killed, short
+from tests.soak.tiny import differences
 
 
-@pytest.fixture(autouse=True)
-def squares():
-    register()
-    yield
-    DATASETS.module_dict.pop("SoakSquares")
-
-
-def short(**changes):
-    cfg = config(batch=8, **changes)
-    cfg.train_cfg.max_epochs = 1
-    return cfg
-
-
-class Killed(BaseException):
-    pass
-
-
-def killed(*given):
-    raise Killed
-
-
-def test_all_that_a_run_writes_is_taken_away_and_nothing_else(tmp_path):
-    train(short(), tmp_path)
+def test_all_files_of_a_run_are_removed_and_no_others(tmp_path):
+    train(short(1), tmp_path)
     written = {work_dir.RESULTS, work_dir.CONFIG, checkpoint.LAST, console.LOG, "curves.png", "vis_data"}
     assert written <= set(os.listdir(tmp_path))
-    log = tmp_path / "20251101_101010"  # of a run of before
-    log.mkdir()
-    (log / f"{log.name}.log").touch()
     mine = [tmp_path / "notes.txt", tmp_path / "log.txt", tmp_path / "20260101_000000" / "mine.txt"]
     for file in mine:
         file.parent.mkdir(exist_ok=True)
         file.write_text("mine")
     work_dir.clear(tmp_path)
     assert sorted(tmp_path.rglob("*")) == sorted([*mine, mine[-1].parent])
-    assert not log.exists()
 
 
 @pytest.mark.parametrize("at", ["the second file that goes", "the new config"])
 def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_path, monkeypatch, at):
-    train(short(), tmp_path)
+    train(short(1), tmp_path)
     if at == "the new config":
         monkeypatch.setattr("ndformer.framework.engine.config.saved.write", killed)
     else:
         remove = atomic.remove
         monkeypatch.setattr(atomic, "remove", lambda path: remove(path) if path.name == work_dir.RESULTS else killed())
     with pytest.raises(Killed):
-        train(short(seed=4), tmp_path)
+        train(Config(short(1).to_dict() | dict(seed=4)), tmp_path)
     assert not (tmp_path / work_dir.RESULTS).exists()
     assert (tmp_path / work_dir.CONFIG).exists() == (at == "the second file that goes")
 
 
-def test_a_full_disk_leaves_the_config_that_was_there(tmp_path, monkeypatch):
-    train(short(), tmp_path)
+def test_a_full_disk_keeps_the_existing_config(tmp_path, monkeypatch):
+    train(short(1), tmp_path)
     text = (tmp_path / work_dir.CONFIG).read_text()
-
-    def full(*given):
-        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        train(short(), tmp_path, resume=True)
+        train(short(1), tmp_path, resume=True)
     assert (tmp_path / work_dir.CONFIG).read_text() == text
 
 
-def test_what_is_there_is_not_overwritten_unasked_nor_by_a_second_start(tmp_path, monkeypatch):
-    train(short(), tmp_path)
+def test_an_existing_run_is_not_overwritten_without_the_option(tmp_path, monkeypatch):
+    train(short(1), tmp_path)
     before = (tmp_path / checkpoint.LAST).read_bytes()
     for start in ("0", "1"):
         monkeypatch.setenv(processes.RESTARTS, start)
         with pytest.raises(DataError, match="already contains a run"):
-            train(short(), tmp_path, overwrite=False)
+            train(short(1), tmp_path, overwrite=False)
     assert (tmp_path / checkpoint.LAST).read_bytes() == before
 
 
-def test_a_second_start_goes_on_with_what_the_first_has_begun(tmp_path, monkeypatch, capsys):
+def test_a_restart_by_torchrun_resumes_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(processes.RESTARTS, "0")
     monkeypatch.setattr(report, "results", killed)
     with pytest.raises(Killed):
-        train(short(), tmp_path, overwrite=False)
+        train(short(1), tmp_path, overwrite=False)
     monkeypatch.undo()
     monkeypatch.setenv(processes.RESTARTS, "1")
-    train(short(), tmp_path, overwrite=False)
+    train(short(1), tmp_path, overwrite=False)
     assert "resumed after epoch 1 of 1" in capsys.readouterr().out
     assert not (tmp_path / owner.NAME).exists()
-    train(short(), tmp_path / "whole")
+    train(short(1), tmp_path / "whole")
     assert differences(tmp_path / "whole", tmp_path) == []
 
 
-def test_a_run_whose_folder_was_taken_saves_no_checkpoint_there(tmp_path, monkeypatch):
+def test_a_run_that_lost_its_folder_saves_no_checkpoint(tmp_path, monkeypatch):
     def taken(*given):
         (tmp_path / owner.NAME).write_text(Owner("elsewhere", this(1)).text())
 
     monkeypatch.setattr("ndformer.framework.engine.config.saved.write", taken)
     with pytest.raises(DataError, match="process 1 on elsewhere now"):
-        train(short(), tmp_path)
+        train(short(1), tmp_path)
     assert not (tmp_path / checkpoint.LAST).exists()
     assert json.loads((tmp_path / owner.NAME).read_text())["host"] == "elsewhere"
 
 
 @pytest.mark.parametrize("umask, mode", [(0o002, 0o664), (0o027, 0o640)])
-def test_all_that_a_run_writes_is_for_whom_the_process_writes(tmp_path, monkeypatch, umask, mode):
-    """Its usual file mode: those who share a folder read its weights too. (The umask says what is left out.)"""
+def test_files_have_the_mode_of_the_umask(tmp_path, monkeypatch, umask, mode):
+    """Users who share a folder can read the weights, as far as the umask allows."""
     before, locks = os.umask(umask), []
     beat = owner.Ownership.begin
     monkeypatch.setattr(owner.Ownership, "begin", lambda self: (locks.append(self.file.stat().st_mode), beat(self)))
     try:
-        train(short(), tmp_path / "run")
+        train(short(1), tmp_path / "run")
         exported.export(tmp_path / "run" / "best.safetensors", checkpoint.load(tmp_path / "run" / checkpoint.BEST))
     finally:
         os.umask(before)
