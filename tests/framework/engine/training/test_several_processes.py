@@ -1,14 +1,17 @@
 """Runs on several processes, sharded or not: the results of one process, also when another number of them resumes."""
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, progress, run_state
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
+from ndformer.framework.system import processes
 from tests.soak.tiny import config, register
 from tests.spawned import spawned
 
@@ -71,3 +74,32 @@ def test_another_total_batch_is_refused(tmp_path):
     run(tmp_path, 8, stop=2)
     with pytest.raises(DataError, match=r"train_dataloader.batch_size: was 8, is 4"):
         run(tmp_path, 4, resume=True)
+
+
+def by_minutes(folder: Path) -> list[int]:
+    """Train with a checkpoint every minute, by clocks of which that of rank 1 lags; return the steps of the saves."""
+    register()
+    now, saved, end_step = [0.0], list[int](), Trainer.end_step
+
+    def advance(self: Trainer) -> None:
+        now[0] += 25 if now[0] or processes.rank() == 0 else 5
+        end_step(self)
+
+    def record(trainer: Trainer) -> None:
+        saved.append(trainer.iter)
+        trainer.timer.restart()  # without a save, in which processes that disagree would wait for each other
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
+        patch.setattr(Trainer, "end_step", advance)
+        patch.setattr(run_state, "save", record)
+        cfg = config(batch=4)
+        cfg.train_cfg.update(max_epochs=2, accumulate=1, checkpoint_every="1 minutes", parallel="fsdp")
+        train(cfg, folder)
+    return saved
+
+
+def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
+    first, second = spawned(2, by_minutes, tmp_path)
+    assert first == second
+    assert len(first) > 2  # not only after each epoch
