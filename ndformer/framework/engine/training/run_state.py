@@ -45,7 +45,7 @@ def wait_staged(trainer: Runner) -> None:
 
 
 def wait_written(trainer: Runner) -> None:
-    """Wait until all checkpoints are complete."""
+    """Wait until all checkpoints are complete, and remove those that they replace in another form."""
     if trainer.saver is not None:
         trainer.saver.wait_written()
     if processes.rank() == 0:
@@ -128,6 +128,7 @@ def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | 
         raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")
     if processes.rank() == 0:
         trainer.ownership.check()
+    wait_written(trainer)  # a kill while last/ is replaced must not leave an older last.pth, which would be resumed
     if trainer.saver is not None:
         folder = (trainer.folder / name).with_suffix("")
         trainer.saver.save_async(folder, content, None if previous is None else Path(previous).stem)
