@@ -1,5 +1,8 @@
 """Runs on several processes, sharded or not: the results of one process, also when another number of them resumes."""
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +17,8 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
 from tests.soak.tiny import config, register
 from tests.spawned import spawned
+
+ROOT = Path(__file__).parents[4]
 
 
 def run(folder: Path, batch: int, parallel: Any = "ddp", stop: int = 0, resume: bool = False) -> dict[str, Any]:
@@ -103,3 +108,18 @@ def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
     first, second = spawned(2, by_minutes, tmp_path)
     assert first == second
     assert len(first) > 2  # not only after each epoch
+
+
+@pytest.mark.slow
+def test_killed_sharded_runs_and_a_simulated_hour_end_as_undisturbed_ones():
+    program = (
+        "import sys; from tests.soak import long_run, sharded; sys.argv[1:] = ['--kills', '4']; sharded.main(); "
+        "sys.argv[1:] = ['--hours', '1']; long_run.main()"
+    )
+    env = os.environ | dict(OMP_NUM_THREADS="1")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 kills" in done.stdout
+    assert "minutes of training" in done.stdout
