@@ -38,7 +38,7 @@ def killed(cfg: Config, folder: Path, count: int, kind: str, rng: random.Random,
     if not {*codes} <= {0, 1, -signal.SIGKILL}:
         sys.exit(f"the processes ended with codes {codes}\n{run.log()}")
     died = codes.count(-signal.SIGKILL)
-    return ("all" if died == count else "one") if died else "ended before", run
+    return ("of all processes" if died == count else "of one process") if died else "ended before", run
 
 
 def main() -> None:
@@ -49,25 +49,27 @@ def main() -> None:
     register()
     torch.set_num_threads(1)
     warm()
-    rng, tally, worst, begin, number = random.Random(given.seed), Counter[str](), 0.0, time.monotonic(), 0
+    rng, tally, worst, begin = random.Random(given.seed), Counter[str](), 0.0, time.monotonic()
+    number = kills = 0  # started and killed runs
     with tempfile.TemporaryDirectory() as home:
         whole = Path(home) / "whole" / "run"
         if any(Run(settings(2), whole, 2, Fault(0, "killed")).end()):
             sys.exit((whole.parent / "0.txt").read_text())
         operations = int((whole.parent / "operations").read_text())
         print(f"an undisturbed run takes {time.monotonic() - begin:.1f} s, with {operations} operations on files")
-        while number < given.kills:
+        while kills < given.kills:
             counts = (2, 2, 2) if number // 2 % 2 == 0 else (2, 4, 1)
             folder = Path(home) / f"run{number}" / "run"
             for count in counts[:-1]:
                 kind = ("moment", "save", "operation")[number % 3]
                 which, run = killed(settings(count), folder, count, kind, rng, operations)
-                tally[f"killed: {which}"] += 1
+                kills += which != "ended before"
+                tally[which] += 1
                 tally["within a save"] += which != "ended before" and run.marks[SAVE] > run.marks[WRITTEN]
                 number += 1
             run = Run(settings(counts[-1]), folder, counts[-1])
             if any(codes := run.end()):
-                sys.exit(f"kill {number}, not resumed: {codes}\n{run.log()}")
+                sys.exit(f"run {number}, not resumed: {codes}\n{run.log()}")
             if counts[-1] == 2:
                 wrong = differences(whole, folder)
                 tally["runs bit-equal"] += not wrong
@@ -76,9 +78,9 @@ def main() -> None:
                 wrong = [f"a difference of {far:.1e}"] if far > TOLERANCE else []
                 tally["runs within the tolerance"] += not wrong
             if wrong:
-                sys.exit(f"kill {number}, on {counts} processes: {', '.join(wrong[:5])}\n{run.log()}")
+                sys.exit(f"run {number}, on {counts} processes: {', '.join(wrong[:5])}\n{run.log()}")
             tallied = ", ".join(f"{count} {name}" for name, count in sorted(tally.items()))
-            print(f"{number} kills: {tallied}; worst {worst:.1e}; {time.monotonic() - begin:.0f} s", flush=True)
+            print(f"{kills} kills: {tallied}; worst {worst:.1e}; {time.monotonic() - begin:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

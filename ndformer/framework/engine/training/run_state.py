@@ -12,7 +12,7 @@ from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite, resuming, same_data
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.runner import Runner
-from ndformer.framework.errors import BadNumbers
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
@@ -70,6 +70,12 @@ def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
     templates = _templates(trainer.model)
     path, state = checkpoint.load_newest(trainer.folder, templates)
+    found = processes.gather_objects(f"{path.name} of step {state['iter']}")
+    if len({*found}) > 1:
+        raise DataError(
+            f"{trainer.folder}: expected the same checkpoint in all processes, got {', '.join(found)} (in order of "
+            "rank). Wait until the file system shows all hosts the same files"
+        )
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
     same_data.check(state, trainer.data, _classes(trainer), trainer.allow_data_change)

@@ -110,6 +110,29 @@ def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
     assert len(first) > 2  # not only after each epoch
 
 
+def resume_from_previous_on_rank_1(folder: Path) -> str:
+    """As a host does whose cache of a shared file system is old; return the error."""
+    load = checkpoint.load_newest
+
+    def old(folder: Path, templates: Any) -> Any:
+        path = folder / "previous.pth"
+        return (path, checkpoint.load(path, templates)) if processes.rank() else load(folder, templates)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "load_newest", old)
+        try:
+            run(folder, 4, "ddp", 0, True)
+        except DataError as error:
+            return str(error)
+    return ""
+
+
+def test_processes_that_see_different_checkpoints_are_an_error(tmp_path):
+    run(tmp_path, 8, stop=4)
+    for error in spawned(2, resume_from_previous_on_rank_1, tmp_path):
+        assert "expected the same checkpoint in all processes, got last.pth of step 4, previous.pth of step" in error
+
+
 @pytest.mark.slow
 def test_killed_sharded_runs_and_a_simulated_hour_end_as_undisturbed_ones():
     program = (
