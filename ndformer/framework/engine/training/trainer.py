@@ -152,9 +152,9 @@ class Trainer(Runner):
         with explained(self, batch), first_warnings(self):
             seed_step(self.cfg.seed, self.iter)
             loss = self.loss(batch, self.parallel)
-            own = bool(self.preemption.signal_name), self.timer.passed()
-            stop, over = (loss.new_full((), float(flag), dtype=torch.float32) for flag in own)
-            means = processes.mean(torch.stack([stop, over, loss.detach().float()]))  # NaN in one process is NaN in all
+            flags = bool(self.preemption.signal_name), self.timer.passed()  # of this process
+            stop, due = (loss.new_full((), float(flag), dtype=torch.float32) for flag in flags)
+            means = processes.mean(torch.stack([stop, due, loss.detach().float()]))  # NaN in one process is NaN in all
             optim.backward(loss)
             mean = self._sync_stats(means)
             if optim.should_update():
@@ -238,8 +238,8 @@ class Trainer(Runner):
         scaled = self.optim_wrapper.scaler.is_enabled()
         gradient = means[2] if scaled else nonfinite.largest(self.optim_wrapper.gradients())
         stats = torch.cat([means, gradient.to(means)[None]]).cpu()
-        stop, over, *sizes = stats.tolist()
-        self.stop_requested, self.timer.is_over = bool(stop), bool(over)
+        stop, due, *sizes = stats.tolist()
+        self.stop_requested, self.timer.is_over = bool(stop), bool(due)
         for name, size in zip(("loss", "gradient"), sizes):
             if not scaled and not math.isfinite(size):
                 raise FloatingPointError(f"the {name} is not finite")
