@@ -24,7 +24,7 @@ from tests.soak.several import SAVE, STEP, TOLERANCE, WRITTEN, Run, distance, se
 from tests.soak.tiny import differences, register, warm
 
 
-def killed(cfg: Config, folder: Path, count: int, kind: str, rng: random.Random, operations: int) -> tuple[str, Run]:
+def kill_run(cfg: Config, folder: Path, count: int, kind: str, rng: random.Random, operations: int) -> tuple[str, Run]:
     """Kill one process of a run or all; return which, and the run."""
     victims = [rng.randrange(count)] if rng.random() < 0.5 else [*range(count)]
     run = Run(cfg, folder, count, Fault(rng.randint(1, operations), "killed") if kind == "operation" else None)
@@ -62,7 +62,7 @@ def main() -> None:
             folder = Path(home) / f"run{number}" / "run"
             for count in counts[:-1]:
                 kind = ("moment", "save", "operation")[number % 3]
-                which, run = killed(settings(count), folder, count, kind, rng, operations)
+                which, run = kill_run(settings(count), folder, count, kind, rng, operations)
                 kills += which != "ended before"
                 tally[which] += 1
                 tally["within a save"] += which != "ended before" and run.marks[SAVE] > run.marks[WRITTEN]
