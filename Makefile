@@ -4,7 +4,7 @@
 # make test-all  make test, then the other combinations of parameters and the slow tests
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/reference/machines.md
-# make soak    kills, faults, ranks, damaged files and 16 bit for an hour
+# make soak    kills, faults, ranks, a simulated run of 12 hours, damaged files and 16 bit for an hour and a half
 # make mutations  40 planted faults: whether make test and make test-all notice each; a quarter of an hour
 # make integrations  timm and transformers, in .venv-integrations: our encodings in their models, their weights in ours
 # make kernels  the fused kernels, in .venv-kernels: interpreted, and compiled for GPUs that are not here; an hour
@@ -52,6 +52,8 @@ gpu:
 soak: $(READY)
 	$(BIN)/python -m tests.soak.kill --kills 200 --faults
 	$(BIN)/python -m tests.soak.ranks
+	$(BIN)/python -m tests.soak.sharded
+	$(BIN)/python -m tests.soak.long_run
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.disagree
 	$(BIN)/python -m tests.soak.owners --trials 100

@@ -1,6 +1,7 @@
 """Checkpoints: files of tensors and plain values, written atomically and read without executing code."""
 
 import argparse
+import itertools
 import os
 import re
 from pathlib import Path
@@ -144,15 +145,15 @@ def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tup
     paths = [path for name in (LAST, PREVIOUS) for path in forms(folder / name)]
     if not paths:
         raise DataError(f"nothing to resume in {folder}: it has no {LAST}", "start without --resume")
-    for path in paths:
+    for path, following in itertools.zip_longest(paths, paths[1:]):
         try:
             content = load(path, templates)
             contents.check_run(content, path)
             return path, content
         except DataError as error:
-            if path == paths[-1]:
+            if following is None:
                 raise DataError(f"{error}. There is no other checkpoint", "--overwrite starts a new run") from None
-            print(f"{error}. Resuming from {paths[-1]}")
+            print(f"{error}. Resuming from {following}")
     raise AssertionError
 
 

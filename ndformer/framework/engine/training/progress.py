@@ -161,12 +161,17 @@ class CheckpointTimer:
         self.restart()
 
     def restart(self) -> None:
-        self.since = time.monotonic()
+        self.since, self.is_over = time.monotonic(), False
+
+    def passed(self) -> bool:
+        """Return whether the minutes have passed by the clock of this process.
+
+        Clocks of several processes differ: the trainer sets `is_over`, on which they agree, before it calls due().
+        """
+        return bool(self.seconds) and time.monotonic() - self.since >= self.seconds
 
     def due(self, step: int) -> bool:
-        if self.steps:
-            return step % self.steps == 0
-        return bool(self.seconds) and time.monotonic() - self.since >= self.seconds
+        return step % self.steps == 0 if self.steps else self.is_over
 
 
 def clock(seconds: float) -> str:

@@ -48,7 +48,7 @@ def wait_staged(trainer: Runner) -> None:
 
 
 def wait_written(trainer: Runner) -> None:
-    """Wait until all checkpoints are complete."""
+    """Wait until all checkpoints are complete, and remove those that they replace in another form."""
     if trainer.saver is not None:
         trainer.saver.wait_written()
     if processes.rank() == 0:
@@ -73,6 +73,12 @@ def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
     templates = _templates(trainer.model)
     path, state = checkpoint.load_newest(trainer.folder, templates)
+    found = processes.gather_objects(f"{path.name} of step {state['iter']}")
+    if len({*found}) > 1:
+        raise DataError(
+            f"{trainer.folder}: expected the same checkpoint in all processes, got {', '.join(found)} (in order of "
+            "rank). Wait until the file system shows all hosts the same files"
+        )
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
     check_same_data(state, trainer.data, _classes(trainer), trainer.allow_data_change)
@@ -131,6 +137,7 @@ def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | 
         raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")
     if processes.rank() == 0:
         trainer.ownership.check()
+    wait_written(trainer)  # a kill while last/ is replaced must not leave an older last.pth, which would be resumed
     if trainer.saver is not None:
         folder = (trainer.folder / name).with_suffix("")
         trainer.saver.save_async(folder, content, None if previous is None else Path(previous).stem)

@@ -147,10 +147,11 @@ class Trainer(Runner):
         with self.explained(batch), first_warnings(self):
             seed_step(self.cfg.seed, self.iter)
             loss = self.loss(batch, self.parallel)
-            stop = loss.new_full((), float(bool(self.preemption.signal_name)), dtype=torch.float32)
-            mean, stop = processes.mean(torch.stack([loss.detach().float(), stop]))  # NaN in one process is NaN in all
+            flags = bool(self.preemption.signal_name), self.timer.passed()  # of this process
+            stop, due = (loss.new_full((), float(flag), dtype=torch.float32) for flag in flags)
+            means = processes.mean(torch.stack([stop, due, loss.detach().float()]))  # NaN in one process is NaN in all
             optim.backward(loss)
-            mean = self._sync_stats(mean, stop)
+            mean = self._sync_stats(means)
             if optim.should_update():
                 run_state.wait_staged(self)
                 optim.step()
@@ -224,21 +225,20 @@ class Trainer(Runner):
         if point == "after_val_iter" and self.preemption.signal_name and not processes.is_distributed():
             raise _StopInValidation
 
-    def _sync_stats(self, loss: Tensor, stop: Tensor) -> Tensor:
-        """Read loss, largest gradient and stop flag in the step's only device synchronization.
+    def _sync_stats(self, means: Tensor) -> Tensor:
+        """Read stop flag, timer flag, loss and largest gradient in the step's only device synchronization.
 
-        Returns the loss as a CPU tensor. It runs before the weights change.
-        In fp16 the gradient scaler checks the gradients instead.
+        Returns the loss as a CPU tensor. In fp16 the gradient scaler checks the gradients instead.
         """
         scaled = self.optim_wrapper.scaler.is_enabled()
-        gradient = loss if scaled else nonfinite.largest(self.optim_wrapper.gradients())
-        stats = torch.stack([stop, loss, gradient.to(loss)]).cpu()
-        stop_flag, *sizes = stats.tolist()
-        self.stop_requested = bool(stop_flag)
+        gradient = means[2] if scaled else nonfinite.largest(self.optim_wrapper.gradients())
+        stats = torch.cat([means, gradient.to(means)[None]]).cpu()
+        stop, due, *sizes = stats.tolist()
+        self.stop_requested, self.timer.is_over = bool(stop), bool(due)
         for name, size in zip(("loss", "gradient"), sizes):
             if not scaled and not math.isfinite(size):
                 raise FloatingPointError(f"the {name} is not finite")
-        return stats[1]
+        return stats[2]
 
 
 class _StopInValidation(Exception):

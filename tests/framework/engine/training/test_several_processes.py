@@ -1,7 +1,12 @@
 """Runs on several processes have the results of one process, also if another number of them resumes."""
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,15 +14,17 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.engine.run import train
-from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training import checkpoint, progress, run_state
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import label_loss
 from ndformer.framework.losses.objects3d import peak_focal
 from ndformer.framework.system import processes
 from tests.framework.engine.training.models import SAMPLES
-from tests.soak.tiny import config
+from tests.soak.tiny import config, register
 from tests.spawned import spawned
+
+ROOT = Path(__file__).parents[4]
 
 
 def run(folder: Path, batch: int, parallel: Any = "ddp", stop: int = 0, resume: bool = False) -> dict[str, Any]:
@@ -101,3 +108,70 @@ def labeled(rows: slice) -> Tensor:
 @pytest.mark.parametrize("function", [heat, labeled])
 def test_the_mean_of_losses_is_the_loss_of_all_samples(function: Callable[[slice], Tensor]) -> None:
     assert spawned(3, uneven, function) == [pytest.approx(uneven(function), rel=1e-5)] * 3
+
+
+def by_minutes(folder: Path) -> list[int]:
+    """Train with a checkpoint every minute, by clocks of which that of rank 1 lags; return the steps of the saves."""
+    register()
+    now, saved, end_step = [0.0], list[int](), Trainer.end_step
+
+    def advance(self: Trainer) -> None:
+        now[0] += 25 if now[0] or processes.rank() == 0 else 5
+        end_step(self)
+
+    def record(trainer: Trainer) -> None:
+        saved.append(trainer.iter)
+        trainer.timer.restart()  # without a save, in which processes that disagree would wait for each other
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
+        patch.setattr(Trainer, "end_step", advance)
+        patch.setattr(run_state, "save", record)
+        cfg = config(batch=4)
+        cfg.train_cfg.update(max_epochs=2, accumulate=1, checkpoint_every="1 minutes", parallel="fsdp")
+        train(cfg, folder)
+    return saved
+
+
+def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
+    first, second = spawned(2, by_minutes, tmp_path)
+    assert first == second
+    assert len(first) > 2  # not only after each epoch
+
+
+def resume_from_previous_on_rank_1(folder: Path) -> str:
+    """As a host does whose cache of a shared file system is old; return the error."""
+    load = checkpoint.load_newest
+
+    def old(folder: Path, templates: Any) -> Any:
+        path = folder / "previous.pth"
+        return (path, checkpoint.load(path, templates)) if processes.rank() else load(folder, templates)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "load_newest", old)
+        try:
+            run(folder, 4, "ddp", 0, True)
+        except DataError as error:
+            return str(error)
+    return ""
+
+
+def test_processes_that_see_different_checkpoints_are_an_error(tmp_path):
+    run(tmp_path, 8, stop=4)
+    for error in spawned(2, resume_from_previous_on_rank_1, tmp_path):
+        assert "expected the same checkpoint in all processes, got last.pth of step 4, previous.pth of step" in error
+
+
+@pytest.mark.slow
+def test_killed_sharded_runs_and_a_simulated_hour_end_as_undisturbed_ones():
+    program = (
+        "import sys; from tests.soak import long_run, sharded; sys.argv[1:] = ['--kills', '4']; sharded.main(); "
+        "sys.argv[1:] = ['--hours', '1']; long_run.main()"
+    )
+    env = os.environ | dict(OMP_NUM_THREADS="1")
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 kills" in done.stdout
+    assert "minutes of training" in done.stdout

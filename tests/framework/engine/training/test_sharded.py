@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
-from ndformer.framework.engine.training import checkpoint, sharded, work_dir
+from ndformer.framework.engine.training import checkpoint, run_state, sharded, work_dir
 from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
@@ -157,6 +158,25 @@ def test_a_file_name_stands_for_a_folder_and_only_checkpoints_are_removed(folder
     assert not checkpoint.exists(folder / "best.pth")
     work_dir.clear(folder)
     assert [path.name for path in folder.iterdir()] == ["best"]
+
+
+def test_an_older_file_is_removed_before_a_folder_is_replaced(folder: Path) -> None:
+    """A process that is killed while it replaces last/ leaves previous/ as the newest checkpoint."""
+    (folder / "last.pth").write_bytes(b"of a run on one process")
+    os.utime(folder / "last.pth", (0, 0))
+    found = []
+    save = lambda *_: found.append(checkpoint.forms(folder / "last.pth"))
+    saver = SimpleNamespace(wait_written=lambda: None, save_async=save)
+    ownership = SimpleNamespace(check=lambda: None)
+    trainer: Any = SimpleNamespace(call_hook=lambda *_, **__: None, folder=folder, saver=saver, ownership=ownership)
+    run_state._write(trainer, checkpoint.LAST, dict(model={}), checkpoint.PREVIOUS)
+    assert found == [[folder / "last"]]
+
+
+def test_the_checkpoint_that_is_read_instead_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "last.pth").write_bytes(b"damaged")
+    assert checkpoint.load_newest(folder)[0] == folder / "last"
+    assert capsys.readouterr().out.endswith(f"Resuming from {folder / 'last'}\n")
 
 
 DAMAGES: dict[str, Callable[[Path], Any]] = {
