@@ -65,18 +65,6 @@ def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: t
     return Mesh(np.concatenate([low, high]), quads[:, [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3))
 
 
-def prism(outline: Outline, depth: float) -> Mesh:
-    """Extrude an outline (x, y) along z, centered. It is counter-clockwise and star-shaped around its center."""
-    flat = np.asarray(outline, float)
-    n = len(flat)
-    rim = np.concatenate([flat, flat.mean(0, keepdims=True)])  # (n + 1, 2), the last is the middle
-    back, front = (np.column_stack([rim, np.full(n + 1, z)]) for z in (-depth / 2, depth / 2))
-    i, j = np.arange(n), (np.arange(n) + 1) % n
-    middle, up = np.full(n, n), n + 1
-    faces = [(j, i, middle), (i + up, j + up, middle + up), (i, j, j + up), (i, j + up, i + up)]
-    return Mesh(np.concatenate([back, front]), np.concatenate([np.stack(f, 1) for f in faces]))
-
-
 def lathe(outline: Outline, sides: int = 20) -> Mesh:
     """Revolve an outline (radius, height) around the y axis. Follow it with the solid on the left: up on the outside.
 
@@ -106,13 +94,6 @@ def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
     outline = np.column_stack([np.cos(turn), np.sin(turn)])
     outline[[0, -1], 0] = 0
     return lathe(outline, sides).scaled(x, y, z)
-
-
-def shell(outline: Outline, wall: float, sides: int = 20) -> Mesh:
-    """Return a tube-like wall below an outer outline, open at both ends."""
-    outer = np.asarray(outline, float)
-    inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
-    return lathe(np.concatenate([outer, inner, outer[:1]]), sides)
 
 
 def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
@@ -166,5 +147,5 @@ def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the centroid of points (N, 3), and the distance of the farthest from it."""
-    centre = points.mean(0)
-    return centre, float(np.linalg.norm(points - centre, axis=1).max())
+    center = points.mean(0)
+    return center, float(np.linalg.norm(points - center, axis=1).max())
