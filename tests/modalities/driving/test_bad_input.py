@@ -10,11 +10,8 @@ from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.tables import READ, TABLES
+from tests.modalities.driving.test_nuscenes import opened
 from tools import prepare_nuscenes
-
-
-def opened(home, split="test", **options):
-    return DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, **options))
 
 
 def rewritten(home, name, change):
@@ -40,13 +37,15 @@ def looped(rows):
 
 LATER = 2_000_000_000_000_000
 WRONG = {
-    "a pose nowhere": ("sample_data", first(ego_pose_token="?"), "names the ego_pose '\\?', which ego_pose.json"),
-    "a calibration nowhere": ("sample_data", first(calibrated_sensor_token="?"), "names the calibrated_sensor '\\?'"),
-    "a sample nowhere": ("sample_annotation", first(sample_token="?"), "sample_annotation.json names the sample '\\?'"),
-    "a neighbour nowhere": ("sample_annotation", first(next="?"), "names the sample_annotation '\\?'"),
-    "an instance nowhere": ("sample_annotation", first(instance_token="?"), "names the instance '\\?'"),
-    "a category nowhere": ("instance", first(category_token="?"), "instance.json names the category '\\?'"),
-    "a scene nowhere": ("sample", first(scene_token="?"), "sample.json names the scene '\\?'"),
+    **{
+        f"{key[:-6]} nowhere": (table, first(**{key: "?"}), f"names the {key[:-6]} '\\?'")
+        for table, key in (
+            ("sample_data", "ego_pose_token"), ("sample_data", "calibrated_sensor_token"),
+            ("sample_annotation", "sample_token"), ("sample_annotation", "instance_token"),
+            ("instance", "category_token"), ("sample", "scene_token"),
+        )
+    },
+    "a neighbor nowhere": ("sample_annotation", first(next="?"), "names the sample_annotation '\\?'"),
     "a sweep nowhere": ("sample_data", each(prev="?"), "names the sample_data '\\?'"),
     "no rotation": ("calibrated_sensor", first(rotation=[1, 1, 0, 0]), "\\[1.0, 1.0, 0.0, 0.0\\]: a quaternion"),
     "a rotation of zeros": ("ego_pose", first(rotation=[0, 0, 0, 0]), "gives \\w+ a pose at .* must have length 1"),
@@ -70,10 +69,10 @@ WRONG = {
     "a number of 20 digits": ("sample_annotation", first(num_lidar_pts=10**20), "'num_lidar_pts' that is not a whole"),
     "a lens of 400 digits": ("calibrated_sensor", each(camera_intrinsic=[[10**400] * 3] * 3), "must be 3 x 3 numbers"),
     "half a character": ("sample_data", each(filename="\ud800"), "'filename' that is not a text, got '.ud800'"),
-    "doubled samples": ("sample", lambda rows: rows.extend(rows), "two rows of the token '\\w+', which must be unique"),
-    "doubled frames": ("sample_data", lambda rows: rows.extend(rows), "sample_data.json has two rows of the token"),
-    "doubled boxes": ("sample_annotation", lambda rows: rows.extend(rows), "annotation.json has two rows of the token"),
-    "doubled mounts": ("calibrated_sensor", lambda rows: rows.extend(rows), "has two rows of the token"),
+    **{
+        f"doubled {table}": (table, lambda rows: rows.extend(rows), f"{table}.json has two rows of the token '\\w+', which must be unique")
+        for table in ("sample", "sample_data", "sample_annotation", "calibrated_sensor")
+    },
     "no scenes": ("sample", lambda rows: rows.clear(), "names the sample '.*', which sample.json does not have"),
 }  # fmt: skip
 

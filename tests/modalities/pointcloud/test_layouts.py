@@ -16,7 +16,6 @@ from ndformer.modalities.pointcloud.formats import meshes as mesh_formats
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
-REAL = Path(__file__).parents[4] / "shared" / "data" / "ldraw10_modelnet_layout"
 FARTHEST = dict(type="SamplePoints", count=64, method="farthest")
 
 
@@ -147,22 +146,6 @@ def test_points_on_meshes_depend_on_the_seed_and_the_object_alone(meshes):
     np.testing.assert_array_equal(order[0][0], order[1][1])
     assert not np.array_equal(order[0][0], order[2][0])
     assert order[0][0].shape == (10_000, 3)
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="the LDraw set is not here")
-def test_real_meshes_and_their_tables_are_the_same_clouds(tmp_path):
-    pytest.importorskip("h5py")
-    shutil.copytree(REAL / "LDraw10", tmp_path / "LDraw10")
-    steps = [dict(type="SamplePoints", count=500, method="farthest"), dict(type="NormalizePoints")]
-    surfaces = build(tmp_path / "LDraw10", "test", steps)
-    table = build(REAL / "ldraw10_ply_hdf5_1024", "test", [dict(type="NormalizePoints")])
-    assert surfaces.classes == table.classes
-    for i in range(0, len(surfaces), 3):
-        label = int(surfaces.labels[i])
-        of_class = np.flatnonzero(table.labels == label)
-        gaps = [distance(surfaces[i]["points"], table[int(j)]["points"][::4]) for j in of_class[:8]]
-        assert min(gaps) < 0.2
-        assert np.argmin(gaps) == 0  # the test meshes here are the first of their class
 
 
 # --- the cache ---

@@ -13,27 +13,16 @@ from ndformer.modalities.pointcloud.pictures.render import render, view_axes
 from ndformer.modalities.pointcloud.stand_ins import baselines
 from ndformer.modalities.pointcloud.stand_ins import modelnet as sample
 from ndformer.modalities.pointcloud.stand_ins import paired as sample_paired
-from ndformer.modalities.pointcloud.stand_ins.shapes import kinds
-from ndformer.modalities.pointcloud.stand_ins.shapes.solids import (
-    arc,
-    ball,
-    both,
-    box,
-    cylinder,
-    join,
-    lathe,
-    scatter,
-    tube,
-    vessel,
-)
+from ndformer.modalities.pointcloud.stand_ins.shapes import kinds, solids
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import arc, ball, both, box, join, lathe, scatter, tube
 
 BOW = np.insert(arc(1, 0, 0.5), 2, 0, axis=1)
 SOLIDS = {
     "box": (box(1, 2, 3), 6),
     "frustum": (box(2, 3, 2, top=(0.5, 0.5), lean=(0.7, 0)), 3 * (4 + 1 + 2) / 3),
-    "cone": (cylinder(1, 3, top=0, sides=200), np.pi),
+    "cone": (solids.cylinder(1, 3, top=0, sides=200), np.pi),
     "ball": (ball(1, 2, 0.5, sides=100), 4 / 3 * np.pi),
-    "vessel": (vessel([(1, 0), (1, 2)], 0.5, sides=200), (2 - 1.5 / 4) * np.pi),
+    "vessel": (solids.vessel([(1, 0), (1, 2)], 0.5, sides=200), (2 - 1.5 / 4) * np.pi),
     "bar": (tube([(0, 0, 0), (1, 2, 2)], 0.1, sides=100), 0.03 * np.pi),
     "bow": (tube(np.insert(arc(1, 0, 0.5, 60), 2, 0, axis=1), 0.1, sides=60), 0.01 * np.pi**2),
     "bow, the other way": (tube(BOW[::-1], 0.1), None),
@@ -125,14 +114,6 @@ def test_files_hold_the_objects_of_all_classes(tmp_path):
 
 
 # --- baselines ---
-
-
-def test_nearest_mean_matches_a_loop():
-    rng = np.random.default_rng(0)
-    x, y, test = rng.standard_normal((40, 5)), np.arange(40) % 3, rng.standard_normal((9, 5))
-    scaled, scaled_test = ((a - x.mean(0)) / x.std(0) for a in (x, test))
-    expected = [np.argmin([np.linalg.norm(a - scaled[y == k].mean(0)) for k in range(3)]) for a in scaled_test]
-    assert baselines.nearest_mean(x, y, test).tolist() == expected
 
 
 def test_baseline_features_match_known_clouds():

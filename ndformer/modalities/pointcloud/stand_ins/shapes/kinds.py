@@ -10,17 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndformer.modalities.pointcloud.stand_ins.shapes.solids import (
-    Mesh,
-    arc,
-    ball,
-    both,
-    box,
-    cylinder,
-    join,
-    tube,
-    vessel,
-)
+from ndformer.modalities.pointcloud.stand_ins.shapes import solids
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, both, box, cylinder, join, vessel
 
 BEND = 0.3  # log of the exponents that move the bounds of all parts of an object alike
 
@@ -36,10 +27,10 @@ SOLIDS = {
     "barrel": cylinder(1, 1).turned("x", 0.25),  # a drum along z
     "cone": cylinder(1, 1, 0.4),
     "nose": cylinder(1, 1, 0.4).turned("x", 0.25),  # a cone along z
-    "ball": ball(1, 1, 1),
+    "ball": solids.ball(1, 1, 1),
     "cup": vessel([(0.75, -1), (1, 0), (0.95, 1)], 0.12),
     "hood": vessel([(0.5, -1), (1, 1)], 0.06).turned("x", 0.5),
-    "loop": tube(np.insert(arc(1, -0.25, 0.25), 2, 0, axis=1), 0.12),  # a handle that bulges along x
+    "loop": solids.tube(np.insert(solids.arc(1, -0.25, 0.25), 2, 0, axis=1), 0.12),  # a handle that bulges along x
 }
 
 
