@@ -70,7 +70,7 @@ WRONG = {
     "a lens of 400 digits": ("calibrated_sensor", each(camera_intrinsic=[[10**400] * 3] * 3), "must be 3 x 3 numbers"),
     "half a character": ("sample_data", each(filename="\ud800"), "'filename' that is not a text, got '.ud800'"),
     **{
-        f"doubled {table}": (table, lambda rows: rows.extend(rows), f"{table}.json has two rows of the token '\\w+', which must be unique")
+        f"doubled {table}": (table, lambda rows: rows.extend(rows), f"{table}.json has two rows.* which must be unique")
         for table in ("sample", "sample_data", "sample_annotation", "calibrated_sensor")
     },
     "no scenes": ("sample", lambda rows: rows.clear(), "names the sample '.*', which sample.json does not have"),

@@ -75,12 +75,6 @@ def test_a_lidar_alone_needs_no_camera(cameras):
     assert losses["loss"].isfinite()
 
 
-def test_images_without_cameras_are_refused():
-    inputs = batch()
-    with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
-        heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
-
-
 def one_of(inputs: dict[str, Any], i: int, cameras: int = 2) -> dict[str, Any]:
     """Return a sample of a batch alone, with its first cameras."""
     alone = {name: value[i : i + 1] for name, value in inputs.items()}
@@ -121,8 +115,10 @@ def test_a_sample_without_any_data_has_no_tokens():
     assert net(one_of(nothing, 1), samples, mode="loss")["loss"].isfinite()
 
 
-def test_images_of_several_sizes_are_refused():
+def test_images_without_cameras_and_of_several_sizes_are_refused():
     inputs = batch()
+    with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
+        heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
     images = [inputs["images"][0], inputs["images"][1][..., :40]]
     with pytest.raises(ValueError, match="images of a batch must have one size, got 40 x 32, 48 x 32: resize or crop"):
         heat(model("points", "images"), inputs | dict(images=images))

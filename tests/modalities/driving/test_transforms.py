@@ -67,14 +67,14 @@ def test_pictures_and_intrinsics_change_together(made, flip):
     seen = 0
     for image, lens, change in zip(sample["images"], sample["intrinsics"], sample["image_transform"]):
         assert image.size == (120, 64)
-        grey = np.asarray(image.convert("L"), np.float64)
+        gray = np.asarray(image.convert("L"), np.float64)
         u, v, depth = lens @ ray
         assert depth == pytest.approx(1)
         assert np.sign(np.linalg.det(change)) == (-1 if flip else 1)
         if 6 < u < 114 and 6 < v < 58:
-            rows, columns = np.indices(grey.shape) + 0.5
-            assert (grey * columns).sum() / grey.sum() == pytest.approx(u, abs=1)
-            assert (grey * rows).sum() / grey.sum() == pytest.approx(v, abs=1)
+            rows, columns = np.indices(gray.shape) + 0.5
+            assert (gray * columns).sum() / gray.sum() == pytest.approx(u, abs=1)
+            assert (gray * rows).sum() / gray.sum() == pytest.approx(v, abs=1)
             seen += 1
     assert seen >= 3
 

@@ -256,8 +256,8 @@ def test_labels_follow_the_points_that_are_kept(tmp_path):
     ],
 )
 def test_impossible_labels_and_colors_are_reported(name, message, tmp_path):
-    colours = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
-    rows = np.concatenate([PLACES, colours, LABELS[:, None] + 0.5], 1)
+    colors = np.where(np.arange(N)[:, None] == 3, (-1, 0, 255), BYTES) if "below" in name else BYTES
+    rows = np.concatenate([PLACES, colors, LABELS[:, None] + 0.5], 1)
     write_text(tmp_path / name, rows, "x y z r g b label\n")
     with pytest.raises(DataError, match=message):
         read_labelled(tmp_path / name, "label")

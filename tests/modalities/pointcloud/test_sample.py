@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.pictures.render import render, view_axes
@@ -127,24 +126,12 @@ def test_baseline_features_match_known_clouds():
     np.testing.assert_allclose(baselines.occupancy(points), 1 / 125, atol=0.006)
 
 
-class Clouds(Dataset):
-    def __init__(self, seed, count):
-        self.rng, self.count = np.random.default_rng(seed), count
-        super().__init__(".", "test")
-
-    def index(self, split):
-        labels, names = np.arange(12).repeat(self.count), list(sample.CLASSES)
-        self.classes = names
-        return [sample.cloud(sample.build(names[label], self.rng), 256, self.rng) for label in labels], labels
-
-    def read(self, record):
-        return dict(points=record[:, :3])
-
-
-def test_extents_and_moments_score_low(monkeypatch):
+def test_extents_and_moments_score_low(monkeypatch, tmp_path):
     monkeypatch.setattr(baselines, "PENALTIES", (0.01,))
     monkeypatch.delitem(baselines.FEATURES, "coarse occupancy")
-    found = dict(baselines.baselines(Clouds(0, 40), Clouds(1, 10)))
+    home = made(sample.modelnet40, tmp_path / "set", train=40, test=10, points=256)
+    sets = (DATASETS.create(dict(type="ModelNet40", data_root=home, split=s, holdout=0)) for s in ("train", "test"))
+    found = dict(baselines.baselines(*sets))
     assert found["most frequent class"] == pytest.approx(1 / 12)
     assert 0.1 < found["extents"] < 0.4
     assert found["extents and moments"] < 0.62

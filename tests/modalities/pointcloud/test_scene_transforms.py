@@ -13,8 +13,8 @@ COLOR_TRANSFORMS = ["ContrastColours", "ShiftColours", "JitterColours"]
 def room(n=200, seed=0, **more):
     rng = np.random.default_rng(seed)
     points = rng.uniform((-1, 2, 0.5), (3, 5, 3), (n, 3)).astype(np.float32)
-    colours = rng.integers(20, 200, (n, 3)).astype(np.float32)
-    return dict(points=points, colours=colours, labels=rng.integers(-1, 5, n)) | more
+    colors = rng.integers(20, 200, (n, 3)).astype(np.float32)
+    return dict(points=points, colours=colors, labels=rng.integers(-1, 5, n)) | more
 
 
 def run(recipe, sample, seed=0):

@@ -84,8 +84,8 @@ def shades(sample: Sample) -> np.ndarray:
 
 POINT_FEATURES = {
     "height alone": heights,
-    "colour alone": shades,
-    "height and colour": lambda sample: heights(sample) // 4 * SHADES**3 + shades(sample),
+    "color alone": shades,
+    "height and color": lambda sample: heights(sample) // 4 * SHADES**3 + shades(sample),
 }
 
 
