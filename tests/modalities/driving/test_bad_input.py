@@ -1,6 +1,5 @@
 """Errors in driving data are reported in one line, or handled as docs/get-started/driving.md says."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,20 +9,8 @@ from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.tables import READ, TABLES
-from tests.modalities.driving.test_nuscenes import opened
+from tests.modalities.driving.test_nuscenes import each, opened, rewritten
 from tools import prepare_nuscenes
-
-
-def rewritten(home, name, change):
-    """Rewrite a table with rows changed by `change`."""
-    path = home / "v1.0-mini" / f"{name}.json"
-    rows = json.loads(path.read_text())
-    change(rows)
-    path.write_text(json.dumps(rows))
-
-
-def each(**values):
-    return lambda rows: [row.update(values) for row in rows]
 
 
 def first(**values):
@@ -143,11 +130,8 @@ def test_a_missing_image_is_reported_and_one_without_a_table_row_is_black(home):
         path.unlink()
     with pytest.raises(DataError, match="CAM_BACK/.* is missing: get the dataset again"):
         opened(home)[0]
-    rewritten(
-        home,
-        "sample_data",
-        lambda rows: rows.__setitem__(slice(None), [r for r in rows if "BACK/" not in r["filename"]]),
-    )
+    others = lambda rows: [row for row in rows if "BACK/" not in row["filename"]]
+    rewritten(home, "sample_data", lambda rows: rows.__setitem__(slice(None), others(rows)))
     sample = TRANSFORMS.create(dict(type="PackDriving"))(opened(home)[0], np.random.default_rng(0))
     place = CAMERAS.index("CAM_BACK")
     assert sample["inputs"]["seen"].tolist() == [i != place for i in range(6)]
@@ -183,12 +167,8 @@ def test_an_unknown_velocity_stays_nan(home):
 
 def test_clouds_of_no_point_and_of_one_are_samples(home):
     paths = sorted((home / "samples" / LIDAR).iterdir())
-    chain = [
-        dict(type="MoveScene"),
-        dict(type="KeepRange"),
-        dict(type="CameraImages", size=48),
-        dict(type="PackDriving"),
-    ]
+    chain = [dict(type=name) for name in ("MoveScene", "KeepRange", "PackDriving")]
+    chain.insert(2, dict(type="CameraImages", size=48))
     for count in (0, 1):
         for path in paths:
             np.full((count, 5), 1, "<f4").tofile(path)

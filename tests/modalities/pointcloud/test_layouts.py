@@ -13,6 +13,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets import modelnet
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER
 from ndformer.modalities.pointcloud.formats import meshes as mesh_formats
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import box
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
@@ -21,10 +22,8 @@ FARTHEST = dict(type="SamplePoints", count=64, method="farthest")
 
 def mesh(label, number):
     """Return a box whose sides identify it."""
-    corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float) - 0.5
-    quads = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
-    faces = np.array([[f[0], f[i], f[i + 1]] for f in quads for i in (1, 2)])
-    return corners * (3 + label, 1 + 0.1 * number, 2), faces
+    shape = box(3 + label, 1 + 0.1 * number, 2).moved(y=-0.5 - 0.05 * number)
+    return shape.vertices, shape.faces
 
 
 def objects():

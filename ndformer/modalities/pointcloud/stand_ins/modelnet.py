@@ -14,7 +14,8 @@ CLASSES = ["airplane", "bed", "bottle", "car", "chair", "cup"]
 CLASSES += ["guitar", "lamp", "night_stand", "sofa", "stairs", "table"]
 TRAIN, TEST, POINTS = 80, 20, 768  # a class, a class, a cloud
 
-# How far an object departs from the proportions of its class.
+# How far an object departs from the proportions of its class. Extents and moments classify 53 % of the objects
+# correctly, a small transformer 87 %.
 STRETCH, FREEDOM = 0.6, 0.7  # range of the log sides; share of the sides that is independent of the class
 WARP, TAPER, LEAN = 0.25, 0.3, 0.2  # in half sides
 STAND, WALL = 0.4, 0.25  # shares of objects

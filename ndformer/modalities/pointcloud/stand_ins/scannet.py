@@ -89,12 +89,9 @@ def furnished(rng: np.random.Generator, kind: str) -> Room:
 def floor_and_walls(room: Room, rng: np.random.Generator) -> list[tuple[str, Mesh]]:
     """Return the floor and two or three walls; objects at the missing walls stay, as in incomplete scans."""
     tall, thick = rng.uniform(2.2, 2.7), 0.02
-    walls = [
-        box(room.x, tall, thick).moved(room.x / 2, 0, -thick),
-        box(thick, tall, room.z).moved(-thick, 0, room.z / 2),
-        box(room.x, tall, thick).moved(room.x / 2, 0, room.z + thick),
-        box(thick, tall, room.z).moved(room.x + thick, 0, room.z / 2),
-    ]
+    along, across = box(room.x, tall, thick), box(thick, tall, room.z)
+    walls = [along.moved(room.x / 2, 0, -thick), across.moved(-thick, 0, room.z / 2)]
+    walls += [along.moved(room.x / 2, 0, room.z + thick), across.moved(room.x + thick, 0, room.z / 2)]
     present = rng.permutation(4)[: rng.integers(2, 4)]
     floor = box(room.x, thick, room.z).moved(room.x / 2, -thick, room.z / 2)
     return [("floor", floor), *(("wall", walls[i]) for i in present)]

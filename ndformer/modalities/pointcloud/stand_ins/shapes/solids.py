@@ -11,7 +11,6 @@ import numpy as np
 from ndformer.modalities.pointcloud.formats.meshes import spread as spread_points
 
 Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
-AXES = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Mesh:
 
     def mirrored(self, axis: str) -> Mesh:
         out = self.vertices.copy()
-        out[:, AXES[axis]] *= -1
+        out[:, "xyz".index(axis)] *= -1
         return Mesh(out, self.faces[:, ::-1])
 
 
