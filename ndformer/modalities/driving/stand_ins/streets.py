@@ -28,6 +28,7 @@ WALLS = (15.0, 19.0)  # distance of houses in metres
 AHEAD, BEHIND = 30.0, 24.0  # metres of street around the middle of the car's drive
 OBJECTS, HOUSES, TRIES = 18, 6, 400
 STEP = 0.4  # seconds between collision checks
+MARGIN = np.array([0, 0, 0, 1.0, 1.0, 0, 0, 0, 0])  # half a metre to each side
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
         name = GROUPS[group][rng.integers(len(GROUPS[group]))]
         box = _box(group, name, rng)
         others = np.array(boxes).reshape(-1, 9)
-        if not any(overlapping(grown(later(box[None], t)), later(others, t)).any() for t in times):
+        if not any(overlapping(later(box[None] + MARGIN, t), later(others, t)).any() for t in times):
             boxes.append(box)
             names.append(name)
         if len(boxes) == OBJECTS:
@@ -69,11 +70,6 @@ def later(boxes: np.ndarray, time: float) -> np.ndarray:
     boxes = boxes.copy()
     boxes[:, :2] += time * boxes[:, 7:9]
     return boxes
-
-
-def grown(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes with half a metre of margin."""
-    return np.concatenate([boxes[:, :3], boxes[:, 3:5] + 1.0, boxes[:, 5:]], 1)
 
 
 def _box(group: int, name: str, rng: np.random.Generator) -> np.ndarray:
