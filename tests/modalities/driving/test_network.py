@@ -37,7 +37,7 @@ def heat(net: TokenModel, inputs: dict[str, Any]) -> torch.Tensor:
         return net(inputs).peaks
 
 
-def test_a_sample_without_pictures_is_what_it_is_alone():
+def test_a_sample_without_pictures_equals_itself_alone():
     net, inputs = model("points", "images"), batch()
     whole = heat(net, inputs)
     lacking = inputs | dict(images=[inputs["images"][0], None])
@@ -94,7 +94,7 @@ def test_samples_may_have_different_numbers_of_cameras(with_seen):
     assert not torch.allclose(found[1], heat(net, one_of(inputs, 1))[0], atol=1e-3)
 
 
-def test_a_sample_without_points_is_what_its_cameras_see():
+def test_a_sample_without_points_equals_its_cameras_alone():
     net, inputs = model("points", "images"), batch()
     lacking = inputs | dict(points=[inputs["points"][0], cloud(0, 0)])
     found = heat(net, lacking)

@@ -110,7 +110,7 @@ def test_the_three_forms_of_an_object_are_the_same_cloud(resampled, meshes, hdf5
     assert min(distance(sets[0][0]["points"], other) for other in others) > 0.15
 
 
-def test_splits_are_those_of_the_files_with_a_share_held_out(resampled):
+def test_splits_match_the_files_with_a_share_held_out(resampled):
     names = {}
     for split in ("train", "val", "test"):
         dataset = build(resampled, split)
@@ -178,7 +178,7 @@ def test_clouds_are_made_once(form, count, request):
         assert (a["label"], a["path"]) == (b["label"], b["path"])
 
 
-def test_farthest_points_first_are_those_of_the_transform(resampled):
+def test_cached_farthest_points_equal_the_transform(resampled):
     every = build(resampled, "test")
     step = build(resampled, "test", [dict(type="NormalizePoints"), FARTHEST]).transforms[1]
     for i, record in enumerate(every.records):

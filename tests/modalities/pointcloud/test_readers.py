@@ -221,7 +221,7 @@ def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
     assert load_cloud(tmp_path / "a.txt").left_out == 3
 
 
-def test_labels_follow_the_points_that_are_kept(tmp_path):
+def test_labels_follow_their_points(tmp_path):
     places = PLACES.copy()
     places[0] = np.nan
     for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
