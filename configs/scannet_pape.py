@@ -1,6 +1,6 @@
 """Segmentation of ScanNet: Point Transformer V3 with PaPE, 800 passes, as in the PaPE paper.
 Cost: not run here; --sample: 6.5 to 7 minutes on one CPU thread.
-Reaches: not measured; --sample: 71.0 to 76.2 % mIoU (3 seeds).
+Reaches: not measured; --sample: 66.5 % mIoU (1 seed).
 Command: ndformer train scannet_pape --data-root data/scannet
 """
 

@@ -101,7 +101,7 @@ MODULES: dict[str, str] = {
     "modalities.image.formats.held": "modalities.image.formats.in_memory",
     "modalities.pointcloud.formats.held": "modalities.pointcloud.formats.files",
     "modalities.pointcloud.pictures.scene": "modalities.pointcloud.pictures.overlay",
-    "modalities.pointcloud.stand_ins.shapes.things": "modalities.pointcloud.stand_ins.shapes.objects",
+    "modalities.pointcloud.stand_ins.shapes.things": "modalities.pointcloud.stand_ins.shapes.kinds",
 }
 
 

@@ -60,7 +60,7 @@ def guesses(truth: Boxes, samples: int, rng: np.random.Generator) -> Boxes:
     return Boxes(
         np.where(other, rng.integers(0, samples, many), near.sample),
         np.where(other, rng.integers(0, len(CLASSES), many), near.label),
-        near.centre + rng.normal(0, 1, (many, 3)) * rng.choice([0, 0.3, 1.5], (many, 1)),
+        near.center + rng.normal(0, 1, (many, 3)) * rng.choice([0, 0.3, 1.5], (many, 1)),
         near.size * rng.uniform(0.7, 1.4, (many, 3)),
         near.yaw + rng.normal(0, 0.5, many) * rng.choice([0, 1, 4], many),
         np.where(rng.random((many, 1)) < 0.1, np.nan, known + rng.normal(0, 1, (many, 2))),

@@ -155,12 +155,9 @@ def vote_scenes(
         file, begin, seconds = folder / f"{name}.npy", time.perf_counter(), None
         sample = data.read(record)
         if not file.is_file():
-            labels = (
-                scene_votes(model, sample, data.transforms, batch_size, functools.partial(on_progress, name))
-                .argmax(1)
-                .astype(np.int16)
-            )
-            _write(file, labels)
+            report = functools.partial(on_progress, name)
+            votes = scene_votes(model, sample, data.transforms, batch_size, report)
+            _write(file, votes.argmax(1).astype(np.int16))
             seconds = time.perf_counter() - begin
         labels = foreign.array(file).astype(np.int64)
         if len(labels) != len(sample["points"]):

@@ -13,7 +13,7 @@ def in_rack(place, rack):
     """Return whether a position lies in a rack, faces included."""
     w, length, h = rack["size"]
     for axis, side in zip(np.asarray(rack["rotation"]).T, (length, w, h)):
-        along = sum(a * (p - c) for a, p, c in zip(axis, place, rack["centre"]))
+        along = sum(a * (p - c) for a, p, c in zip(axis, place, rack["center"]))
         if not -side / 2 <= along <= side / 2:
             return False
     return True
@@ -21,12 +21,12 @@ def in_rack(place, rack):
 
 def counts(box, sample):
     ego = sample["ego"]
-    if not math.hypot(box["centre"][0] - ego[0], box["centre"][1] - ego[1]) < REACH[box["name"]]:
+    if not math.hypot(box["center"][0] - ego[0], box["center"][1] - ego[1]) < REACH[box["name"]]:
         return False
     if box.get("points") == 0:
         return False
     cycle = box["name"] in ("bicycle", "motorcycle")
-    return not (cycle and any(in_rack(box["centre"], rack) for rack in sample["racks"]))
+    return not (cycle and any(in_rack(box["center"], rack) for rack in sample["racks"]))
 
 
 def interpolate(x, xs, ys):
@@ -47,7 +47,7 @@ def errors_of(truth, found):
     period = math.pi if truth["name"] == "barrier" else 2 * math.pi
     turn = abs(truth["yaw"] - found["yaw"]) % period
     return dict(
-        ATE=math.hypot(*(a - b for a, b in zip(truth["centre"][:2], found["centre"][:2]))),
+        ATE=math.hypot(*(a - b for a, b in zip(truth["center"][:2], found["center"][:2]))),
         ASE=1 - smaller / union,
         AOE=min(turn, period - turn),
         AVE=math.hypot(*(a - b for a, b in zip(truth["velocity"], found["velocity"]))),
@@ -64,7 +64,7 @@ def matched(samples, name, threshold):
     for k in order:
         i, box = found[k]
         free = [j for j in range(len(truth[i])) if (i, j) not in used]
-        far = {j: math.dist(truth[i][j]["centre"][:2], box["centre"][:2]) for j in free}
+        far = {j: math.dist(truth[i][j]["center"][:2], box["center"][:2]) for j in free}
         best = min(free, key=lambda j, far=far: far[j], default=-1)  # the first of the nearest
         hit = best >= 0 and far[best] < threshold
         if hit:

@@ -87,7 +87,7 @@ def slow_pillars(net: Any, points: Tensor, cameras: dict[str, Tensor]) -> tuple[
 
 
 @torch.no_grad()
-def test_pillars_are_those_of_a_slow_loop_over_points():
+def test_pillars_equal_a_slow_loop_over_points():
     net, clouds, cameras = pillars(), [cloud(0, 300), cloud(1, 40)], rig(0.0, 0.6, 2.0)
     clouds[0][7, 1] = torch.nan
     tokens = net(clouds, **batched(cameras, cameras))

@@ -1,6 +1,5 @@
 """Errors in driving data are reported in one line, or handled as docs/get-started/driving.md says."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,23 +9,8 @@ from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.tables import READ, TABLES
+from tests.modalities.driving.test_nuscenes import each, opened, rewritten
 from tools import prepare_nuscenes
-
-
-def opened(home, split="test", **options):
-    return DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, **options))
-
-
-def rewritten(home, name, change):
-    """Rewrite a table with rows changed by `change`."""
-    path = home / "v1.0-mini" / f"{name}.json"
-    rows = json.loads(path.read_text())
-    change(rows)
-    path.write_text(json.dumps(rows))
-
-
-def each(**values):
-    return lambda rows: [row.update(values) for row in rows]
 
 
 def first(**values):
@@ -40,13 +24,15 @@ def looped(rows):
 
 LATER = 2_000_000_000_000_000
 WRONG = {
-    "a pose nowhere": ("sample_data", first(ego_pose_token="?"), "names the ego_pose '\\?', which ego_pose.json"),
-    "a calibration nowhere": ("sample_data", first(calibrated_sensor_token="?"), "names the calibrated_sensor '\\?'"),
-    "a sample nowhere": ("sample_annotation", first(sample_token="?"), "sample_annotation.json names the sample '\\?'"),
-    "a neighbour nowhere": ("sample_annotation", first(next="?"), "names the sample_annotation '\\?'"),
-    "an instance nowhere": ("sample_annotation", first(instance_token="?"), "names the instance '\\?'"),
-    "a category nowhere": ("instance", first(category_token="?"), "instance.json names the category '\\?'"),
-    "a scene nowhere": ("sample", first(scene_token="?"), "sample.json names the scene '\\?'"),
+    **{
+        f"{key[:-6]} nowhere": (table, first(**{key: "?"}), f"names the {key[:-6]} '\\?'")
+        for table, key in (
+            ("sample_data", "ego_pose_token"), ("sample_data", "calibrated_sensor_token"),
+            ("sample_annotation", "sample_token"), ("sample_annotation", "instance_token"),
+            ("instance", "category_token"), ("sample", "scene_token"),
+        )
+    },
+    "a neighbor nowhere": ("sample_annotation", first(next="?"), "names the sample_annotation '\\?'"),
     "a sweep nowhere": ("sample_data", each(prev="?"), "names the sample_data '\\?'"),
     "no rotation": ("calibrated_sensor", first(rotation=[1, 1, 0, 0]), "\\[1.0, 1.0, 0.0, 0.0\\]: a quaternion"),
     "a rotation of zeros": ("ego_pose", first(rotation=[0, 0, 0, 0]), "gives \\w+ a pose at .* must have length 1"),
@@ -70,10 +56,10 @@ WRONG = {
     "a number of 20 digits": ("sample_annotation", first(num_lidar_pts=10**20), "'num_lidar_pts' that is not a whole"),
     "a lens of 400 digits": ("calibrated_sensor", each(camera_intrinsic=[[10**400] * 3] * 3), "must be 3 x 3 numbers"),
     "half a character": ("sample_data", each(filename="\ud800"), "'filename' that is not a text, got '.ud800'"),
-    "doubled samples": ("sample", lambda rows: rows.extend(rows), "two rows of the token '\\w+', which must be unique"),
-    "doubled frames": ("sample_data", lambda rows: rows.extend(rows), "sample_data.json has two rows of the token"),
-    "doubled boxes": ("sample_annotation", lambda rows: rows.extend(rows), "annotation.json has two rows of the token"),
-    "doubled mounts": ("calibrated_sensor", lambda rows: rows.extend(rows), "has two rows of the token"),
+    **{
+        f"doubled {table}": (table, lambda rows: rows.extend(rows), f"{table}.json has two rows.* which must be unique")
+        for table in ("sample", "sample_data", "sample_annotation", "calibrated_sensor")
+    },
     "no scenes": ("sample", lambda rows: rows.clear(), "names the sample '.*', which sample.json does not have"),
 }  # fmt: skip
 
@@ -144,11 +130,8 @@ def test_a_missing_image_is_reported_and_one_without_a_table_row_is_black(home):
         path.unlink()
     with pytest.raises(DataError, match="CAM_BACK/.* is missing: get the dataset again"):
         opened(home)[0]
-    rewritten(
-        home,
-        "sample_data",
-        lambda rows: rows.__setitem__(slice(None), [r for r in rows if "BACK/" not in r["filename"]]),
-    )
+    others = lambda rows: [row for row in rows if "BACK/" not in row["filename"]]
+    rewritten(home, "sample_data", lambda rows: rows.__setitem__(slice(None), others(rows)))
     sample = TRANSFORMS.create(dict(type="PackDriving"))(opened(home)[0], np.random.default_rng(0))
     place = CAMERAS.index("CAM_BACK")
     assert sample["inputs"]["seen"].tolist() == [i != place for i in range(6)]
@@ -184,12 +167,8 @@ def test_an_unknown_velocity_stays_nan(home):
 
 def test_clouds_of_no_point_and_of_one_are_samples(home):
     paths = sorted((home / "samples" / LIDAR).iterdir())
-    chain = [
-        dict(type="MoveScene"),
-        dict(type="KeepRange"),
-        dict(type="CameraImages", size=48),
-        dict(type="PackDriving"),
-    ]
+    chain = [dict(type=name) for name in ("MoveScene", "KeepRange", "PackDriving")]
+    chain.insert(2, dict(type="CameraImages", size=48))
     for count in (0, 1):
         for path in paths:
             np.full((count, 5), 1, "<f4").tofile(path)

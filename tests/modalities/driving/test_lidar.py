@@ -95,8 +95,8 @@ def test_kittis_boxes_are_turned_into_the_frame_of_the_lidar(kitti):
     box = data[0]["boxes"][0].astype(np.float64)
     pose = to_camera(kitti / "training/calib/000007.txt")
     np.testing.assert_allclose(box[3:6], [1.8, 4.2, 1.5], rtol=1e-6)
-    centre = pose[:3, :3] @ box[:3] + pose[:3, 3]
-    np.testing.assert_allclose(centre, [1.0, 1.7 - 0.75, 13.2], atol=1e-4)
+    center = pose[:3, :3] @ box[:3] + pose[:3, 3]
+    np.testing.assert_allclose(center, [1.0, 1.7 - 0.75, 13.2], atol=1e-4)
     ahead = pose[:3, :3] @ [np.cos(box[6]), np.sin(box[6]), 0]
     np.testing.assert_allclose(ahead, [np.cos(1.62), 0, -np.sin(1.62)], atol=0.03)  # the camera looks down a little
     assert box[0] > 12  # ahead

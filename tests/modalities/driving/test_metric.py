@@ -23,10 +23,10 @@ def random_box(rng, near, name=None):
     """Return a box near another one, often at the same position, or anywhere."""
     name = name or CLASSES[rng.integers(10)]
     free = np.array([*rng.uniform(-52, 52, 2), rng.uniform(-1, 1)])
-    centre = free if near is None else near["centre"] + rng.normal(0, rng.choice([0, 0.4, 1.5]), 3)
+    center = free if near is None else near["center"] + rng.normal(0, rng.choice([0, 0.4, 1.5]), 3)
     return dict(
         name=name if near is None or rng.random() < 0.2 else near["name"],
-        centre=centre,
+        center=center,
         size=rng.uniform(0.5, 5, 3),
         yaw=rng.uniform(-4, 4),
         velocity=rng.normal(0, 3, 2) if rng.random() < 0.8 else np.full(2, np.nan),
@@ -46,8 +46,8 @@ def random_sample(rng, kinds) -> dict[str, Any]:
         score = float(rng.choice([0.0, 0.25, 0.5, 0.75])) if ties else float(rng.random())
         found.append(random_box(rng, near) | dict(score=score))
     turn = poses.rotations(rng.normal(size=4))
-    cycles = [box["centre"] for box in truth if box["name"] in ("bicycle", "motorcycle")][: rng.integers(0, 3)]
-    racks = [dict(centre=c + rng.normal(0, 1, 3), size=rng.uniform(0.5, 4, 3), rotation=turn) for c in cycles]
+    cycles = [box["center"] for box in truth if box["name"] in ("bicycle", "motorcycle")][: rng.integers(0, 3)]
+    racks = [dict(center=c + rng.normal(0, 1, 3), size=rng.uniform(0.5, 4, 3), rotation=turn) for c in cycles]
     return dict(truth=truth, found=found, racks=racks, ego=rng.normal(0, 3, 3))
 
 
@@ -64,7 +64,7 @@ def as_boxes(samples, part):
     return Boxes(
         np.array([i for i, _ in rows], np.int64),
         np.array([CLASSES.index(box["name"]) for _, box in rows], np.int64),
-        column("centre", (3,)),
+        column("center", (3,)),
         column("size", (3,)),
         column("yaw", ()),
         column("velocity", (2,)),
@@ -76,7 +76,7 @@ def as_boxes(samples, part):
 
 def as_racks(samples):
     rows = [(i, rack) for i, sample in enumerate(samples) for rack in sample["racks"]]
-    parts = ([rack[name] for _, rack in rows] for name in ("centre", "size", "rotation"))
+    parts = ([rack[name] for _, rack in rows] for name in ("center", "size", "rotation"))
     shapes = ((-1, 3), (-1, 3), (-1, 3, 3))
     arrays = (np.array(part, np.float64).reshape(shape) for part, shape in zip(parts, shapes))
     return Racks(np.array([i for i, _ in rows], np.int64), *arrays)
@@ -107,7 +107,7 @@ def test_equal_to_the_rules_read_one_by_one(start):
 def test_a_perfect_answer_has_1_and_none_at_all_has_0():
     rng = np.random.default_rng(0)
     kinds = {name: [a for a in ATTRIBUTES if a.startswith(s)] for name, s in dict(car="v", pedestrian="p").items()}
-    truth = [random_box(rng, None, name) | dict(centre=np.array([x, 3.0 * i, 0]), points=5, velocity=np.ones(2))
+    truth = [random_box(rng, None, name) | dict(center=np.array([x, 3.0 * i, 0]), points=5, velocity=np.ones(2))
              | dict(attribute=kinds.get(name, [""])[0])
              for i, name in enumerate(CLASSES) for x in range(-9, 10, 6)]  # fmt: skip
     sample = dict(truth=truth, racks=[], ego=np.array([0, 10, 0]))
@@ -131,7 +131,7 @@ def test_answers_in_the_lidar_frame_and_through_a_submission(tmp_path):
         back, found = poses.inverse(pose), as_boxes([sample], "found")
         velocity = np.column_stack([np.nan_to_num(found.velocity), np.zeros(len(found))]) @ back[:3, :3].T
         yaw = poses.headings(back[:3, :3] @ poses.about_z(found.yaw))
-        boxes = np.column_stack([poses.moved(found.centre, back), found.size, yaw, velocity[:, :2]])
+        boxes = np.column_stack([poses.moved(found.center, back), found.size, yaw, velocity[:, :2]])
         tokens.append(f"{i:032x}")
         about = dict(token=tokens[-1], truth=as_boxes([sample], "truth"), racks=as_racks([sample]), ego=sample["ego"])
         parts: dict[str, Any] = dict(boxes=boxes, labels=found.label, scores=found.score, attributes=found.attribute)

@@ -37,7 +37,7 @@ def heat(net: TokenModel, inputs: dict[str, Any]) -> torch.Tensor:
         return net(inputs).peaks
 
 
-def test_a_sample_without_pictures_is_what_it_is_alone():
+def test_a_sample_without_pictures_equals_itself_alone():
     net, inputs = model("points", "images"), batch()
     whole = heat(net, inputs)
     lacking = inputs | dict(images=[inputs["images"][0], None])
@@ -75,12 +75,6 @@ def test_a_lidar_alone_needs_no_camera(cameras):
     assert losses["loss"].isfinite()
 
 
-def test_images_without_cameras_are_refused():
-    inputs = batch()
-    with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
-        heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
-
-
 def one_of(inputs: dict[str, Any], i: int, cameras: int = 2) -> dict[str, Any]:
     """Return a sample of a batch alone, with its first cameras."""
     alone = {name: value[i : i + 1] for name, value in inputs.items()}
@@ -100,7 +94,7 @@ def test_samples_may_have_different_numbers_of_cameras(with_seen):
     assert not torch.allclose(found[1], heat(net, one_of(inputs, 1))[0], atol=1e-3)
 
 
-def test_a_sample_without_points_is_what_its_cameras_see():
+def test_a_sample_without_points_equals_its_cameras_alone():
     net, inputs = model("points", "images"), batch()
     lacking = inputs | dict(points=[inputs["points"][0], cloud(0, 0)])
     found = heat(net, lacking)
@@ -121,8 +115,10 @@ def test_a_sample_without_any_data_has_no_tokens():
     assert net(one_of(nothing, 1), samples, mode="loss")["loss"].isfinite()
 
 
-def test_images_of_several_sizes_are_refused():
+def test_images_without_cameras_and_of_several_sizes_are_refused():
     inputs = batch()
+    with pytest.raises(ValueError, match="images need their cameras: give camera_to_lidar"):
+        heat(model("points", "images"), dict(points=inputs["points"], images=inputs["images"]))
     images = [inputs["images"][0], inputs["images"][1][..., :40]]
     with pytest.raises(ValueError, match="images of a batch must have one size, got 40 x 32, 48 x 32: resize or crop"):
         heat(model("points", "images"), inputs | dict(images=images))

@@ -23,6 +23,18 @@ def opened(home, split="test", **options):
     return DATASETS.create(dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, **options))
 
 
+def rewritten(home, name, change):
+    """Rewrite a table with rows changed by `change`."""
+    path = home / "v1.0-mini" / f"{name}.json"
+    rows = json.loads(path.read_text())
+    change(rows)
+    path.write_text(json.dumps(rows))
+
+
+def each(**values):
+    return lambda rows: [row.update(values) for row in rows]
+
+
 def turned(q, v):
     """Rotate a vector by a quaternion: q v q*."""
 
@@ -162,20 +174,14 @@ def test_velocities_come_from_the_neighbors_of_a_box(made):
 
 
 def test_missing_or_distant_neighbors_give_no_velocity(home):
-    path = home / "v1.0-mini" / "sample_annotation.json"
-    rows, samples = json.loads(path.read_text()), home / "v1.0-mini" / "sample.json"
-    for row in rows:
-        row["prev"] = ""
-    path.write_text(json.dumps(rows))
+    rewritten(home, "sample_annotation", each(prev=""))
     data = opened(home)
     known = [np.isfinite(data.read(record)["truth"].velocity).all(1) for record in data.records]
     assert [bool(one.all()) for one in known] == [True, True, False]
     assert not known[2].any()
     assert np.isnan(data.read(data.records[2])["boxes"][:, 7:]).all()
-    times = json.loads(samples.read_text())
-    for i, row in enumerate(times):
-        row["timestamp"] += i * 1_200_000  # and half a second
-    samples.write_text(json.dumps(times))
+    later = lambda rows: [row.update(timestamp=row["timestamp"] + i * 1_200_000) for i, row in enumerate(rows)]
+    rewritten(home, "sample", later)  # 1.7 s apart
     assert not any(np.isfinite(opened(home).read(record)["truth"].velocity).any() for record in data.records)
 
 

@@ -19,11 +19,11 @@ def data(made):
     )
 
 
-def count_pixels(picture, colour, window=None):
+def count_pixels(picture, color, window=None):
     """Count the pixels of a color in a window."""
     pixels = np.asarray(picture)
     left, top, right, bottom = (0, 0, pixels.shape[1], pixels.shape[0]) if window is None else window
-    return int((pixels[top:bottom, left:right] == colour).all(-1).sum())
+    return int((pixels[top:bottom, left:right] == color).all(-1).sum())
 
 
 def test_a_box_is_drawn_where_each_view_sees_it(data):
@@ -77,7 +77,7 @@ def test_cards_show_right_wrong_and_missed_boxes(data):
     assert one.mistakes(0.3) == len(boxes) - 1
     assert one.verdict(data.classes, 0.85) == f"1 of {len(boxes)} found"
     card = one.card(DatasetSource(data, {}).picture(0), data.classes, 0.3)
-    assert all(count_pixels(card, colour) > 20 for colour in (RIGHT, WRONG, MISSED))
+    assert all(count_pixels(card, color) > 20 for color in (RIGHT, WRONG, MISSED))
     unknown = Boxes3D(sample=dict(views=sample["views"], windows=sample["windows"]), boxes=found, labels=labels[:3],
                       scores=one.scores)  # fmt: skip
     assert unknown.verdict(data.classes, 0.3) == "3 found"

@@ -6,17 +6,16 @@ from PIL import Image
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import solids
-from ndformer.framework.registry import DATASETS, TRANSFORMS
+from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.solids import inside, overlapping
 from ndformer.modalities.driving.transforms.paste import pasted
+from tests.modalities.driving import test_nuscenes
 
 
 def opened(home, split="train", **options):
-    return DATASETS.create(
-        dict(type="NuScenes", data_root=home, version="v1.0-mini", split=split, holdout=0, **options)
-    )
+    return test_nuscenes.opened(home, split, holdout=0, **options)
 
 
 def changed(sample, seed=0, **transform):
@@ -67,22 +66,21 @@ def test_pictures_and_intrinsics_change_together(made, flip):
     seen = 0
     for image, lens, change in zip(sample["images"], sample["intrinsics"], sample["image_transform"]):
         assert image.size == (120, 64)
-        grey = np.asarray(image.convert("L"), np.float64)
+        gray = np.asarray(image.convert("L"), np.float64)
         u, v, depth = lens @ ray
         assert depth == pytest.approx(1)
         assert np.sign(np.linalg.det(change)) == (-1 if flip else 1)
         if 6 < u < 114 and 6 < v < 58:
-            rows, columns = np.indices(grey.shape) + 0.5
-            assert (grey * columns).sum() / grey.sum() == pytest.approx(u, abs=1)
-            assert (grey * rows).sum() / grey.sum() == pytest.approx(v, abs=1)
+            rows, columns = np.indices(gray.shape) + 0.5
+            assert (gray * columns).sum() / gray.sum() == pytest.approx(u, abs=1)
+            assert (gray * rows).sum() / gray.sum() == pytest.approx(v, abs=1)
             seen += 1
     assert seen >= 3
 
 
 def test_the_published_crop_is_at_the_bottom_and_in_the_middle():
-    sample = dict(
-        images=[Image.new("RGB", (1600, 900), "white")], intrinsics=np.eye(3)[None], image_transform=np.eye(3)[None]
-    )
+    sample = dict(images=[Image.new("RGB", (1600, 900), "white")])
+    sample |= dict.fromkeys(("intrinsics", "image_transform"), np.eye(3)[None])
     made = changed(sample, type="CameraImages", size=(256, 704))
     np.testing.assert_allclose(made["image_transform"][0], [[0.48, 0, -32], [0, 0.48, -176], [0, 0, 1]])
     assert np.asarray(made["images"][0]).min() == 255

@@ -77,8 +77,8 @@ def test_groups_are_the_nearest_points_within_the_radius(adapter):
     for radius in (None, 0.9):
         model, x = adapter(radius=radius, unit=0.5), torch.randn(1, 40, 6)
         tokens = model(x)
-        for centre, feature in zip(tokens.where.positions[0] * 0.5, tokens.features[0]):
-            offset = x[0, :, :3] - centre
+        for center, feature in zip(tokens.where.positions[0] * 0.5, tokens.features[0]):
+            offset = x[0, :, :3] - center
             near = offset.norm(dim=1).argsort()[:5]
             near = near if radius is None else near[offset[near].norm(dim=1) <= radius]
             group = torch.cat([offset[near] / 0.5, x[0, near, 3:]], 1)

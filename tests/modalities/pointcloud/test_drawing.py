@@ -40,14 +40,14 @@ def test_a_point_is_drawn_where_it_is():
 def test_the_nearer_point_hides_the_other(order):
     points = np.array([[0, 0, -1], [0, 0, 1]], float)[order]
     colors = np.concatenate([GREEN, RED])[order]
-    centre = np.asarray(draw(points, colors, size=64, views=FRONT))[32, 32]
-    assert centre[0] > 200 > 80 > centre[1]
+    center = np.asarray(draw(points, colors, size=64, views=FRONT))[32, 32]
+    assert center[0] > 200 > 80 > center[1]
 
 
 def test_points_with_normals_away_from_the_viewer_are_drawn_behind():
     points = np.array([[0, 0, 1, 0, 0, -1], [0, 0, -1, 0, 0, 1]], float)
-    centre = np.asarray(draw(points, np.concatenate([RED, GREEN]), size=64, views=FRONT))[32, 32]
-    assert centre[1] > centre[0]
+    center = np.asarray(draw(points, np.concatenate([RED, GREEN]), size=64, views=FRONT))[32, 32]
+    assert center[1] > center[0]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3000])

@@ -130,10 +130,10 @@ def test_six_columns_are_detected_as_normals_or_colors(ending, tmp_path):
         found = parts(normals)
         assert set(found) == {"points", "normals"}
         np.testing.assert_allclose(found["normals"], normals, atol=1e-5)
-    for colours, scale in ((BYTES, 1), (BYTES / 255, 255), (BYTES * 257, 1 / 257)):
-        found = parts(colours)
+    for colors, scale in ((BYTES, 1), (BYTES / 255, 255), (BYTES * 257, 1 / 257)):
+        found = parts(colors)
         assert set(found) == {"points", "colours"}
-        np.testing.assert_allclose(found["colours"], colours * scale, atol=1e-3)
+        np.testing.assert_allclose(found["colours"], colors * scale, atol=1e-3)
     assert set(parts(BYTES, NORMALS)) == {"points", "colours", "normals"}
     np.testing.assert_allclose(parts(up, columns="x y z r g b")["colours"], 255 * up)
     with pytest.raises(DataError, match=r"columns 4 to 6 that are neither.*: name them with the dataset's `columns`"):
@@ -148,7 +148,7 @@ def test_six_columns_are_detected_as_normals_or_colors(ending, tmp_path):
 # ------------------------------------------------------------------------------------------------ far from the origin
 
 
-def las(path, places, fmt=3, colours=None, labels=LABELS, minor=2):
+def las(path, places, fmt=3, colors=None, labels=LABELS, minor=2):
     """Write a LAS file as the specification says, with a resolution of 1 mm around UTM."""
     size = {1: 28, 2: 26, 3: 34, 7: 36}[fmt]
     head = bytearray(375 if minor == 4 else 227)
@@ -163,8 +163,8 @@ def las(path, places, fmt=3, colours=None, labels=LABELS, minor=2):
         row = bytearray(size)
         struct.pack_into("<3i", row, 0, *place)
         row[16 if fmt > 5 else 15] = labels[i] | (0 if fmt > 5 else 0b1010_0000)  # flags of old formats
-        if colours is not None:
-            struct.pack_into("<3H", row, {2: 20, 3: 28, 7: 30}[fmt], *(257 * colours[i]).tolist())
+        if colors is not None:
+            struct.pack_into("<3H", row, {2: 20, 3: 28, 7: 30}[fmt], *(257 * colors[i]).tolist())
         rows.append(bytes(row))
     path.write_bytes(bytes(head) + b"".join(rows))
     return path
@@ -185,11 +185,11 @@ def test_utm_positions_stay_exact_until_they_are_centered(kind, tmp_path):
     found = read_cloud(WRITERS[kind](tmp_path / f"a.{kind}"))
     np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
     rng = np.random.default_rng(0)
-    centred = CentrePoints()(found, rng)["points"]
+    centered = CentrePoints()(found, rng)["points"]
     low, high = PLACES.min(0), PLACES.max(0)
     exact = PLACES - [*(low + high)[:2] / 2, low[2]]
-    np.testing.assert_allclose(centred, exact, atol=1e-6)
-    assert centred.dtype == np.float32
+    np.testing.assert_allclose(centered, exact, atol=1e-6)
+    assert centered.dtype == np.float32
     with pytest.raises(DataError, match=r"from the origin, where float32 positions are exact to 0\.\d+ only: put Ce"):
         PackPoints(())(found, rng)
     chosen = SamplePoints(5, "farthest")(found, rng)["points"] - UTM
@@ -257,8 +257,8 @@ def test_pcd_has_positions_normals_colors_and_labels(how, packed, tmp_path):
     head += f"TYPE {' '.join(kinds)}\nCOUNT 1 1 1 1 2 1 1 1 1\nWIDTH {N}\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
     head += f"POINTS {N}\nDATA {how}\n"
     if how == "ascii":
-        colour = rgb.view("<f4") if packed == "F" else rgb
-        cells = zip(*(PLACES[:, i] for i in range(3)), colour, LABELS, *(NORMALS[:, i] for i in range(3)))
+        packed_color = rgb.view("<f4") if packed == "F" else rgb
+        cells = zip(*(PLACES[:, i] for i in range(3)), packed_color, LABELS, *(NORMALS[:, i] for i in range(3)))
         body = "".join(f"{x} {y} {z} {c!s} 0 0 {k} {a:.9g} {b:.9g} {d:.9g}\n" for x, y, z, c, k, a, b, d in cells)
         body = body.encode()
     elif how == "binary":

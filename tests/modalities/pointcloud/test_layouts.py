@@ -13,19 +13,17 @@ from ndformer.framework.registry import DATASETS
 from ndformer.modalities.pointcloud.datasets import modelnet
 from ndformer.modalities.pointcloud.datasets.cache import FOLDER
 from ndformer.modalities.pointcloud.formats import meshes as mesh_formats
+from ndformer.modalities.pointcloud.stand_ins.shapes.solids import box
 
 CLASSES = ["box", "night_stand"]
 COUNTS = dict(train=4, test=2)
-REAL = Path(__file__).parents[4] / "shared" / "data" / "ldraw10_modelnet_layout"
 FARTHEST = dict(type="SamplePoints", count=64, method="farthest")
 
 
 def mesh(label, number):
     """Return a box whose sides identify it."""
-    corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float) - 0.5
-    quads = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
-    faces = np.array([[f[0], f[i], f[i + 1]] for f in quads for i in (1, 2)])
-    return corners * (3 + label, 1 + 0.1 * number, 2), faces
+    shape = box(3 + label, 1 + 0.1 * number, 2).moved(y=-0.5 - 0.05 * number)
+    return shape.vertices, shape.faces
 
 
 def objects():
@@ -112,7 +110,7 @@ def test_the_three_forms_of_an_object_are_the_same_cloud(resampled, meshes, hdf5
     assert min(distance(sets[0][0]["points"], other) for other in others) > 0.15
 
 
-def test_splits_are_those_of_the_files_with_a_share_held_out(resampled):
+def test_splits_match_the_files_with_a_share_held_out(resampled):
     names = {}
     for split in ("train", "val", "test"):
         dataset = build(resampled, split)
@@ -149,22 +147,6 @@ def test_points_on_meshes_depend_on_the_seed_and_the_object_alone(meshes):
     assert order[0][0].shape == (10_000, 3)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the LDraw set is not here")
-def test_real_meshes_and_their_tables_are_the_same_clouds(tmp_path):
-    pytest.importorskip("h5py")
-    shutil.copytree(REAL / "LDraw10", tmp_path / "LDraw10")
-    steps = [dict(type="SamplePoints", count=500, method="farthest"), dict(type="NormalizePoints")]
-    surfaces = build(tmp_path / "LDraw10", "test", steps)
-    table = build(REAL / "ldraw10_ply_hdf5_1024", "test", [dict(type="NormalizePoints")])
-    assert surfaces.classes == table.classes
-    for i in range(0, len(surfaces), 3):
-        label = int(surfaces.labels[i])
-        of_class = np.flatnonzero(table.labels == label)
-        gaps = [distance(surfaces[i]["points"], table[int(j)]["points"][::4]) for j in of_class[:8]]
-        assert min(gaps) < 0.2
-        assert np.argmin(gaps) == 0  # the test meshes here are the first of their class
-
-
 # --- the cache ---
 
 
@@ -196,7 +178,7 @@ def test_clouds_are_made_once(form, count, request):
         assert (a["label"], a["path"]) == (b["label"], b["path"])
 
 
-def test_farthest_points_first_are_those_of_the_transform(resampled):
+def test_cached_farthest_points_equal_the_transform(resampled):
     every = build(resampled, "test")
     step = build(resampled, "test", [dict(type="NormalizePoints"), FARTHEST]).transforms[1]
     for i, record in enumerate(every.records):

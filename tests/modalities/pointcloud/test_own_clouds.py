@@ -10,9 +10,10 @@ from ndformer.modalities.pointcloud.datasets.scenes import Scenes
 from ndformer.modalities.pointcloud.formats.files import read_cloud
 from ndformer.modalities.pointcloud.transforms.normals import EstimateNormals
 from ndformer.modalities.pointcloud.transforms.points import SamplePoints
+from tests.modalities.pointcloud.test_formats import NAMES, columns, ply, xyz
+from tests.modalities.pointcloud.test_readers import SQUARE
 
 RNG = np.random.default_rng(0)
-CUBE = "OFF\n4 2 0\n0 0 0\n1 0 0\n1 1 0\n0 1 0\n3 0 1 2\n3 0 2 3\n"
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def home(tmp_path):
             folder.mkdir(parents=True)
             np.savetxt(folder.parent / "a.xyz", np.concatenate([RNG.random((60, 3)), RNG.integers(0, 256, (60, 3))], 1))
             np.save(folder / "a.npy", RNG.normal(size=(50, 3)))
-            (folder / "a.off").write_text(CUBE)
+            (folder / "a.off").write_text(SQUARE)
     return tmp_path
 
 
@@ -76,19 +77,11 @@ def test_reading_the_mesh_of_scannet_matches_the_prepared_arrays(tmp_path):
     scene = tmp_path / "scene0000_00"
     scene.mkdir()
     x, y = (axis.ravel() for axis in np.meshgrid(np.arange(110.0), np.arange(100.0)))
-    table = np.rec.fromarrays(
-        [x, y, np.sin(x / 9), *RNG.integers(0, 256, (4, len(x)))],
-        [*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue", "alpha"))],
-    )
+    places, colors = np.stack([x, y, np.sin(x / 9)], 1), RNG.integers(0, 256, (len(x), 3))
     corner = (np.arange(99)[:, None] * 110 + np.arange(109)).ravel()
     faces = np.concatenate([corner[:, None] + (0, 1, 111), corner[:, None] + (0, 111, 110)])
-    rows = np.rec.fromarrays([np.full(len(faces), 3), faces], [("n", "u1"), ("i", "<i4", 3)])
-    head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(x)}\n"
-    head += "".join(f"property float {axis}\n" for axis in "xyz")
-    head += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue", "alpha"))
-    head += f"element face {len(faces)}\nproperty list uchar int vertex_indices\nend_header\n"
-    path = scene / "scene0000_00_vh_clean_2.ply"
-    path.write_bytes(head.encode() + table.tobytes() + rows.tobytes())
+    parts = [*xyz(places), *columns(NAMES[0], "uchar", colors)]
+    path = ply(scene / "scene0000_00_vh_clean_2.ply", "binary_little_endian", parts, faces.tolist())
     found, prepared = read_cloud(path), prepare(scene, None)
     for name, file in dict(points="coord", colours="color", normals="normal").items():
         np.testing.assert_array_equal(found[name], prepared[file])

@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.modalities.pointcloud.transforms.scenes import smooth_noise
 
-COLOURING = ["ContrastColours", "ShiftColours", "JitterColours"]
+COLOR_TRANSFORMS = ["ContrastColours", "ShiftColours", "JitterColours"]
 
 
 def room(n=200, seed=0, **more):
     rng = np.random.default_rng(seed)
     points = rng.uniform((-1, 2, 0.5), (3, 5, 3), (n, 3)).astype(np.float32)
-    colours = rng.integers(20, 200, (n, 3)).astype(np.float32)
-    return dict(points=points, colours=colours, labels=rng.integers(-1, 5, n)) | more
+    colors = rng.integers(20, 200, (n, 3)).astype(np.float32)
+    return dict(points=points, colours=colors, labels=rng.integers(-1, 5, n)) | more
 
 
 def run(recipe, sample, seed=0):
@@ -44,27 +43,22 @@ def test_a_crop_is_the_nearest_points():
     kept = run(dict(type="CropSphere", most=50), sample)
     assert len(kept["points"]) == len(kept["labels"]) == 50
     inside = (sample["points"][:, None] == kept["points"]).all(-1).any(1)
-    centres = [((sample["points"] - c) ** 2).sum(1) for c in sample["points"]]
-    assert any(d[inside].max() <= d[~inside].min() for d in centres)
+    distances = [((sample["points"] - c) ** 2).sum(1) for c in sample["points"]]
+    assert any(d[inside].max() <= d[~inside].min() for d in distances)
     crops = {run(dict(type="CropSphere", most=50), sample, seed)["points"].tobytes() for seed in range(20)}
     assert len(crops) > 10  # anywhere in the scene
     assert run(dict(type="CropSphere", most=200), sample) is sample
 
 
-def test_noise_on_its_grid_is_the_blurred_noise():
-    points = np.array([[0.0, 0, 0], [0.4, 0.2, 0.6]])  # corners of the grid at spacing 0.2
+def test_noise_is_the_blurred_noise_of_a_grid_interpolated():
+    points = np.array([[0.0, 0, 0], [0.4, 0.2, 0.6], [0.3, 0.2, 0.6]])  # two corners of cells of 0.2, and between two
     found = smooth_noise(points, 0.2, np.random.default_rng(0))
     noise = np.random.default_rng(0).standard_normal((*((np.ptp(points, 0) // 0.2).astype(int) + 3), 3))
-    for _ in range(2):
-        for axis in range(3):
-            box = np.apply_along_axis(lambda line: np.convolve(line, np.ones(3) / 3, "same"), axis, noise)
-            noise = box
-    assert found[0] == pytest.approx(noise[1, 1, 1])  # the grid begins one step before the lowest point
-    assert found[1] == pytest.approx(noise[3, 2, 4], abs=1e-9)
-    half = smooth_noise(points + [[0, 0, 0], [-0.1, 0, 0]], 0.2, np.random.default_rng(0))[1]
-    same_shape = ((np.ptp(points + [[0, 0, 0], [-0.1, 0, 0]], 0)) // 0.2).astype(int)
-    if (same_shape + 3 == noise.shape[:3]).all():
-        assert half == pytest.approx((noise[2, 2, 4] + noise[3, 2, 4]) / 2, abs=1e-9)
+    for axis in (0, 1, 2) * 2:
+        noise = np.apply_along_axis(lambda line: np.convolve(line, np.ones(3) / 3, "same"), axis, noise)
+    # the grid begins one step before the lowest point
+    expected = [noise[1, 1, 1], noise[3, 2, 4], (noise[2, 2, 4] + noise[3, 2, 4]) / 2]
+    assert found == pytest.approx(np.array(expected), abs=1e-9)
 
 
 def test_distortion_adds_noise_with_its_strength():
@@ -87,20 +81,7 @@ def test_transforms_are_applied_with_their_probability(kind, p):
     assert np.mean([transform(sample, rng) is not sample for _ in range(600)]) == pytest.approx(p, abs=0.05)
 
 
-def test_distortion_is_smooth_and_changes_only_points():
-    sample = room(500)
-    bent = run(dict(type="ElasticDistortion", p=1.0), sample)
-    moved = bent["points"] - sample["points"]
-    assert 0.02 < moved.std() < 0.6
-    assert bent["colours"] is sample["colours"]
-    near = sample["points"] + np.float32(1e-3)
-    both = dict(points=np.concatenate([sample["points"], near]))
-    shift = run(dict(type="ElasticDistortion", p=1.0), both)["points"] - both["points"]
-    assert np.abs(shift[:500] - shift[500:]).max() < 0.02
-    assert run(dict(type="ElasticDistortion", p=0.0), sample) is sample
-
-
-@pytest.mark.parametrize("kind", COLOURING)
+@pytest.mark.parametrize("kind", COLOR_TRANSFORMS)
 def test_color_transforms_stay_in_range_and_copy_their_input(kind):
     sample = room()
     before = sample["colours"].copy()
@@ -123,8 +104,8 @@ def test_color_transforms_match_their_formulas():
     assert run(dict(type="ContrastColours", p=1.0), sample, 3)["colours"] == pytest.approx(
         (1 - share) * c + share * stretched, abs=1e-3
     )
-    grey = dict(colours=np.full((4, 3), 7, np.float32))
-    assert run(dict(type="ContrastColours", p=1.0), grey)["colours"] == pytest.approx(grey["colours"])
+    gray = dict(colours=np.full((4, 3), 7, np.float32))
+    assert run(dict(type="ContrastColours", p=1.0), gray)["colours"] == pytest.approx(gray["colours"])
     step = run(dict(type="ShiftColours", p=1.0), sample)["colours"] - c
     assert np.ptp(step, 0) == pytest.approx(0, abs=1e-3)
     shift = TRANSFORMS.create(dict(type="ShiftColours", p=1.0))
@@ -144,18 +125,6 @@ def test_grid_sampling_stores_the_sampled_point_of_each_point():
     assert np.array_equal(cell(kept["points"])[kept["inverse"]], cell(sample["points"]))
     assert np.array_equal(kept["whole_labels"], sample["labels"])
     assert len(np.unique(cell(kept["points"]), axis=0)) == len(kept["points"]) == len(kept["labels"])
-    with pytest.raises(DataError, match="too many to number"):
-        run(dict(type="GridSample", size=1e-9), sample)
-
-
-def test_packing_reports_or_fills_missing_features():
-    pack = dict(type="PackPoints", features=("colours", "normals"))
-    with pytest.raises(DataError, match=r"lounge has no normals.*missing=dict\(normals=0\.0\)"):
-        run(pack, room(path="lounge"))
-    packed = run(pack | dict(missing=dict(normals=0.25)), room())
-    assert packed["inputs"]["points"].shape == (200, 9)
-    assert bool((packed["inputs"]["points"][:, 6:] == 0.25).all())
-    assert len(packed["data_sample"]["labels"]) == 200
 
 
 def test_mix3d_joins_scenes_two_by_two():

@@ -170,8 +170,8 @@ def test_generated_rooms_hold_all_classes_and_are_the_same_again(rooms, tmp_path
 
 def test_height_and_color_alone_score_low(rooms):
     found = dict(baselines(ScanNet(rooms, "train", holdout=0), ScanNet(rooms, "test")))
-    assert set(found) == {f"{name}, mIoU" for name in ("height alone", "colour alone", "height and colour")}
-    assert 0.02 < found["colour alone, mIoU"] < found["height alone, mIoU"] < 0.2
+    assert set(found) == {f"{name}, mIoU" for name in ("height alone", "color alone", "height and color")}
+    assert 0.02 < found["color alone, mIoU"] < found["height alone, mIoU"] < 0.2
 
 
 # ------------------------------------------------------------------------------------------------------- the adapter

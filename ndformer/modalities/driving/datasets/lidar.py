@@ -109,11 +109,10 @@ class Lidar(SensorDataset):
 
     def _scan(self, path: Path, other_names: Counter[str]) -> Scan:
         home, name = path.parent.parent, f"{path.stem}.txt"
-        boxes, names = (
-            kitti_boxes(home / "label_2" / name, home / "calib" / name)
-            if self.kitti
-            else plain_boxes(home / "labels" / name)
-        )
+        if self.kitti:
+            boxes, names = kitti_boxes(home / "label_2" / name, home / "calib" / name)
+        else:
+            boxes, names = plain_boxes(home / "labels" / name)
         mask = np.array([label in self.classes for label in names], bool)
         other_names.update(label for label in names if label not in self.classes)
         unknown = np.full((len(boxes), 2), np.nan)  # velocities
@@ -130,14 +129,9 @@ class Lidar(SensorDataset):
         none = np.full(len(boxes), NONE)
         parts = boxes[:, :3], boxes[:, 3:6], boxes[:, 6], boxes[:, 7:]
         truth = Boxes(np.zeros(len(boxes), np.int64), scan.labels, *parts, none, np.zeros(0), np.zeros(0, np.int64))
-        annotation = dict(
-            boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth, racks=Racks.none()
-        )
-        return (
-            about_no_camera()
-            | annotation
-            | dict(points=read_points(scan.path, self.columns), path=str(scan.path), token=str(scan.path))
-        )
+        annotation = dict(boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth)
+        cloud = dict(points=read_points(scan.path, self.columns), path=str(scan.path), token=str(scan.path))
+        return about_no_camera() | annotation | dict(racks=Racks.none()) | cloud
 
 
 def read_points(path: Path, columns: int) -> np.ndarray:

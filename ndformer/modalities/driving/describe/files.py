@@ -55,10 +55,8 @@ class Table(Describer):
 
     def claim(self, path: Path, begin: bytes) -> int:
         """Require a list of rows with tokens, because other files have these names too."""
-        matches = super().claim(path, begin) == NAME
-        return (
-            NAME if matches and begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]") else NO
-        )
+        rows = begin.lstrip()[:1] == b"[" and (b'"token"' in begin or begin.strip() == b"[]")
+        return super().claim(path, begin) if rows else NO
 
     def describe(self, path: Path, rows: int) -> Description:
         tokens: set[str] = set()
@@ -75,9 +73,8 @@ class Table(Describer):
                 count += 1
         except (OSError, ValueError) as error:
             odd[f"after {count} rows {error}"] = True
-        found: dict[str, Any] = dict(
-            format=f"nuScenes table ({path.stem})", rows=count, columns=", ".join(sorted(keys))
-        )
+        found: dict[str, Any] = dict(format=f"nuScenes table ({path.stem})", rows=count)
+        found |= dict(columns=", ".join(sorted(keys)))
         if path.stem == "category":
             found |= dict(detected=sum(name in CATEGORIES for name in counts))
         odd |= {

@@ -21,7 +21,7 @@ class Annotations:
 
     sample: np.ndarray  # (B,) in ascending order
     label: np.ndarray  # (B,)
-    centre: np.ndarray  # (B, 3)
+    center: np.ndarray  # (B, 3)
     size: np.ndarray  # (B, 3) width, length, height
     rotation: np.ndarray  # (B, 4) w x y z
     velocity: np.ndarray  # (B, 2) NaN where unknown

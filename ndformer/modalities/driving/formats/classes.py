@@ -30,15 +30,8 @@ LIDAR = "LIDAR_TOP"
 CAMERAS = ["CAM_FRONT", "CAM_FRONT_RIGHT", "CAM_FRONT_LEFT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT"]
 
 FAST = 0.2  # metres per second above which an object is moving
-RESTING = {  # most common attribute of objects at rest in the training set
-    "car": "vehicle.parked",
-    "truck": "vehicle.parked",
-    "construction_vehicle": "vehicle.parked",
-    "bus": "vehicle.stopped",
-    "trailer": "vehicle.parked",
-    "motorcycle": "cycle.without_rider",
-    "bicycle": "cycle.without_rider",
-    "pedestrian": "pedestrian.standing",
-}
 MOVING = dict.fromkeys(("car", "truck", "construction_vehicle", "bus", "trailer"), "vehicle.moving")
 MOVING |= dict(motorcycle="cycle.with_rider", bicycle="cycle.with_rider", pedestrian="pedestrian.moving")
+RESTING = dict.fromkeys(MOVING, "vehicle.parked")  # most common attribute of objects at rest in the training set
+RESTING |= dict(bus="vehicle.stopped", motorcycle="cycle.without_rider", bicycle="cycle.without_rider")
+RESTING["pedestrian"] = "pedestrian.standing"

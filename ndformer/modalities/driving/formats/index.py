@@ -21,7 +21,7 @@ from ndformer.modalities.driving.formats.frames import Frames, read_frames
 from ndformer.modalities.driving.formats.tables import READ, Tables
 
 KINDS = (Frames, Annotations)
-FORM = 1  # version of the file format
+FORM = 2  # version of the file format
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +75,8 @@ def load_index(tables: Tables) -> Index | None:
     try:
         arrays = foreign.arrays(path)
         if int(arrays["form"]) == FORM and np.array_equal(arrays["stamps"], stamps(tables)):
-            values = {
-                kind: {item.name: arrays[f"{kind.__name__}.{item.name}"] for item in fields(kind)} for kind in KINDS
-            }
-            return _checked(Index(Frames(**values[Frames]), Annotations(**values[Annotations])))
+            read = lambda kind: kind(**{item.name: arrays[f"{kind.__name__}.{item.name}"] for item in fields(kind)})
+            return _checked(Index(*map(read, KINDS)))
         reason = "of other tables than are there now"
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
         reason = "damaged"
@@ -89,8 +87,8 @@ def load_index(tables: Tables) -> Index | None:
 
 
 def _parts(index: Index) -> dict[str, np.ndarray]:
-    parts = {Frames: index.frames, Annotations: index.boxes}
-    return {f"{kind.__name__}.{item.name}": getattr(parts[kind], item.name) for kind in KINDS for item in fields(kind)}
+    parts = index.frames, index.boxes
+    return {f"{type(p).__name__}.{item.name}": getattr(p, item.name) for p in parts for item in fields(p)}
 
 
 def _checked(index: Index) -> Index:

@@ -32,9 +32,9 @@ def kitti_boxes(path: Path, calibration: Path) -> tuple[np.ndarray, list[str]]:
     height, width, length = numbers[:, :3].T
     _check_sides(path, numbers[:, :3])
     from_camera = np.linalg.inv(to_camera(calibration))
-    centre = numbers[:, 3:6] - np.column_stack([np.zeros_like(height), height / 2, np.zeros_like(height)])  # y is down
+    center = numbers[:, 3:6] - np.column_stack([np.zeros_like(height), height / 2, np.zeros_like(height)])  # y is down
     ahead = np.column_stack([np.cos(numbers[:, 6]), np.zeros_like(height), -np.sin(numbers[:, 6])])
-    place, turned = centre @ from_camera[:3, :3].T + from_camera[:3, 3], ahead @ from_camera[:3, :3].T
+    place, turned = center @ from_camera[:3, :3].T + from_camera[:3, 3], ahead @ from_camera[:3, :3].T
     yaw = np.arctan2(turned[:, 1], turned[:, 0])
     return np.column_stack([place, width, length, height, yaw]), [row[0] for row in rows]
 

@@ -23,9 +23,8 @@ def quaternion(matrix: np.ndarray) -> np.ndarray:
     four = np.array([trace, *np.diag(matrix)])  # four times the squares of w, x, y, z, minus a common constant
     big = int(four.argmax())
     q = np.empty(4)
-    lift = np.array(
-        [matrix[2, 1] - matrix[1, 2], matrix[0, 2] - matrix[2, 0], matrix[1, 0] - matrix[0, 1]]
-    )  # 4 w (x, y, z)
+    skew = matrix - matrix.T
+    lift = np.array([skew[2, 1], skew[0, 2], skew[1, 0]])  # 4 w (x, y, z)
     if big == 0:
         q[0], q[1:] = 1 + trace, lift
     else:

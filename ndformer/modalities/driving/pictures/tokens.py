@@ -63,8 +63,8 @@ class SensorScene(Canvas):
 
     def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
         over = np.concatenate([colors, np.zeros((1, 4))])[self.owner]  # NONE indexes the last
-        grey = self.picture.mean(2, keepdims=True) * 0.6 + 70
-        return blended(grey, over)
+        gray = self.picture.mean(2, keepdims=True) * 0.6 + 70
+        return blended(gray, over)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
         rows, columns = np.nonzero(self.owner == token)

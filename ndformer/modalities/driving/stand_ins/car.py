@@ -118,7 +118,7 @@ PIXEL_NOISE = 8.0
 
 
 def picture(
-    boxes: np.ndarray, colours: np.ndarray, to_camera: np.ndarray, lens: np.ndarray, size: tuple[int, int],
+    boxes: np.ndarray, colors: np.ndarray, to_camera: np.ndarray, lens: np.ndarray, size: tuple[int, int],
     rng: np.random.Generator,
 ) -> Image.Image:  # fmt: skip
     """Render boxes with `size` (height, width); `to_camera` (4, 4) maps their frame to the camera's."""
@@ -131,7 +131,7 @@ def picture(
     local = corners(boxes) @ to_camera[:3, :3].T + to_camera[:3, 3]  # (K, 8, 3)
     faces = local[:, FACES].reshape(-1, 4, 3)  # (6 K, 4, 3)
     ahead = faces[..., 2] >= NEAREST
-    shades = np.clip(255 * colours[:, None] * np.array(SHADES)[:, None], 0, 255).astype(int).reshape(-1, 3).tolist()
+    shades = np.clip(255 * colors[:, None] * np.array(SHADES)[:, None], 0, 255).astype(int).reshape(-1, 3).tolist()
     for i in np.argsort(-np.linalg.norm(faces.mean(1), axis=1), kind="stable"):
         if ahead[i].any():
             face = faces[i] if ahead[i].all() else _before(faces[i])

@@ -129,7 +129,7 @@ class Writer:
             points, hit = scan(local, ROOF, rng)
             points.tofile(path)
             return np.bincount(hit[hit >= 0], minlength=len(boxes))
-        made = picture(boxes, around.colours, back, np.array(mount.lens), (HEIGHT, WIDTH), rng)
+        made = picture(boxes, around.colors, back, np.array(mount.lens), (HEIGHT, WIDTH), rng)
         made.save(path, quality=90)
         return np.zeros(0, np.int64)
 

@@ -28,6 +28,7 @@ WALLS = (15.0, 19.0)  # distance of houses in metres
 AHEAD, BEHIND = 30.0, 24.0  # metres of street around the middle of the car's drive
 OBJECTS, HOUSES, TRIES = 18, 6, 400
 STEP = 0.4  # seconds between collision checks
+MARGIN = np.array([0, 0, 0, 1.0, 1.0, 0, 0, 0, 0])  # half a metre to each side
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +37,12 @@ class Street:
 
     boxes: np.ndarray  # (K, 9)
     names: list[str]
-    colours: np.ndarray  # (K, 3) 0..1
+    colors: np.ndarray  # (K, 3) 0..1
     attributes: list[str]
 
     def moved_boxes(self, time: float) -> np.ndarray:
         """Return the boxes (K, 9) after `time` seconds."""
-        boxes = self.boxes.copy()
-        boxes[:, :2] += time * boxes[:, 7:9]
-        return boxes
+        return later(self.boxes, time)
 
 
 def street(rng: np.random.Generator, seconds: float) -> Street:
@@ -55,26 +54,22 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
         group = int(rng.choice(len(GROUPS), p=(0.3, 0.2, 0.25, 0.25)))
         name = GROUPS[group][rng.integers(len(GROUPS[group]))]
         box = _box(group, name, rng)
-        path = np.array([later(box, t) for t in times])
-        others = [np.array([later(other, t) for other in boxes]).reshape(-1, 9) for t in times]
-        if not any(overlapping(grown(place[None]), some).any() for place, some in zip(path, others)):
+        others = np.array(boxes).reshape(-1, 9)
+        if not any(overlapping(later(box[None] + MARGIN, t), later(others, t)).any() for t in times):
             boxes.append(box)
             names.append(name)
         if len(boxes) == OBJECTS:
             break
     walls = [_house(side, plot, rng) for side in (-1, 1) for plot in range(HOUSES // 2)]
-    colours = [_paint(name, rng) for name in names] + [np.full(3, rng.uniform(0.4, 0.7)) for _ in walls]
+    colors = [_paint(name, rng) for name in names] + [np.full(3, rng.uniform(0.4, 0.7)) for _ in walls]
     attributes = [_attribute(name, box) for name, box in zip(names, boxes)]
-    return Street(np.array(boxes + walls), names, np.array(colours), attributes)
+    return Street(np.array(boxes + walls), names, np.array(colors), attributes)
 
 
-def later(box: np.ndarray, time: float) -> np.ndarray:
-    return np.concatenate([box[:2] + time * box[7:9], box[2:]])
-
-
-def grown(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes with half a metre of margin."""
-    return np.concatenate([boxes[:, :3], boxes[:, 3:5] + 1.0, boxes[:, 5:]], 1)
+def later(boxes: np.ndarray, time: float) -> np.ndarray:
+    boxes = boxes.copy()
+    boxes[:, :2] += time * boxes[:, 7:9]
+    return boxes
 
 
 def _box(group: int, name: str, rng: np.random.Generator) -> np.ndarray:
@@ -104,9 +99,8 @@ def _house(side: int, plot: int, rng: np.random.Generator) -> np.ndarray:
 def _paint(name: str, rng: np.random.Generator) -> np.ndarray:
     """Return a random color around the hue of a class's place in its group."""
     place = next(group.index(name) for group in GROUPS if name in group)
-    return np.array(
-        colorsys.hsv_to_rgb((HUES[place] + rng.normal(0, 0.02)) % 1, rng.uniform(0.6, 1), rng.uniform(0.6, 1))
-    )
+    hue = (HUES[place] + rng.normal(0, 0.02)) % 1
+    return np.array(colorsys.hsv_to_rgb(hue, rng.uniform(0.6, 1), rng.uniform(0.6, 1)))
 
 
 def _attribute(name: str, box: np.ndarray) -> str:

@@ -94,12 +94,8 @@ class CameraImages:
     def _transform(self, image: Image.Image | None, rng: np.random.Generator) -> tuple[Image.Image, np.ndarray]:
         """Return the new image, and the transform (3, 3) from old pixels to new ones."""
         height, width = self.size
-        factor, offset, mirrored, turn = (
-            rng.uniform(*self.scale),
-            rng.random(),
-            rng.random() < self.flip,
-            rng.uniform(-1, 1),
-        )
+        factor, offset = rng.uniform(*self.scale), rng.random()
+        mirrored, turn = rng.random() < self.flip, rng.uniform(-1, 1)
         if image is None:
             return Image.new("RGB", (width, height)), np.eye(3)
         full = max(1, round(image.width * factor)), max(1, round(image.height * factor))

@@ -111,12 +111,11 @@ class Meshes:
             raise DataError(f"{home / min(strange)} is no class of the checkpoint{nearest(min(strange), fallback)}")
 
     def records(self, split: str) -> list[Record]:
-        paths = [
-            (label, path)
-            for label, name in enumerate(self.classes)
-            for path in sorted((self.home / name / split).glob("[!.]*.off"))
-        ]
-        return [Record(number, label, path) for number, (label, path) in enumerate(paths)]
+        records: list[Record] = []
+        for label, name in enumerate(self.classes):
+            paths = sorted((self.home / name / split).glob("[!.]*.off"))
+            records += [Record(number, label, path) for number, path in enumerate(paths, len(records))]
+        return records
 
     def read(self, record: Record, seed: int) -> Cloud:
         return read_cloud(record.source, np.random.default_rng((seed, record.number)))

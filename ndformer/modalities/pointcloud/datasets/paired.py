@@ -35,7 +35,7 @@ class Paired(Dataset):
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         self.classes = self._lines("classes.txt")
         eyes = self._eyes()
-        records, labels = [], []
+        records = []
         for name in self._lines(f"{split}.txt"):
             kind = name.partition("/")[0]
             if kind not in self.classes or name not in eyes:
@@ -44,8 +44,7 @@ class Paired(Dataset):
                     f"{self.data_root / split}.txt has {name}, which is not in {file}: add it there, or remove it"
                 )
             records.append((foreign.inside(self.data_root, name), view_axes(*eyes[name]), self.classes.index(kind)))
-            labels.append(self.classes.index(kind))
-        return records, np.array(labels, np.int64)
+        return records, np.array([label for _, _, label in records], np.int64)
 
     def _eyes(self) -> dict[str, tuple[float, float]]:
         """Return the azimuth and elevation of each sample's image."""

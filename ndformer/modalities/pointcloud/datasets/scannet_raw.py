@@ -86,9 +86,7 @@ def _json(path: Path, key: str) -> list[Any]:
     try:
         content = foreign.plain_json(path)[key]
     except FileNotFoundError:
-        raise DataError(
-            f"{path} is missing: scenes of the test set have none, so their labels cannot be prepared"
-        ) from None
+        raise DataError(f"{path} is missing: scenes of the test set have no labels to prepare") from None
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise DataError(f"{path} cannot be read ({' '.join(str(error).split())[:80]}): get it again") from None
     if not isinstance(content, list):

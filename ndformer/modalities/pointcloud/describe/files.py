@@ -36,10 +36,8 @@ class CloudFile(Describer):
         kind = "scene" if path.is_dir() else "mesh, points spread over it" if loaded.mesh else "point cloud"
         found: dict[str, Any] = dict(format=f"{kind} ({PLACES if path.is_dir() else path.suffix.lower()})")
         found |= dict(points=len(points))
-        found |= {
-            axis: [round(float(v), 4) for v in (low, high)]
-            for axis, low, high in zip("xyz", points.min(0), points.max(0))
-        }
+        ends = zip("xyz", points.min(0), points.max(0))
+        found |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
         found |= dict(normals="normals" in cloud, colours="colours" in cloud)
         if "labels" in cloud and len(classes := counted(cloud["labels"])) <= 100:
             found |= dict(classes=classes)

@@ -13,7 +13,7 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats.columns import Columns
 
 SIZES = (20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67)  # minimum bytes of a point in each format
-COLOURS = {2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30}  # offset of red, green and blue in a point, by format
+COLORS = {2: 20, 3: 28, 5: 28, 7: 30, 8: 30, 10: 30}  # offset of red, green and blue in a point, by format
 PACKED = 0b1100_0000  # bits of the format number that mark compressed points
 LASZIP, FIXED = 22204, 0xFFFFFFFF  # record id of the compression; chunk size where chunks differ in size
 
@@ -42,12 +42,10 @@ def parse_las(content: bytes, path: Path) -> Columns:
         return np.ascontiguousarray(rows[:, offset : offset + np.dtype(kind).itemsize]).view(kind)[:, 0]
 
     columns = {axis: column(4 * i, "<i4") * head.scale[i] + head.offset[i] for i, axis in enumerate("xyz")}
-    if head.format in COLOURS:
-        columns |= {
-            name: column(COLOURS[head.format] + 2 * i, "<u2") for i, name in enumerate(("red", "green", "blue"))
-        }
-        if not any(columns[name].any() for name in ("red", "green", "blue")):  # the format has colors, but all are 0
-            columns = {axis: columns[axis] for axis in "xyz"}
+    if head.format in COLORS:
+        offset = COLORS[head.format]
+        colors = {name: column(offset + 2 * i, "<u2") for i, name in enumerate(("red", "green", "blue"))}
+        columns |= colors if any(values.any() for values in colors.values()) else {}  # all 0: the file has no colors
     return columns | dict(classification=column(16, "u1") if head.format > 5 else column(15, "u1") & 31)
 
 

@@ -34,16 +34,12 @@ def read_model(path: Path) -> tuple[Columns, np.ndarray]:
         vertices = np.asarray(geometry.vertices, np.float64)
         faces = np.asarray(geometry.faces if isinstance(geometry, trimesh.Trimesh) else np.zeros((0, 3)), np.int64)
         visual = geometry.visual
-        colours = (
-            np.asarray(visual.vertex_colors)[:, :3]
-            if visual.kind == "vertex"
-            else np.zeros((len(vertices), 0), np.uint8)
-        )
+        colors = np.asarray(visual.vertex_colors).T[:3] if visual.kind == "vertex" else ()
     except ImportError:  # raised while guessing the encoding of a damaged text
         raise ValueError("it is damaged, or takes more than trimesh itself to be read") from None
     except Exception as error:  # of any kind, from files that trimesh does not expect
         raise ValueError(f"trimesh cannot read it: {type(error).__name__} {error}") from None
     if not len(vertices):
         raise ValueError("it has no vertices")
-    columns = dict(zip("xyz", vertices.T)) | dict(zip(("red", "green", "blue"), colours.T))
+    columns = dict(zip("xyz", vertices.T)) | dict(zip(("red", "green", "blue"), colors))
     return columns, faces

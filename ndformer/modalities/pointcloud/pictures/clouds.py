@@ -54,9 +54,7 @@ def _view(
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
         hidden = facing[:, 2] < -0.05  # on the far side: drawn faintly, behind the others
-        faint = (
-            0.15 if colours is None else 0.6 * strength
-        )  # scans have estimated normals, so hidden points stay visible
+        faint = 0.15 if colours is None else 0.6 * strength  # hidden points of scans, with rough normals, stay visible
         strength = np.where(hidden[:, None], faint, strength)
         light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
     shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)

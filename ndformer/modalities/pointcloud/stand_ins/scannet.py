@@ -3,7 +3,6 @@
 Rooms lack some of their walls, as scans do. Colors carry little information: most objects share the same materials.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import numpy as np
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.stand_ins.baselines import baselines
-from ndformer.modalities.pointcloud.stand_ins.shapes import home, objects, rooms
-from ndformer.modalities.pointcloud.stand_ins.shapes.home import Dice
+from ndformer.modalities.pointcloud.stand_ins.shapes.kinds import build
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
 
 TRAIN, VAL = 60, 18  # rooms
@@ -22,11 +20,6 @@ WALLS = 0.6
 TRIES = 20  # random places for an object before it is left out
 CLASSES = list(SCANNET)
 
-FURNITURE = [home.bed, home.chair, home.sofa, home.table, rooms.bathtub, rooms.bookshelf, rooms.cabinet, rooms.counter]
-FURNITURE += [rooms.curtain, rooms.desk, rooms.door, rooms.picture, rooms.refrigerator, rooms.shower_curtain]
-FURNITURE += [rooms.sink, rooms.toilet, rooms.window]
-MAKERS: dict[str, Callable[[Dice], Mesh]] = {maker.__name__.replace("_", " "): maker for maker in FURNITURE}
-MAKERS["otherfurniture"] = objects.lamp
 FREE = ("table", "chair", "otherfurniture", "shower curtain")  # may stand anywhere; all others at a wall
 
 ALWAYS = ("door", "window", "picture")
@@ -56,17 +49,17 @@ class Room:
     boxes: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
     objects: list[tuple[str, Mesh]] = field(default_factory=list)
 
-    def place(self, kind: str, mesh: Mesh, dice: Dice) -> tuple[np.ndarray, np.ndarray] | None:
+    def place(self, kind: str, mesh: Mesh, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray] | None:
         """Place an object at a random free position and return its bounds, or None where none was found."""
         for _ in range(TRIES):
-            side = dice.count(0, 3)
+            side = int(rng.integers(4))
             free = kind in FREE
-            turned = mesh.turned("y", dice(0, 1) if free and kind != "shower curtain" else side / 4)
+            turned = mesh.turned("y", rng.uniform(0, 1) if free and kind != "shower curtain" else side / 4)
             low, high = turned.vertices.min(0), turned.vertices.max(0)
             size = high - low
             if size[0] > self.x or size[2] > self.z:
                 continue
-            x, z = dice(0, self.x - size[0]), dice(0, self.z - size[2])
+            x, z = rng.uniform(0, self.x - size[0]), rng.uniform(0, self.z - size[2])
             if not free:  # with its back to the wall
                 x = {1: 0.02, 3: self.x - size[0] - 0.02}.get(side, x)
                 z = {0: 0.02, 2: self.z - size[2] - 0.02}.get(side, z)
@@ -79,73 +72,65 @@ class Room:
         return None
 
 
-def furnished(dice: Dice, kind: str) -> Room:
+def furnished(rng: np.random.Generator, kind: str) -> Room:
     """Generate a room of a kind with random furniture."""
     scale = 0.75 if kind == "bath" else 1.0
-    room = Room(dice(3.0, 4.8) * scale, dice(3.0, 4.8) * scale)
-    names = [*ALWAYS, *(name for name in ROOMS[kind] if dice.coin(0.9))]
-    for name in names:
-        bounds = room.place(name, MAKERS[name](dice), dice)
-        if name == "counter" and bounds is not None and dice.coin(0.8):  # with a basin
+    room = Room(rng.uniform(3.0, 4.8) * scale, rng.uniform(3.0, 4.8) * scale)
+    for name in [*ALWAYS, *(name for name in ROOMS[kind] if rng.random() < 0.9)]:
+        shape = "lamp" if name == "otherfurniture" else name.replace(" ", "_")
+        bounds = room.place(name, build(shape, rng), rng)
+        if name == "counter" and bounds is not None and rng.random() < 0.8:  # with a basin
             low, high = bounds
-            shares = dice(0.3, 0.7), dice(0.4, 0.6)
-            spot = low + (high - low) * np.array([shares[0], 0, shares[1]])
-            basin = rooms.basin(dice).scaled(0.8, 0.8, 0.8).moved(spot[0], 0.88, spot[2])
-            room.boxes.append((basin.vertices.min(0), basin.vertices.max(0)))
-            room.objects.append(("sink", basin))
+            x, _, z = low + (high - low) * rng.uniform((0.3, 0, 0.4), (0.7, 0, 0.6))
+            room.objects.append(("sink", build("basin", rng).moved(x, 0.88, z)))
     return room
 
 
-def floor_and_walls(room: Room, dice: Dice) -> list[tuple[str, Mesh]]:
+def floor_and_walls(room: Room, rng: np.random.Generator) -> list[tuple[str, Mesh]]:
     """Return the floor and two or three walls; objects at the missing walls stay, as in incomplete scans."""
-    tall, thick = dice(2.2, 2.7), 0.02
-    walls = [
-        box(room.x, tall, thick).moved(room.x / 2, 0, -thick),
-        box(thick, tall, room.z).moved(-thick, 0, room.z / 2),
-        box(room.x, tall, thick).moved(room.x / 2, 0, room.z + thick),
-        box(thick, tall, room.z).moved(room.x + thick, 0, room.z / 2),
-    ]
-    present = dice.rng.permutation(4)[: dice.count(2, 3)]
+    tall, thick = rng.uniform(2.2, 2.7), 0.02
+    along, across = box(room.x, tall, thick), box(thick, tall, room.z)
+    walls = [along.moved(room.x / 2, 0, -thick), across.moved(-thick, 0, room.z / 2)]
+    walls += [along.moved(room.x / 2, 0, room.z + thick), across.moved(room.x + thick, 0, room.z / 2)]
+    present = rng.permutation(4)[: rng.integers(2, 4)]
     floor = box(room.x, thick, room.z).moved(room.x / 2, -thick, room.z / 2)
     return [("floor", floor), *(("wall", walls[i]) for i in present)]
 
 
-def pick_color(kind: str, dice: Dice) -> np.ndarray:
+def pick_color(kind: str, rng: np.random.Generator) -> np.ndarray:
     if kind == "wall":
-        base = PAINTS[dice.count(0, len(PAINTS) - 1)]
-    elif kind in WHITE and dice.coin(0.6):
+        base = PAINTS[rng.integers(len(PAINTS))]
+    elif kind in WHITE and rng.random() < 0.6:
         base = np.array([228.0, 228.0, 224.0])
     else:
-        base = STUFFS[dice.count(0, len(STUFFS) - 1)]
-    return base * dice(0.8, 1.1)
+        base = STUFFS[rng.integers(len(STUFFS))]
+    return base * rng.uniform(0.8, 1.1)
 
 
 def scan(seed: int, number: int) -> dict[str, np.ndarray]:
     """Return the points of a room as the arrays of its folder. Six rooms in a row have one of each kind."""
-    dice = Dice(np.random.default_rng((seed, number)))
+    rng = np.random.default_rng((seed, number))
     turn, place = divmod(number, len(ROOMS))
     kinds = np.random.default_rng((seed, turn)).permutation(len(ROOMS))
-    room = furnished(dice, list(ROOMS)[kinds[place]])
-    openings = [
-        room.boxes[i] for i, (kind, _) in enumerate(room.objects[: len(room.boxes)]) if kind in ("door", "window")
-    ]
+    room = furnished(rng, list(ROOMS)[kinds[place]])
+    openings = [(m.vertices.min(0), m.vertices.max(0)) for kind, m in room.objects if kind in ("door", "window")]
     rows, light = [], np.array([0.3, 0.9, 0.3])
-    for instance, (kind, mesh) in enumerate([*floor_and_walls(room, dice), *room.objects]):
+    for instance, (kind, mesh) in enumerate([*floor_and_walls(room, rng), *room.objects]):
         corners = mesh.vertices[mesh.faces]
         area = np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1).sum() / 2
         share = WALLS / 2 if kind in ("wall", "floor") else 1.0  # the area counts both sides of a thin box
-        cloud = scatter(mesh, max(12, int(area * DENSITY * share)), dice.rng)  # (n, 6)
+        cloud = scatter(mesh, max(12, int(area * DENSITY * share)), rng)  # (n, 6)
         if kind == "wall":  # which has holes behind doors and windows
-            inside = [((cloud[:, :3] > a - 0.1) & (cloud[:, :3] < b + 0.1)).all(1) for a, b in openings]
+            inside = [((cloud[:, :3] > a - 0.13) & (cloud[:, :3] < b + 0.13)).all(1) for a, b in openings]
             cloud = cloud[~np.any(inside, axis=0)] if inside else cloud
         shade = 0.75 + 0.25 * (cloud[:, 3:] @ light).clip(0, 1)[:, None]
-        colours = pick_color(kind, dice) * shade + dice.rng.normal(0, 8, (len(cloud), 3))
+        colors = pick_color(kind, rng) * shade + rng.normal(0, 8, (len(cloud), 3))
         label = np.full((len(cloud), 1), CLASSES.index(kind))
-        rows.append(np.concatenate([cloud, colours, label, np.full_like(label, instance)], 1))
+        rows.append(np.concatenate([cloud, colors, label, np.full_like(label, instance)], 1))
     table = np.concatenate(rows)
-    table = table[dice.rng.permutation(len(table))]
-    table[:, :3] += dice.rng.normal(0, 0.004, (len(table), 3))
-    table[dice.rng.random(len(table)) < 0.03, 9] = -1  # unlabelled, as some points of ScanNet are
+    table = table[rng.permutation(len(table))]
+    table[:, :3] += rng.normal(0, 0.004, (len(table), 3))
+    table[rng.random(len(table)) < 0.03, 9] = -1  # unlabelled, as some points of ScanNet are
     to_up = [2, 0, 1]  # y up -> z up
     return dict(
         coord=table[:, to_up].astype(np.float32),

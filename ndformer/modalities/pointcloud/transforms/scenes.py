@@ -9,12 +9,16 @@ GridSample(0.02, whole=True), CentrePoints(up=False, step=0.02), UnitColours().
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.framework.registry.ranges import Count, NonNegative, Positive, Share
 from ndformer.modalities.pointcloud.transforms.points import select_points
 
@@ -156,3 +160,22 @@ class UnitColours:
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         return sample | dict(colours=sample["colours"] / np.float32(255)) if "colours" in sample else sample
+
+
+@MIXERS.register_module()
+class Mix3D(Mixer):
+    """Overlay the scenes of a batch in pairs, 1 with 2, 3 with 4 ..., with probability `p` (Nekrasov 2021).
+
+    So objects are recognized outside of their usual context. The backbone computes the voxels of both together.
+    """
+
+    def __init__(self, p: Share = 0.8) -> None:
+        self.p = p
+
+    def __call__(self, inputs: dict[str, Any], targets: list[Tensor]) -> tuple[dict[str, Any], list[Tensor]]:
+        if torch.rand(()) >= self.p:
+            return inputs, targets
+        pairs = [slice(i, i + 2) for i in range(0, len(targets), 2)]
+        clouds = list(inputs["points"])
+        mixed = [torch.cat(clouds[pair]) for pair in pairs]
+        return inputs | dict(points=mixed), [torch.cat(targets[pair]) for pair in pairs]

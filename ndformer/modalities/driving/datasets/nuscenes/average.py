@@ -102,7 +102,7 @@ def _errors(period: float, truth: Boxes, predictions: Boxes) -> dict[str, np.nda
     turn = (truth.yaw - predictions.yaw + period / 2) % period - period / 2
     wrong = (truth.attribute != predictions.attribute).astype(np.float64)
     return dict(
-        ATE=np.sqrt(((predictions.centre - truth.centre)[:, :2] ** 2).sum(1)),
+        ATE=np.sqrt(((predictions.center - truth.center)[:, :2] ** 2).sum(1)),
         ASE=1 - common / union,
         AOE=np.abs(turn),
         AVE=np.sqrt(((predictions.velocity - truth.velocity) ** 2).sum(1)),
@@ -159,7 +159,7 @@ def _pairs(truth: Boxes, predictions: Boxes, max_distance: float) -> Iterator[tu
     ]
     for a, b, c, d in zip(*bounds[0], *bounds[1]):
         objects, numbers = by_truth[a:b], by_prediction[c:d]
-        step = predictions.centre[numbers, None, :2] - truth.centre[None, objects, :2]
+        step = predictions.center[numbers, None, :2] - truth.center[None, objects, :2]
         distance = np.sqrt((step**2).sum(-1))
         for i, row in zip(numbers.tolist(), distance):
             close = np.flatnonzero(row < max_distance)

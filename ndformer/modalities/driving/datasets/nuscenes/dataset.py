@@ -86,7 +86,7 @@ class NuScenes(SensorDataset):
         """Return the cloud's path and the annotated boxes."""
         moment: Moment = self.records[i]
         rows, boxes = self.table.rows(moment.number), self.table.boxes
-        return moment.path, boxes.label[rows], boxes.centre[rows], boxes.points[rows]
+        return moment.path, boxes.label[rows], boxes.center[rows], boxes.points[rows]
 
     def sample_files(self, i: int) -> list[Path]:
         frames = self.table.frames
@@ -119,9 +119,8 @@ class NuScenes(SensorDataset):
         to_global = self.pose(key)
         about = dict(path=str(moment.path), token=str(frames.token[moment.number]), to_global=to_global)
         about["ego"] = frames.car[key, :3].copy()
-        return (
-            about | self.cloud(key, to_global) | self.camera_inputs(moment, to_global) | self.boxes(moment, to_global)
-        )
+        about |= self.cloud(key, to_global) | self.camera_inputs(moment, to_global)
+        return about | self.boxes(moment, to_global)
 
     def pose(self, frame: int) -> np.ndarray:
         """Return the pose (4, 4) from a sensor to the map, at the time of a frame."""
@@ -164,7 +163,7 @@ class NuScenes(SensorDataset):
         turns = back[:3, :3] @ rotations(boxes.rotation[rows][boxes.label[rows] != RACKS][seen])
         visible = truth[seen]
         level = np.column_stack([visible.velocity, np.zeros(len(visible))]) @ back[:3, :3].T
-        placed = np.column_stack([moved(visible.centre, back), visible.size, headings(turns), level[:, :2]])
+        placed = np.column_stack([moved(visible.center, back), visible.size, headings(turns), level[:, :2]])
         training = dict(boxes=placed.astype(np.float32), classes=visible.label, attributes=visible.attribute)
         return training | dict(truth=truth, racks=racks)
 

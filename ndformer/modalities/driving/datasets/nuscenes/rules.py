@@ -23,7 +23,7 @@ class Boxes:
 
     sample: np.ndarray  # (N,) index of the sample
     label: np.ndarray  # (N,)
-    centre: np.ndarray  # (N, 3)
+    center: np.ndarray  # (N, 3)
     size: np.ndarray  # (N, 3) width, length, height
     yaw: np.ndarray  # (N,)
     velocity: np.ndarray  # (N, 2) NaN where unknown
@@ -54,7 +54,7 @@ class Racks:
     """Bicycle racks, in which bicycles are not counted."""
 
     sample: np.ndarray  # (R,)
-    centre: np.ndarray  # (R, 3)
+    center: np.ndarray  # (R, 3)
     size: np.ndarray  # (R, 3) width, length, height
     rotation: np.ndarray  # (R, 3, 3)
 
@@ -79,19 +79,19 @@ def together(kind: type[Rows], several: Sequence[Rows]) -> Rows:
 
 def counted(boxes: Boxes, ego: np.ndarray, racks: Racks) -> np.ndarray:
     """Return which boxes count (N,): near enough to the car (S, 3), with sensor points, and no bicycle in a rack."""
-    away = boxes.centre[:, :2] - ego[boxes.sample, :2]
+    away = boxes.center[:, :2] - ego[boxes.sample, :2]
     keep = np.sqrt((away**2).sum(1)) < RANGES[boxes.label]
     if len(boxes.points):
         keep &= boxes.points > 0
     for i in np.flatnonzero(keep & np.isin(boxes.label, CYCLES)):
         own = racks.sample == boxes.sample[i]
-        keep[i] = not _within(boxes.centre[i], racks.centre[own], racks.size[own], racks.rotation[own]).any()
+        keep[i] = not _within(boxes.center[i], racks.center[own], racks.size[own], racks.rotation[own]).any()
     return keep
 
 
-def _within(point: np.ndarray, centre: np.ndarray, size: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+def _within(point: np.ndarray, center: np.ndarray, size: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """Return in which boxes (R,) a point lies, edges included."""
-    local = np.einsum("rij,ri->rj", rotation, point - centre)  # along length, width, height
+    local = np.einsum("rij,ri->rj", rotation, point - center)  # along length, width, height
     return (np.abs(local) <= size[:, [1, 0, 2]] / 2).all(1)
 
 

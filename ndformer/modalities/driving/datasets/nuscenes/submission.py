@@ -27,7 +27,7 @@ def write_submission(path: Path, boxes: Boxes, tokens: Sequence[str], meta: Mapp
         token = tokens[int(boxes.sample[i])]
         attribute = int(boxes.attribute[i])
         row: dict[str, Any] = dict(sample_token=token)
-        row |= dict(translation=boxes.centre[i].tolist(), size=boxes.size[i].tolist())
+        row |= dict(translation=boxes.center[i].tolist(), size=boxes.size[i].tolist())
         row |= dict(rotation=[math.cos(boxes.yaw[i] / 2), 0.0, 0.0, math.sin(boxes.yaw[i] / 2)])  # upright
         row |= dict(velocity=boxes.velocity[i].tolist(), detection_name=CLASSES[boxes.label[i]])
         row |= dict(detection_score=float(boxes.score[i]))

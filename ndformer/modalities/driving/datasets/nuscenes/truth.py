@@ -39,7 +39,7 @@ def evaluation_boxes(index: Index, samples: Sequence[int] | np.ndarray) -> tuple
     truth = Boxes(
         number[~rack],
         boxes.label[objects],
-        boxes.centre[objects],
+        boxes.center[objects],
         boxes.size[objects],
         headings(turns[~rack]),
         boxes.velocity[objects],
@@ -47,7 +47,7 @@ def evaluation_boxes(index: Index, samples: Sequence[int] | np.ndarray) -> tuple
         np.zeros(0),
         boxes.points[objects],
     )
-    return truth, Racks(number[rack], boxes.centre[racks], boxes.size[racks], turns[rack])
+    return truth, Racks(number[rack], boxes.center[racks], boxes.size[racks], turns[rack])
 
 
 def read_split(data_root: Path, version: str, split: str) -> tuple[list[str], Boxes, Racks, np.ndarray]:

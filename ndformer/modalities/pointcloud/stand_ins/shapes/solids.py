@@ -11,7 +11,6 @@ import numpy as np
 from ndformer.modalities.pointcloud.formats.meshes import spread as spread_points
 
 Outline = Sequence[tuple[float, float]] | np.ndarray  # (K, 2)
-AXES = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Mesh:
 
     def mirrored(self, axis: str) -> Mesh:
         out = self.vertices.copy()
-        out[:, AXES[axis]] *= -1
+        out[:, "xyz".index(axis)] *= -1
         return Mesh(out, self.faces[:, ::-1])
 
 
@@ -63,18 +62,6 @@ def box(x: float, y: float, z: float, top: tuple[float, float] = (1, 1), lean: t
     high = np.insert(corners * np.array(top) + np.array(lean), 1, y, axis=1)
     quads = np.array([[0, 1, 2, 3], [4, 7, 6, 5], [0, 4, 5, 1], [1, 5, 6, 2], [2, 6, 7, 3], [3, 7, 4, 0]])
     return Mesh(np.concatenate([low, high]), quads[:, [[0, 1, 2], [0, 2, 3]]].reshape(-1, 3))
-
-
-def prism(outline: Outline, depth: float) -> Mesh:
-    """Extrude an outline (x, y) along z, centered. It is counter-clockwise and star-shaped around its center."""
-    flat = np.asarray(outline, float)
-    n = len(flat)
-    rim = np.concatenate([flat, flat.mean(0, keepdims=True)])  # (n + 1, 2), the last is the middle
-    back, front = (np.column_stack([rim, np.full(n + 1, z)]) for z in (-depth / 2, depth / 2))
-    i, j = np.arange(n), (np.arange(n) + 1) % n
-    middle, up = np.full(n, n), n + 1
-    faces = [(j, i, middle), (i + up, j + up, middle + up), (i, j, j + up), (i, j + up, i + up)]
-    return Mesh(np.concatenate([back, front]), np.concatenate([np.stack(f, 1) for f in faces]))
 
 
 def lathe(outline: Outline, sides: int = 20) -> Mesh:
@@ -106,13 +93,6 @@ def ball(x: float, y: float, z: float, sides: int = 14) -> Mesh:
     outline = np.column_stack([np.cos(turn), np.sin(turn)])
     outline[[0, -1], 0] = 0
     return lathe(outline, sides).scaled(x, y, z)
-
-
-def shell(outline: Outline, wall: float, sides: int = 20) -> Mesh:
-    """Return a tube-like wall below an outer outline, open at both ends."""
-    outer = np.asarray(outline, float)
-    inner = np.column_stack([np.maximum(outer[:, 0] - wall, 0.2 * wall), outer[:, 1]])[::-1]
-    return lathe(np.concatenate([outer, inner, outer[:1]]), sides)
 
 
 def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
@@ -166,5 +146,5 @@ def scatter(mesh: Mesh, count: int, rng: np.random.Generator) -> np.ndarray:
 
 def unit_sphere(points: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the centroid of points (N, 3), and the distance of the farthest from it."""
-    centre = points.mean(0)
-    return centre, float(np.linalg.norm(points - centre, axis=1).max())
+    center = points.mean(0)
+    return center, float(np.linalg.norm(points - center, axis=1).max())
