@@ -20,6 +20,7 @@ import statistics
 import time
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,25 +77,18 @@ def table(title: str, seconds: dict[str, list[float]], base: str) -> dict[str, A
 
 def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
     """From q, k, v, a, b to the output, 12 heads of 64."""
-    heads, width = 12, 64
+    heads, width, dtype = 12, 64, torch.bfloat16 if args.amp else torch.float32
     results = []
     for tokens in args.tokens:
         side = math.isqrt(tokens - 1)
         where = image(side, args.device)
         torch.manual_seed(0)
-        dtype = torch.bfloat16 if args.amp else torch.float32
         q, k, v = torch.randn(3, args.batch, heads, where.positions.shape[1], width, device=args.device, dtype=dtype)
-
-        def parabolas(m: int, where: Where = where, q: Tensor = q) -> tuple[Tensor, Tensor, Tensor]:
-            B, _, N, _ = q.shape
-            a = -F.softplus(torch.randn(heads, m, B, N, device=args.device))
-            b = torch.randn(heads, m, B, N, device=args.device)
-            return a, b, torch.empty(heads, m, 2, device=args.device).uniform_(-(2**-0.5), 2**-0.5)
 
         def quadratic(
             m: int, backend: str = args.backend, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v
         ) -> Call:
-            a, b, wp = parabolas(m)
+            a, b, wp = parabolas(m, q)
             curvature = m * 0.7344 / 6 * width**-0.5
 
             def call() -> Tensor:
@@ -106,49 +100,56 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
 
             return call
 
-        def concat(m: int, flash: bool, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:
-            a, b, wp = (t.to(q.dtype) for t in parabolas(m))
-
-            def call() -> Tensor:
-                fq, fk = concat_features(a, b, wp, where.positions.to(q.dtype))
-                qw, kw = torch.cat([q, fq], dim=-1), torch.cat([k, fk.expand(*k.shape[:3], -1)], dim=-1)
-                vw = F.pad(v, (0, qw.shape[-1] - width)) if flash else v
-                return F.scaled_dot_product_attention(qw, kw, vw, scale=width**-0.5)[..., :width]
-
-            return call
-
-        def plain(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Tensor:
-            return F.scaled_dot_product_attention(q, k, v)
-
-        def flash(plain: Call = plain) -> Tensor:
-            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-                return plain()
-
+        coefficients = [t.to(dtype) for t in (*parabolas(50, q), where.positions)]
         calls: dict[str, Call] = {
-            "no position": plain,
+            "no position": partial(F.scaled_dot_product_attention, q, k, v),
             "PaPE m=2": quadratic(2),
             "PaPE m=50": quadratic(50),
             "PaPE m=64": quadratic(64),
-            "paper_concat m=50, flash": concat(50, flash=True),
-            "paper_concat m=50, math": concat(50, flash=False),
+            "paper_concat m=50, flash": partial(paper_concat, q, k, v, *coefficients, flash=True),
+            "paper_concat m=50, math": partial(paper_concat, q, k, v, *coefficients, flash=False),
         }
         bases = ["no position"]
         if args.amp:  # on a GPU, flash attention is for 16 bits
-            calls["no position, flash"] = flash
+            calls["no position, flash"] = partial(flash_attention, q, k, v)
             bases += ["no position, flash"]
         if args.device == "cuda":
             calls["PaPE m=50, fused"] = quadratic(50, "fused")
         with torch.no_grad():
             seconds = in_turn(calls, args.repeats, args.device, time.perf_counter, warm=2)
         title = f"attention call, {where.positions.shape[1]} tokens"
-        result, *others = [table(title, seconds, base) for base in bases]
+        tables = [table(title, seconds, base) for base in bases]
+        result = tables[0]
         faster = min("paper_concat m=50, flash", "paper_concat m=50, math", key=lambda n: result["rows"][n]["ratio"])
         result["speed-up over paper_concat"] = _ratio(seconds[faster], seconds["PaPE m=50"])
         result["m=64 over m=2"] = _ratio(seconds["PaPE m=64"], seconds["PaPE m=2"])
         for name in ("speed-up over paper_concat", "m=64 over m=2"):
             print(f"  {name:<28} {result[name]:6.2f}")
-        results += [result, *others]
+        results += tables
     return results
+
+
+def parabolas(m: int, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random a, b and wp of PaPE in float32."""
+    B, heads, N, _ = q.shape
+    a = -F.softplus(torch.randn(heads, m, B, N, device=q.device))
+    b = torch.randn(heads, m, B, N, device=q.device)
+    return a, b, torch.empty(heads, m, 2, device=q.device).uniform_(-(2**-0.5), 2**-0.5)
+
+
+def paper_concat(
+    q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, wp: Tensor, positions: Tensor, flash: bool
+) -> Tensor:
+    width = v.shape[-1]
+    fq, fk = concat_features(a, b, wp, positions)
+    qw, kw = torch.cat([q, fq], dim=-1), torch.cat([k, fk.expand(*k.shape[:3], -1)], dim=-1)
+    vw = F.pad(v, (0, qw.shape[-1] - width)) if flash else v
+    return F.scaled_dot_product_attention(qw, kw, vw, scale=width**-0.5)[..., :width]
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return F.scaled_dot_product_attention(q, k, v)
 
 
 def _ratio(above: list[float], below: list[float]) -> float:
