@@ -59,8 +59,14 @@ def test_every_program_is_executable() -> None:
 
 def test_commands_have_one_spelling() -> None:
     helps = {str(path): path.read_text() for path in sorted((made.ROOT / "tools").rglob("*.py"))}
-    pages = {page: (made.ROOT / page).read_text() for page in PAGES if not page.startswith("docs/papers")} | helps
+    pages = {page: (made.ROOT / page).read_text() for page in PAGES} | helps
     bare = r"^ *(?:[A-Z_]+=\S+ )*(?:\S*bin/python )?(?:\./)?tools/\S+\.py "
     other = re.compile(rf"{bare}|`tools/\S+\.py [^`]+`", re.MULTILINE)
     found = {page: other.findall(text) for page, text in pages.items()}
     assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+def test_programs_are_executable() -> None:
+    programs = [path for path in (made.ROOT / "tools").rglob("*.py") if "__main__" in path.read_text()]
+    assert [path for path in programs if not path.read_text().startswith("#!/usr/bin/env python\n")] == []
+    assert [path for path in programs if not os.access(path, os.X_OK)] == []

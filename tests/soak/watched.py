@@ -19,7 +19,8 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.video.formats.process import decoder
 
-SECONDS, BYTES = 20, 2**30  # for one file, the latter more than at the start
+SECONDS, BYTES = 20, 2**30  # of processor time and of memory, more than at the start, for one file
+WAIT = 10 * SECONDS  # on the clock, for a program that waits, also on a busy machine
 ROOT = Path(__file__).parents[2]
 STARTED = ("os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.startfile", "subprocess.Popen", "pty.spawn")
 CHANGED = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
@@ -80,7 +81,8 @@ def judged(call: Callable[[], object], folder: Path) -> str:
         os.close(reader)
         sys.modules["numba"] = None  # pyright: ignore[reportArgumentType] - it unpickles what it compiled before
         os.chdir(folder)
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.alarm(WAIT)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         printed = [os.open(folder / name, os.O_CREAT | os.O_TRUNC | os.O_RDWR) for name in ("stdout", "stderr")]
@@ -100,7 +102,8 @@ def judged(call: Callable[[], object], folder: Path) -> str:
         told = file.read()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code:
-        told += f" {'HANG' if code == -signal.SIGALRM else f'CRASH {code}'} after {time.monotonic() - begin:.0f} s"
+        hangs = code in (-signal.SIGALRM, -signal.SIGPROF)
+        told += f" {'HANG' if hangs else f'CRASH {code}'} after {time.monotonic() - begin:.0f} s"
     return told
 
 

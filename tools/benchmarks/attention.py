@@ -5,10 +5,13 @@
         the attention call from q, k, v, a, b: PaPE's forms against no position
     python tools/benchmarks/attention.py block
         a whole ViT-B block with each encoding against NoPE, both ways; --depth 12
-    python tools/benchmarks/attention.py memory --tokens 16385     peak memory of a block with each encoding, both ways
+    python tools/benchmarks/attention.py memory --backend dense --tokens 16385
+        peak memory of a block with each encoding, both ways
+    python tools/benchmarks/attention.py attention --amp           in bf16, also as ratios to flash attention
 
 All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
-figure is the median over rounds. Prints a table and writes NAME.json and NAME.png into --out.
+figure is the median over rounds. A GPU's times are between two events, and its memory is what torch allocates. Prints a
+table and writes NAME.json and NAME.png into --out.
 """
 
 import argparse
@@ -16,13 +19,15 @@ import math
 import statistics
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -35,7 +40,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-from ndformer.tools.benchmarks.turns import in_turn, machine, write
+from ndformer.tools.benchmarks.turns import Call, in_turn, machine, model_call, peak_mib, write
 
 ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
@@ -44,7 +49,6 @@ ENCODINGS = [
     *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial", "RotaryND(directions='golden')"],
     *["RadialBias", "FIRE", "LogCPB", "STRING", "LieRE", "ComRoPE", "PoPE"],
 ]
-Call = Callable[[], Any]
 
 
 def image(side: int, device: str) -> Where:
@@ -73,22 +77,18 @@ def table(title: str, seconds: dict[str, list[float]], base: str) -> dict[str, A
 
 def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
     """From q, k, v, a, b to the output, 12 heads of 64."""
-    heads, width = 12, 64
+    heads, width, dtype = 12, 64, torch.bfloat16 if args.amp else torch.float32
     results = []
     for tokens in args.tokens:
         side = math.isqrt(tokens - 1)
         where = image(side, args.device)
         torch.manual_seed(0)
-        q, k, v = torch.randn(3, args.batch, heads, where.positions.shape[1], width, device=args.device)
+        q, k, v = torch.randn(3, args.batch, heads, where.positions.shape[1], width, device=args.device, dtype=dtype)
 
-        def parabolas(m: int, where: Where = where, q: Tensor = q) -> tuple[Tensor, Tensor, Tensor]:
-            B, _, N, _ = q.shape
-            a = -F.softplus(torch.randn(heads, m, B, N, device=args.device))
-            b = torch.randn(heads, m, B, N, device=args.device)
-            return a, b, torch.empty(heads, m, 2, device=args.device).uniform_(-(2**-0.5), 2**-0.5)
-
-        def quadratic(m: int, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:
-            a, b, wp = parabolas(m)
+        def quadratic(
+            m: int, backend: str = args.backend, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v
+        ) -> Call:
+            a, b, wp = parabolas(m, q)
             curvature = m * 0.7344 / 6 * width**-0.5
 
             def call() -> Tensor:
@@ -96,39 +96,60 @@ def attention(args: argparse.Namespace) -> list[dict[str, Any]]:
                     where.positions, where, (1.0, 1.0), curvature, weight_sensitivity(curvature, m, width)
                 )
                 M, c = quadratic_coefficients(a, wp, width).unbind(0), linear_coefficients(b, wp, width).unbind(0)
-                return attend(q, k, v, where, QuadraticBias(M, c, positions, near))
+                return attend(q, k, v, where, QuadraticBias(M, c, positions, near), backend=backend)
 
             return call
 
-        def concat(m: int, flash: bool, where: Where = where, q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Call:
-            a, b, wp = parabolas(m)
-
-            def call() -> Tensor:
-                fq, fk = concat_features(a, b, wp, where.positions)
-                qw, kw = torch.cat([q, fq], dim=-1), torch.cat([k, fk.expand(*k.shape[:3], -1)], dim=-1)
-                vw = F.pad(v, (0, qw.shape[-1] - width)) if flash else v
-                return F.scaled_dot_product_attention(qw, kw, vw, scale=width**-0.5)[..., :width]
-
-            return call
-
+        coefficients = [t.to(dtype) for t in (*parabolas(50, q), where.positions)]
         calls: dict[str, Call] = {
-            "no position": lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v),
+            "no position": partial(F.scaled_dot_product_attention, q, k, v),
             "PaPE m=2": quadratic(2),
             "PaPE m=50": quadratic(50),
             "PaPE m=64": quadratic(64),
-            "paper_concat m=50, flash": concat(50, flash=True),
-            "paper_concat m=50, math": concat(50, flash=False),
+            "paper_concat m=50, flash": partial(paper_concat, q, k, v, *coefficients, flash=True),
+            "paper_concat m=50, math": partial(paper_concat, q, k, v, *coefficients, flash=False),
         }
+        bases = ["no position"]
+        if args.amp:  # on a GPU, flash attention is for 16 bits
+            calls["no position, flash"] = partial(flash_attention, q, k, v)
+            bases += ["no position, flash"]
+        if args.device == "cuda":
+            calls["PaPE m=50, fused"] = quadratic(50, "fused")
         with torch.no_grad():
             seconds = in_turn(calls, args.repeats, args.device, time.perf_counter, warm=2)
-        result = table(f"attention call, {where.positions.shape[1]} tokens", seconds, "no position")
+        title = f"attention call, {where.positions.shape[1]} tokens"
+        tables = [table(title, seconds, base) for base in bases]
+        result = tables[0]
         faster = min("paper_concat m=50, flash", "paper_concat m=50, math", key=lambda n: result["rows"][n]["ratio"])
         result["speed-up over paper_concat"] = _ratio(seconds[faster], seconds["PaPE m=50"])
         result["m=64 over m=2"] = _ratio(seconds["PaPE m=64"], seconds["PaPE m=2"])
         for name in ("speed-up over paper_concat", "m=64 over m=2"):
             print(f"  {name:<28} {result[name]:6.2f}")
-        results.append(result)
+        results += tables
     return results
+
+
+def parabolas(m: int, q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random a, b and wp of PaPE in float32."""
+    B, heads, N, _ = q.shape
+    a = -F.softplus(torch.randn(heads, m, B, N, device=q.device))
+    b = torch.randn(heads, m, B, N, device=q.device)
+    return a, b, torch.empty(heads, m, 2, device=q.device).uniform_(-(2**-0.5), 2**-0.5)
+
+
+def paper_concat(
+    q: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, wp: Tensor, positions: Tensor, flash: bool
+) -> Tensor:
+    width = v.shape[-1]
+    fq, fk = concat_features(a, b, wp, positions)
+    qw, kw = torch.cat([q, fq], dim=-1), torch.cat([k, fk.expand(*k.shape[:3], -1)], dim=-1)
+    vw = F.pad(v, (0, qw.shape[-1] - width)) if flash else v
+    return F.scaled_dot_product_attention(qw, kw, vw, scale=width**-0.5)[..., :width]
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return F.scaled_dot_product_attention(q, k, v)
 
 
 def _ratio(above: list[float], below: list[float]) -> float:
@@ -145,26 +166,20 @@ def block(args: argparse.Namespace) -> list[dict[str, Any]]:
         models = {}
         for name in args.encodings:
             torch.manual_seed(0)
-            models[name] = Transformer(768, args.depth, 12, 2, parse_encoding(name)).to(args.device)
-
-        def forward(model: Transformer, x: Tensor = features, where: Where = where) -> Tensor:
-            with torch.no_grad():
-                return model(TokenSet(x, where)).features
-
-        def step(model: Transformer, x: Tensor = features, where: Where = where) -> None:
-            model.zero_grad(set_to_none=True)
-            model(TokenSet(x, where)).features.sum().backward()
-
-        for title, call in (("forward", forward), ("training step", step)):
-            calls = {name: (lambda model=model, call=call: call(model)) for name, model in models.items()}
+            model = Transformer(768, args.depth, 12, 2, parse_encoding(name), backend=args.backend)
+            models[name] = model.to(args.device)
+        for title, train in (("forward", False), ("training step", True)):
+            tokens = TokenSet(features, where)
+            calls = {name: model_call(model, tokens, train, args.amp) for name, model in models.items()}
             seconds = in_turn(calls, args.repeats, args.device, time.perf_counter, warm=2)
             results.append(table(f"{called}, {features.shape[1]} tokens, {title}", seconds, args.encodings[0]))
     return results
 
 
 def memory(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Largest sum of live tensors during forward and backward of a block, 2 heads of 16, MLP x 4: MiB, and how often a
-    table of all pairs of tokens, for both heads in float32, would fit into that."""
+    """Peak memory of forward and backward of a block, 2 heads of 16, MLP x 4: MiB, by the allocator of a GPU, else the
+    largest sum of live tensors, and how often a table of all pairs of tokens, for both heads in float32, would fit into
+    that."""
     results = []
     for tokens in args.tokens:
         where = image(math.isqrt(tokens - 1), args.device)
@@ -176,14 +191,22 @@ def memory(args: argparse.Namespace) -> list[dict[str, Any]]:
             torch.manual_seed(0)
             model = Transformer(32, 1, 2, 2, parse_encoding(name), backend=args.backend).to(args.device)
             x = torch.randn(1, count, 32, device=args.device, requires_grad=True)
+            call = model_call(model, TokenSet(x, where), True, args.amp)
+            if args.device == "cuda":
+                call()  # compiles kernels and allocates workspaces
             start = time.perf_counter()
-            with LiveBytes() as live:
-                model(TokenSet(x, where)).features.sum().backward()
-            peak, seconds = live.peak / 2**20, time.perf_counter() - start
+            peak = peak_mib(call) if args.device == "cuda" else live_mib(call)
+            seconds = time.perf_counter() - start
             rows[name] = dict(ratio=peak, low=peak, high=peak, ms=seconds * 1e3, tables=peak / table)
             print(f"  {name:<20} {peak:8.1f} MiB   {peak / table:6.2f} tables   {seconds:6.1f} s", flush=True)
         results.append(dict(title=f"peak memory, {count} tokens, forward and backward, MiB", base="MiB", rows=rows))
     return results
+
+
+def live_mib(call: Call) -> float:
+    with LiveBytes() as live:
+        call()
+    return live.peak / 2**20
 
 
 class LiveBytes(TorchDispatchMode):
@@ -224,16 +247,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--depth", type=int, default=1, help="blocks, of the block suite")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--backend", default="dense", help="of the memory suite")
+    parser.add_argument("--backend", default="auto", help="of attention (auto)")
+    parser.add_argument("--amp", action="store_true", help="bf16")
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     args = parser.parse_args(arguments)
     print(f"{args.suite} on {machine(args.device)}, torch {torch.__version__}")
     results = suites[args.suite](args)
-    ratios = {result["title"]: {name: row["ratio"] for name, row in result["rows"].items()} for result in results}
-    values = dict(batch=args.batch, results=results)
-    write(args.out / f"{args.suite}_{args.device}", args.device, values, ratios, results[0]["base"])
+    charted = [result for result in results if result["base"] == results[0]["base"]]
+    ratios = {result["title"]: {name: row["ratio"] for name, row in result["rows"].items()} for result in charted}
+    values = dict(batch=args.batch, amp=args.amp, backend=args.backend, results=results)
+    write(args.out / f"{args.suite}_{args.device}{'_bf16' * args.amp}", args.device, values, ratios, results[0]["base"])
 
 
 if __name__ == "__main__":

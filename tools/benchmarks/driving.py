@@ -4,17 +4,16 @@
 python tools/benchmarks/driving.py                       PaPE, forward
 python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json
 
-The parts are taken in turn, `--repeats` times, and the median of each is printed: on CPU the time of the processor, one
-thread, on a GPU that on the clock. `cut` is what finds the windows and sets of all eight layers, a share of `blocks`.
-`ground` is the place of patches from above, for calibrations that were not met before. Memory is what is held more at
-its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
+The parts run in turn in each of `--repeats` rounds, and the median of each is printed: on a CPU processor time of one
+thread, on a GPU the time between two events. `cut` is what finds the windows and sets of all eight layers, a share of
+`blocks`. `ground` is the place of patches from above, for calibrations that were not met before. Memory is what is held
+more at its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
 """
 
 import math
 import resource
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +28,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
-from ndformer.tools.benchmarks.turns import in_turn, write
+from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, write
 
 SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
 
@@ -75,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--encodings", nargs="+", default=["PaPE"])
     parser.add_argument("--points", type=int, default=25_000)
+    parser.add_argument("--amp", action="store_true", help="bf16")
+    parser.add_argument("--backend", default="auto", help="of attention (auto)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write driving_DEVICE.json there")
     args = parser.parse_args(arguments)
@@ -93,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         patches.cached_positions.clear()
         kept["patches"] = patches(pictures, **told)
 
-    work: dict[str, Callable[[], Any]] = {
+    work: dict[str, Call] = {
         "pillars": lambda: kept.update(pillars=pillars(points, **told)),
         "patches and ground": forget,
         "patches": lambda: patches(pictures, **told),
@@ -112,10 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         build_encoding(
             cast(Any, encoding), dim=128, heads=8, position_dims=2, depth=8
         )  # a name that is none, told early
-        net: Any = BACKBONES.create(dict(type="UniTR", encoding=encoding)).to(device).eval()
-        work |= {f"blocks, {name}": lambda net=net: net(tokens), "cut": lambda net=net: cut(net, flat)}
-    clock = time.process_time if device == "cpu" else time.perf_counter
-    times = in_turn(work, args.repeats, device, clock, warm=0)
+        cfg = dict(type="UniTR", encoding=encoding, backend=args.backend)
+        net: Any = BACKBONES.create(cfg).to(device).eval()
+        blocks = model_call(net, tokens, train=False, amp=args.amp)
+        work |= {f"blocks, {name}": blocks, "cut": lambda net=net: cut(net, flat)}
+    times = in_turn(work, args.repeats, device, warm=0)
     sizes = dict(pillars=flat.pillars, patches=len(flat.index) - flat.pillars)
     found = {name: statistics.median(taken) for name, taken in times.items()}
     print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
@@ -123,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name:22} {middle:8.3f} s")
     if args.out is not None:
         values = dict(**sizes, placing_mib=mib, seconds=found)
-        write(args.out / f"driving_{device}", device, values, {}, "")
+        write(args.out / f"driving_{device}{'_bf16' * args.amp}", device, values, {}, "")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from tools.benchmarks.gpu_calls import HEADS, WIDTH, attention_call, packed_rows
 from tools.benchmarks.gpu_timing import Bench, Call, Measure, both_ways
 from tools.benchmarks.gpu_training import training
 from tools.benchmarks.points import surface
+from tools.benchmarks.turns import model_call
 
 SIZES = [(197, 64), (1025, 16), (4097, 4)]  # tokens with a class token, batch
 
@@ -64,17 +65,6 @@ def transformer(bench: Bench, encoding: str, backend: str, depth: int) -> Transf
     return Transformer(dim, depth, HEADS, 2, parse_encoding(encoding), backend=backend).to(bench.device)
 
 
-def model_call(bench: Bench, model: torch.nn.Module, tokens: TokenSet, train: bool) -> Call:
-    def call() -> None:
-        with torch.autocast(bench.device, torch.bfloat16), torch.set_grad_enabled(train):
-            features = model(tokens).features
-        if train:
-            model.zero_grad(set_to_none=True)
-            features.float().square().mean().backward()
-
-    return call
-
-
 def block(bench: Bench) -> Measure:
     """A ViT-B block with each encoding under autocast, called as usual, and replayed as a CUDA graph."""
     encodings = ["NoPE", "AxialRoPE", "RoPEMixed", "PaPE", "PaPERI", "ALiBi", "PaPE(impl='paper_concat')"]
@@ -86,7 +76,7 @@ def block(bench: Bench) -> Measure:
         x = torch.randn(batch, tokens, 48 if bench.dry else HEADS * WIDTH, device=bench.device)
         for train in (False, True):
             case = f"ViT-B block, {tokens} tokens x {batch}, {both_ways(train)}"
-            calls = {name: model_call(bench, model, TokenSet(x, where), train) for name, model in models.items()}
+            calls = {name: model_call(model, TokenSet(x, where), train, amp=True) for name, model in models.items()}
             cases[case] = bench.warm_up(case, calls)
 
     def measure() -> None:
@@ -173,7 +163,7 @@ def points(bench: Bench) -> Measure:
         models[row] = PTv3(encoding=cfg, cpe="none", backend=backend, **options).to(bench.device)
     calls = {}
     for case, train in cases.items():
-        of_case = {row: model_call(bench, model, tokens, train) for row, model in models.items()}
+        of_case = {row: model_call(model, tokens, train, amp=True) for row, model in models.items()}
         calls[case] = bench.warm_up(case, of_case)
 
     def measure() -> None:
@@ -194,7 +184,8 @@ def memory(bench: Bench) -> Measure:
 
     def call(model: Transformer, tokens: int) -> Call:
         x = torch.randn(1, tokens, model.dim, device=bench.device, requires_grad=True)
-        return model_call(bench, model, TokenSet(x, image(math.isqrt(tokens - 1), bench.device)), train=True)
+        where = image(math.isqrt(tokens - 1), bench.device)
+        return model_call(model, TokenSet(x, where), train=True, amp=True)
 
     models = {f"{name}, {backend}": transformer(bench, name, backend, 1) for name, backend in rows}
     bench.warm_up("memory", {row: call(model, 17 if bench.dry else 1025) for row, model in models.items()})

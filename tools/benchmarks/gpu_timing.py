@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-Call = Callable[[], Any]
+from tools.benchmarks.turns import FLUSHED_BYTES, Call, event_pair, peak_mib
+
 Measure = Callable[[], None]  # what a step returns after its warm-up
-FLUSHED_BYTES = 2**28  # written before each timed call, so that no call finds its inputs in the L2 cache
 MAX_CALLS = 500
 
 
@@ -92,12 +92,7 @@ class Bench:
             return [first]
         flushed = torch.empty(FLUSHED_BYTES, dtype=torch.int8, device=self.device)
         count = min(MAX_CALLS, max(1, int(milliseconds / first)))
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-        for start, end in events:
-            flushed.zero_()
-            start.record()
-            call()
-            end.record()
+        events = [event_pair(call, flushed) for _ in range(count)]
         self.wait()
         return [start.elapsed_time(end) for start, end in events]
 
@@ -106,11 +101,7 @@ class Bench:
         if self.dry:
             call()
             return 0.0
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        self.wait()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
+        return peak_mib(call)
 
     def wait(self) -> None:
         if not self.dry:

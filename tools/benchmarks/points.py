@@ -6,16 +6,14 @@ python tools/benchmarks/points.py --points 100000 --train   forward and backward
 python tools/benchmarks/points.py --encodings PaPE --cpe none
 python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png
 
-Models are taken in turn, `--repeats` times, and the median of each is told. On CPU it is the time of the processor, one
-thread, which other work on the machine hardly changes; on a GPU the time on the clock, and the memory at its peak,
-beyond what all models hold at rest.
+The models run in turn in each of `--repeats` rounds; the table has the median of each. On a CPU it is processor time of
+one thread, which other work on the machine hardly changes. On a GPU it is the time between two events, and the table
+has the peak memory that a call adds to what is allocated.
 """
 
 import statistics
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,7 +21,7 @@ from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.tools.benchmarks.turns import write
+from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, peak_mib, write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
 VOXEL, SPACING = 0.02, 0.0225  # metres; what makes about one point of a voxel
@@ -39,27 +37,6 @@ def surface(points: int) -> torch.Tensor:
     return r[last]
 
 
-def once(model: PTv3, tokens: TokenSet, train: bool, amp: bool) -> tuple[float, float]:
-    """Seconds and MiB."""
-    device = tokens.features.device
-    gpu = device.type == "cuda"
-    clock = time.perf_counter if gpu else time.process_time
-    before = 0
-    if gpu:
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-    begin = clock()
-    with torch.autocast(device.type, torch.bfloat16, enabled=amp), torch.set_grad_enabled(train):
-        features = model(tokens).features
-    if train:
-        features.float().square().mean().backward()
-        model.zero_grad()
-    if gpu:
-        torch.cuda.synchronize()
-    return clock() - begin, (torch.cuda.max_memory_allocated() - before) / 2**20 if gpu else 0.0
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--points", type=int, default=9500)
@@ -67,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cpe", choices=["xcpe", "none"], default="xcpe")
     parser.add_argument("--train", action="store_true", help="forward and backward")
     parser.add_argument("--amp", action="store_true", help="bf16")
+    parser.add_argument("--backend", default="auto", help="of attention (auto)")
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write points_DEVICE... .json and .png there")
     args = parser.parse_args(arguments)
@@ -74,25 +52,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     r = surface(args.points).to(device)
     tokens = TokenSet(torch.randn(1, len(r), 6, device=device), Where(r[None]))
-    models: dict[str, Any] = {}
+    calls: dict[str, Call] = {}
     for name in ["none", *args.encodings]:
         torch.manual_seed(0)
         encoding = None if name == "none" else parse_encoding(name)
-        models[name] = PTv3(encoding=encoding, cpe=args.cpe).to(device).train(args.train)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
-    for _ in range(args.repeats + 1):  # the first round warms up
-        for name, model in models.items():
-            found[name].append(once(model, tokens, args.train, args.amp))
+        model = PTv3(encoding=encoding, cpe=args.cpe, backend=args.backend).to(device).train(args.train)
+        calls[name] = model_call(model, tokens, args.train, args.amp)
+    seconds = in_turn(calls, args.repeats, device)
     what = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
     title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {what}"
     print(f"{title}, {device}")
     rows: dict[str, dict[str, float]] = {}
-    for name, values in found.items():
-        ms, peak = 1e3 * statistics.median(s for s, _ in values[1:]), max(m for _, m in values)
+    for name, times in seconds.items():
+        ms = 1e3 * statistics.median(times)
         row = rows[name] = dict(ratio=ms / rows["none"]["ms"] if rows else 1.0, ms=ms)
         if device == "cuda":
-            row["mib"] = peak
-        memory = f"  {peak:8.0f} MiB" if "mib" in row else ""
+            row["mib"] = peak_mib(calls[name])
+        memory = f"  {row['mib']:8.0f} MiB" if "mib" in row else ""
         print(f"{name:12} {ms:8.1f} ms  {row['ratio']:5.2f} x none{memory}", flush=True)
     if args.out is not None:
         stem = args.out / "_".join(["points", device, args.cpe, *["train"] * args.train, *["bf16"] * args.amp])

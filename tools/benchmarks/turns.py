@@ -11,31 +11,73 @@ from typing import Any
 import torch
 
 from ndformer.framework.pictures.runs import bars
+from ndformer.framework.tokens import TokenSet
+
+Call = Callable[[], Any]
+FLUSHED_BYTES = 2**28  # written before each timed call on a GPU, so that no call finds its inputs in the L2 cache
 
 
 def in_turn(
-    calls: Mapping[str, Callable[[], Any]],
+    calls: Mapping[str, Call],
     repeats: int,
     device: str = "cpu",
     clock: Callable[[], float] = time.process_time,
     warm: int = 1,
 ) -> dict[str, list[float]]:
-    """Return the seconds of every call in every round, except the first `warm` rounds."""
+    """Return the seconds of every call in every round except the first `warm` rounds: by events on a GPU, else by
+    `clock`."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(warm + repeats):
         for name, call in calls.items():
-            synchronize(device)
-            start = clock()
-            call()
-            synchronize(device)
+            taken = event_seconds(call) if device == "cuda" else clock_seconds(call, clock)
             if i >= warm:
-                seconds[name].append(clock() - start)
+                seconds[name].append(taken)
     return seconds
 
 
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+def clock_seconds(call: Call, clock: Callable[[], float]) -> float:
+    start = clock()
+    call()
+    return clock() - start
+
+
+def event_seconds(call: Call) -> float:
+    start, end = event_pair(call, torch.empty(FLUSHED_BYTES, dtype=torch.int8, device="cuda"))
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
+def event_pair(call: Call, flushed: torch.Tensor) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    """Start a call on the GPU after `flushed` is written. Return the events before and after it."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    flushed.zero_()
+    start.record()
+    call()
+    end.record()
+    return start, end
+
+
+def peak_mib(call: Call) -> float:
+    """Run a call on the GPU. Return the most memory that it added to what was allocated before."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def model_call(model: torch.nn.Module, tokens: TokenSet, train: bool, amp: bool) -> Call:
+    """Return a call of the model's forward pass, with `train` its backward pass too, with `amp` under bf16 autocast."""
+
+    def call() -> None:
+        with torch.autocast(tokens.features.device.type, torch.bfloat16, enabled=amp), torch.set_grad_enabled(train):
+            features = model(tokens).features
+        if train:
+            model.zero_grad(set_to_none=True)
+            features.float().square().mean().backward()
+
+    return call
 
 
 def machine(device: str) -> str:

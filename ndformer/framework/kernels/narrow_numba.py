@@ -10,6 +10,7 @@ import torch
 
 OPTIONS: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"})
 TILE, ROW = 128, 144  # keys in a tile, and stride between its channels: no power of 2, to avoid cache conflicts
+NEGLIGIBLE = 63  # weights below 2^-63 of the largest are 0: their products with values would soon be denormals
 TOGETHER = 32  # queries at a time, an even number, that reuse cached keys and values
 
 
@@ -68,8 +69,10 @@ def pieces(length: int) -> SimpleNamespace:
     import numpy as np
     from numba import njit
 
-    p0, p1, p2, p3, p4, p5, p6 = polynomial(lambda f: 2.0**f, 6)
-    smallest, as_float, options = np.float32(-126), bits(), OPTIONS
+    # the factor 2^NEGLIGIBLE leaves the smallest exponent, whose bits are those of 0, to weights that are 0
+    p0, p1, p2, p3, p4, p5, p6 = polynomial(lambda f: 2.0 ** (f + NEGLIGIBLE), 6)
+    smallest, exponent = np.float32(-NEGLIGIBLE - 1), np.int32(NEGLIGIBLE + 1)
+    as_float, options = bits(), OPTIONS
 
     @njit(**options)
     def bias(c, r, s):
@@ -93,7 +96,7 @@ def pieces(length: int) -> SimpleNamespace:
 
     @njit(**options)
     def exp2(s, top):
-        """Replace s by 2^(s - top) and return the sum."""
+        """Replace s by 2^(s - top), 0 where that is negligible, and return the sum."""
         total = np.float32(0)
         for j in range(len(s)):
             f = s[j] - top
@@ -101,7 +104,7 @@ def pieces(length: int) -> SimpleNamespace:
             floor = np.floor(f)
             f -= floor
             p = p0 + f * (p1 + f * (p2 + f * (p3 + f * (p4 + f * (p5 + f * p6)))))
-            p *= as_float((np.int32(floor) + np.int32(127)) << np.int32(23))
+            p *= as_float((np.int32(floor) + exponent) << np.int32(23))
             s[j] = p
             total += p
         return total

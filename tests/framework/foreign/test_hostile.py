@@ -5,12 +5,13 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from ndformer.framework.errors import DataError
 from tests.framework.foreign.test_plain import EPS
-from tests.soak import driven
+from tests.soak import driven, watched
 from tests.soak.hostile import Runs, checkpoints, crafted
 from tests.soak.watched import BYTES, Watch, judged, prepare
 
@@ -105,3 +106,15 @@ def test_the_watch_reports_each_kind_of_fault(tmp_path, outside):
 
 def raises(error):
     raise error
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(("call", "limit"), [(spin, "SECONDS"), (lambda: time.sleep(60), "WAIT")])
+def test_a_program_that_computes_or_waits_too_long_hangs(call, limit, monkeypatch, tmp_path):
+    """Time on the clock would blame a busy machine on a file."""
+    monkeypatch.setattr(watched, limit, 1)
+    assert judged(call, tmp_path).startswith(" HANG after")

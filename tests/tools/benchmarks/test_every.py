@@ -1,6 +1,7 @@
 """Every program in tools/ is run by a test: here are the benchmarks that have no file of their own, at tiny sizes."""
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,26 @@ def test_attention(output_of, suite):
     assert Path(f"out/{suite}_cpu.png").stat().st_size > 0
 
 
+def test_attention_in_bf16_is_also_compared_with_flash_attention(output_of):
+    assert "(1 = no position, flash, " in output_of(attention.main, "attention", "--amp", "--backend", "sdpa", *FEW)
+    written = json.loads(Path("out/attention_cpu_bf16.json").read_text())
+    assert [result["base"] for result in written["results"]] == ["no position", "no position, flash"]
+    assert (written["amp"], written["backend"]) == (True, "sdpa")
+
+
+@pytest.mark.parametrize("suite", ["block", "memory"])
+def test_backends_and_bf16_reach_every_suite(output_of, suite):
+    with pytest.raises(ValueError, match="no attention backend"):
+        output_of(attention.main, suite, "--backend", "none", *FEW)
+    given = ["--amp", "--backend", "dense", "--encodings", "NoPE", "PaPE(m=2)"]
+    assert f"wrote out/{suite}_cpu_bf16.json" in output_of(attention.main, suite, *given, *FEW)
+
+
 def test_driving(output_of, monkeypatch):
     monkeypatch.setattr(driving, "SIZE", (32, 64))
-    assert "blocks, PaPE" in output_of(driving.main, "--points", "50", "--repeats", "1", "--out", "out")
+    given = ["--points", "50", "--repeats", "1", "--amp", "--backend", "sdpa", "--out", "out"]
+    assert "blocks, PaPE" in output_of(driving.main, *given)
+    assert Path("out/driving_cpu_bf16.json").is_file()
 
 
 @pytest.mark.slow
