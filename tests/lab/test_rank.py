@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,10 +82,10 @@ def test_the_learning_rate_that_validates_best_on_seed_0_counts(tmp_path):
     assert found["signs"].cells == dict(PaPE=Cell("PaPE", {"0": 0.5, "1": 0.6}))
 
 
-GOOD = dict(
+GOOD: dict[str, Any] = dict(
     metric="accuracy", rows=[], runs=[dict(arguments=["a.py", "--cfg-options", "seed=0"], per_class=None, fold=None)]
 )
-ROW = dict(encoding="PaPE", per_class=None, values={"0": 0.5}, minutes=1.0, params=3)
+ROW: dict[str, Any] = dict(encoding="PaPE", per_class=None, values={"0": 0.5}, minutes=1.0, params=3)
 BROKEN = {
     "nothing": "",
     "a list": "[]",

@@ -28,7 +28,8 @@ from ndformer.framework.foreign.weights import load_tensors
 from ndformer.modalities.video.formats.files import VideoFile
 from tests.modalities.events.conftest import WRITERS
 from tests.soak import driven, fuzz, fuzz_events, fuzz_video
-from tests.soak.hostile import checkpoints, crafted, sides
+from tests.soak.hostile import crafted, sides
+from tests.soak.hostile_checkpoints import checkpoints
 from tests.soak.watched import ROOT, Watch, judged, prepare
 
 EACH = 6  # of the crafted videos, which differ little, one is given to the programs

@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 import os
-import pickle
 import struct
 import zipfile
 import zlib
@@ -14,12 +13,10 @@ from typing import Any
 
 import h5py
 import numpy as np
-import torch
 
 from tests.framework.foreign.test_pickles import HOSTILE
 from tests.framework.foreign.test_pictures import BOMBS, chunk, png, progressive
 from tests.framework.foreign.test_plain import EPS
-from tests.soak.fuzz import mutated
 
 LARGE = 200 * 2**20
 MATLAB = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
@@ -314,43 +311,3 @@ def _places() -> Iterator[File]:
         yield "zeros", name, lambda path: os.truncate(begun(path, b""), LARGE)
         yield "escapes", f"\x1b[31m\n{name}", b"\x1b[2J"
         yield "empty", name, b""
-
-
-class Runs:
-    """Makes a file where it is unpickled by Python's own machine."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.target,)
-
-
-def checkpoints(good: Path, outside: Path) -> Iterator[tuple[str, bytes | Callable[[Path], object]]]:
-    """Name, and the content or what writes it: of a whole one, and of others."""
-    whole = good.read_bytes()
-    for n in range(20):
-        yield f"damaged{n}.pth", mutated(whole, np.random.default_rng(n))
-    shell = f"cos\nsystem\n(S'touch {outside}/ran'\ntR.".encode()
-    for name, body in dict(shell=shell, memo=b"\x80\x02]", empty=b"", zip=b"PK\x05\x06").items():
-        yield f"{name}.pth", body
-    yield "runs.pth", lambda path: torch.save(dict(model={}, evil=Runs(outside / "ran")), path)
-    yield "pickled.pth", pickle.dumps(dict(model={}, evil=Runs(outside / "ran")))
-    wrong: dict[str, Any] = dict(none=None, list=[], names=dict(model=3), keys=dict(model={"\x1b[2J": torch.zeros(2)}))
-    wrong |= dict(format=dict(model={}, format=10**6), classes=dict(model={}, format=2, classes=["\x1b[2J", 3]))
-    for name, content in wrong.items():
-        yield f"{name}.pth", lambda path, content=content: torch.save(content, path)
-
-    def deflated(path: Path) -> None:
-        with zipfile.ZipFile(good) as given, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-            for name in given.namelist():
-                packed.writestr(name, given.read(name) if "data/0" not in name else bytes(2**29))
-
-    yield "deflated.pth", deflated
-    claim = b'{"x": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}}'
-    wraps = b'{"x": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}'
-    texts = b'{"__metadata__": {"format": "\\u001b[2J", "classes": "[[[["}}'
-    heads = dict(open=b"{" * 10, deep=b"[" * 10**5, claim=claim, wraps=wraps, texts=texts)
-    yield "long.safetensors", struct.pack("<Q", 2**62)
-    for name, head in heads.items():
-        yield f"{name}.safetensors", struct.pack("<Q", len(head)) + head

@@ -12,7 +12,8 @@ import pytest
 from ndformer.framework.errors import DataError
 from tests.framework.foreign.test_plain import EPS
 from tests.soak import driven, watched
-from tests.soak.hostile import Runs, checkpoints, crafted
+from tests.soak.hostile import crafted
+from tests.soak.hostile_checkpoints import Runs, checkpoints
 from tests.soak.watched import BYTES, Watch, judged, prepare
 
 NAMES = {  # of each kind, what takes the shortest

@@ -167,7 +167,7 @@ def test_an_unknown_velocity_stays_nan(home):
 
 def test_clouds_of_no_point_and_of_one_are_samples(home):
     paths = sorted((home / "samples" / LIDAR).iterdir())
-    chain = [dict(type=name) for name in ("MoveScene", "KeepRange", "PackDriving")]
+    chain: list[dict[str, Any]] = [dict(type=name) for name in ("MoveScene", "KeepRange", "PackDriving")]
     chain.insert(2, dict(type="CameraImages", size=48))
     for count in (0, 1):
         for path in paths:
