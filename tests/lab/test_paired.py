@@ -31,7 +31,7 @@ def gain(ours, theirs):
 
 
 def over(values, base, texts: Any = ({}, {})):
-    found = paired.gain_over(values, base, *texts, SHARE)
+    found = paired.gain_over(values, base, texts[0], texts[1], SHARE)
     assert found is not None
     return found
 

@@ -1,6 +1,7 @@
 """Errors in driving data are reported in one line, or handled as docs/get-started/driving.md says."""
 
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
