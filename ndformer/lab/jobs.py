@@ -79,7 +79,7 @@ def train_once(cfg: Config, folder: Path, sample: bool = False, with_report: boo
 def _after_testing(
     folder: Path, with_report: bool, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation
 ) -> None:
-    paired.save(folder, evaluation.metrics[0].correct)
+    paired.record(folder, evaluation.metrics[0].correct)
     if with_report:
         write_after_training(folder, cfg, model, loader, evaluation)
 

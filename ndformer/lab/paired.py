@@ -71,12 +71,12 @@ class PairedGain:
         return None
 
 
-def paired_gain(ours: Mapping[Any, NDArray[Any]], theirs: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
+def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
     """Return the gain over the seeds that both have; None with fewer than two, or with other test samples."""
-    both = [seed for seed in ours if seed in theirs]
-    if len(both) < 2 or len({one[seed].shape for one in (ours, theirs) for seed in both}) > 1:
+    both = [seed for seed in first if seed in second]
+    if len(both) < 2 or len({one[seed].shape for one in (first, second) for seed in both}) > 1:
         return None
-    d = np.stack([ours[seed].astype(np.float64) - theirs[seed].astype(np.float64) for seed in both])  # (S, n)
+    d = np.stack([first[seed].astype(np.float64) - second[seed].astype(np.float64) for seed in both])  # (S, n)
     S, n = d.shape
     mean, rows, columns = d.mean(), d.mean(1), d.mean(0)
     seeds = n * ((rows - mean) ** 2).sum() / (S - 1)  # mean squares
@@ -143,14 +143,14 @@ def significant(gains: Mapping[str, Summary | None]) -> dict[str, int]:
     return {name: signs.get(name, 0) for name in gains}
 
 
-def save(folder: Path, correct: NDArray[np.bool_] | None) -> None:
+def record(folder: Path, correct: NDArray[np.bool_] | None) -> None:
     """Write which test samples a run has right, if its metric says so."""
     if correct is not None:
         atomic.write(folder / FILE, json.dumps(encode(correct)) + "\n")
 
 
 def load(folder: Path) -> str | None:
-    """Return the text that save() wrote; None where there is none."""
+    """Return the text that record() wrote; None where there is none."""
     path = folder / FILE
     content = plain_json(path) if path.is_file() else None
     return content if isinstance(content, str) else None

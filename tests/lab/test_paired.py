@@ -125,7 +125,7 @@ def test_only_gains_that_survive_the_correction_count():
 
 def test_correct_samples_are_the_same_after_a_round_trip(tmp_path):
     correct = np.random.default_rng(5).random(1001) < 0.5
-    paired.save(tmp_path, correct)
+    paired.record(tmp_path, correct)
     assert (paired.decode(paired.load(tmp_path) or "") == correct).all()
     assert paired.load(tmp_path / "nothing") is None
     with pytest.raises(ValueError, match="expected 9 bits, got 8"):
