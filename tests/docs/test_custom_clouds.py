@@ -42,7 +42,7 @@ def scene(path, number, labelled=True):
     path.with_suffix(".ply").write_bytes(head.encode() + body)
 
 
-@pytest.fixture(params=["custom_clouds", pytest.param("custom_scenes", marks=pytest.mark.slow)])
+@pytest.fixture(params=TINY)
 def mine(request, tmp_path, monkeypatch):
     home = tmp_path / "data/mine"
     for split, count in (("train", 4), ("test", 2)):
@@ -65,6 +65,7 @@ def mine(request, tmp_path, monkeypatch):
     return request.param
 
 
+@pytest.mark.slow
 def test_its_three_commands_work_on_folders_of_ones_own(mine, tmp_path, capsys):
     look, fit, ask = (command for command in COMMANDS if mine in command[1])
     options = ["--cfg-options", *TINY[mine], *NO_WORKERS]

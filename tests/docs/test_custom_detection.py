@@ -47,6 +47,7 @@ def home(tmp_path_factory):
     return home
 
 
+@pytest.mark.slow
 def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(home, monkeypatch, capsys):
     monkeypatch.chdir(home)
     look, fit, ask = COMMANDS

@@ -36,6 +36,7 @@ def mine(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_three_commands_from_a_folder_to_what_is_where(mine, capsys):
     assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
     look, fit, find = COMMANDS

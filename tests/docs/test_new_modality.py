@@ -137,17 +137,20 @@ def program(trained, monkeypatch, capsys):
     sys.modules.pop("chirps", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, words, printed", PROGRAMS, ids=[f"{n} {w}" for n, w, _ in PROGRAMS])
 def test_every_program_runs_on_it(name, words, printed, program):
     assert printed in program(name, words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, words, sentence", REFUSED, ids=[f"{n} {w}" for n, w, _ in REFUSED])
 def test_programs_that_cannot_run_on_it_say_why(name, words, sentence, program):
     with pytest.raises(RuntimeError, match=re.escape(sentence)):
         program(name, words)
 
 
+@pytest.mark.slow
 def test_the_explorer_names_its_axis(program, trained):
     program("explore", f"chirps_config.py {BEST} 3 --out named.html")
     about, _ = told((trained / "named.html").read_text())

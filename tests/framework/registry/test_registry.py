@@ -123,6 +123,7 @@ def test_options_of_anything_that_takes_all_are_passed_on(things: Any) -> None:
     assert registry.create(dict(type="One", a=1), b=2).all == {"a": 1, "b": 2}
 
 
+@pytest.mark.slow
 def test_a_new_file_among_the_encodings_needs_no_list_to_be_entered_in(tmp_path: Path) -> None:
     root = Path(ndformer.__file__).parent
     shutil.copytree(root, tmp_path / "ndformer", ignore=shutil.ignore_patterns("__pycache__"))

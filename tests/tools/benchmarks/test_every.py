@@ -77,6 +77,7 @@ def test_attention_in_bf16_is_also_compared_with_flash_attention(output_of):
     assert (written["amp"], written["backend"]) == (True, "sdpa")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", ["block", "memory"])
 def test_backends_and_bf16_reach_every_suite(output_of, suite):
     with pytest.raises(ValueError, match="no attention backend"):

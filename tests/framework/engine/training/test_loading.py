@@ -137,7 +137,9 @@ def test_a_worker_that_dies_or_hangs_names_the_sample(kind, says):
     assert time.perf_counter() - begin < 30
 
 
-@pytest.mark.parametrize("caught", [False, True], ids=["raised", "caught by other code"])
+@pytest.mark.parametrize(
+    "caught", [pytest.param(False, id="raised", marks=pytest.mark.slow), pytest.param(True, id="caught by other code")]
+)
 def test_a_worker_killed_while_a_picture_is_drawn_ends_the_run(tmp_path, monkeypatch, caught):
     """Issue 44.24: its error became a warning, and the run waited for the loader's timeout of 600 s."""
 
