@@ -81,7 +81,7 @@ def test_the_first_commands_and_the_script_of_the_readme(wheel: Path, tmp_path: 
     assert (tmp_path / "work_dirs/mnist_small_sample/report.html").is_file()
     answer, most = python("-c", script, path=wheel, cwd=tmp_path).splitlines()
     assert re.fullmatch(r"(\d 0\.\d{3}  ){2}\d 0\.\d{3}", answer)
-    assert re.fullmatch(r"most attention at row and column \([0-6], [0-6]\)", most)
+    assert re.fullmatch(r"most attention at row and column, from 0: \([0-6], [0-6]\)", most)
 
 
 def test_the_licence_is_apache() -> None:

@@ -205,7 +205,7 @@ def check_folder(run: Run, trusted: bool = False) -> str:
     except ConfigError as error:
         return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}). {ANEW}"
     changed = [
-        f"{at} was {was!r:.40} and would be {now!r:.40}" for at, was, now in relevant_changes(old, run.cfg.to_dict())
+        f"{at} was {_cut(was)} and would be {_cut(now)}" for at, was, now in relevant_changes(old, run.cfg.to_dict())
     ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -214,6 +214,11 @@ def check_folder(run: Run, trusted: bool = False) -> str:
             "Name another --work-dir, or remove that folder"
         )
     return ""
+
+
+def _cut(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def check_data(runs: Sequence[Run], sample: bool) -> None:

@@ -147,7 +147,7 @@ def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
         words = {
             row.encoding: _against_best(row, rows, quantity) for row in rows if row.summary and row.per_class == amount
         }
-        texts = {"n.s.": "no significant difference", "worse": "significantly worse", "-": "too few seeds to compare"}
+        texts = {"n.s.": "no significant difference", "worse": "significantly worse", "-": "too few seeds to judge"}
         names = {word: [name for name, found in words.items() if found == word] for word in ("best", *texts)}
         others = [f"{text}: {', '.join(names[word])}" for word, text in texts.items() if names[word]]
         where = "" if amount is None else f"{amount} per class: "
