@@ -1,4 +1,4 @@
-"""The gain of one encoding over another, paired by seed and by test sample; both are drawn by chance.
+"""The gain of one encoding over another, paired by seed and by test sample, with its interval and p-value.
 
 gain = paired_gain({0: correct, 1: correct}, {0: correct, 1: correct})      by seed, a value for each test sample
 gain.mean, gain.half, gain.p                                        the 95 % interval is mean +- half
@@ -7,15 +7,15 @@ holm([gain.p, ...])                                                 p-values of 
 A seed and a test sample are both drawn at random. The differences d of S seeds and n samples are a table with crossed
 random effects, and the mean has the variance (MS_seeds + MS_samples - MS_rest) / (S n), with Satterthwaite's degrees of
 freedom (Clark 1973, quasi-F). An interval over seeds alone ignores that another test set would give another mean.
+Folds have other test samples each: then MS_samples is about MS_rest, and the interval that of the folds alone.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,7 @@ class PairedGain:
     @property
     def p(self) -> float:
         """The two-sided p-value of no difference."""
-        from scipy.special import stdtr
-
-        return 2 * float(stdtr(self.freedom, -abs(self.mean) / self.error)) if self.error else float(self.mean == 0)
+        return p_value(self.mean, self.error, self.freedom)
 
     def seeds_for(self, effect: float, power: float = 0.8, most: int = 1000) -> int | None:
         """Return how many seeds find a difference of `effect` at 5 % with this power; None if more than `most`.
@@ -126,13 +124,20 @@ def gain_over(
     summary = Summary.from_values(gains)
     if summary.half is None:
         return summary
-    found = None
+    gain = None
     if all(key in texts for texts in (correct, base_correct) for key in both):
-        found = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
-    if found is None or not math.isclose(found.mean, statistics.fmean(gains), abs_tol=1e-9):  # of another metric
+        gain = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
+    if gain is None or not math.isclose(gain.mean, summary.mean, abs_tol=1e-9):  # samples of another metric
         error = (summary.sd or 0.0) / math.sqrt(summary.n)
-        found = PairedGain(summary.mean, error, summary.n - 1, summary.n, 0, 0.0, 0.0)
-    return Summary(summary.n, summary.mean, summary.sd, found.half, found.p)
+        return replace(summary, p=p_value(summary.mean, error, summary.n - 1))
+    return replace(summary, half=gain.half, p=gain.p)
+
+
+def p_value(mean: float, error: float, freedom: float) -> float:
+    """Return the two-sided p-value of a mean of 0, by Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
 def significant(gains: Mapping[str, Summary | None]) -> dict[str, int]:

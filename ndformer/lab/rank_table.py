@@ -185,8 +185,8 @@ def _against(table: Table, order: Sequence[str]) -> str:
     notes = [f"Gains over {table.baseline}, paired by seed{_and_samples(table)}, with 95 % intervals."]
     notes[0] += " Better and worse (bold): p < 0.05 after Holm's correction over the encodings of a data set."
     for on in table.sets:
-        found = table.signs(on)
-        signs = {name: found[name] for name in order if name in found and table.gain(name, on) is not None}
+        on_set = table.signs(on)
+        signs = {name: on_set[name] for name in order if name in on_set and table.gain(name, on) is not None}
         better, worse, open_ = ([name for name, sign in signs.items() if sign == which] for which in (1, -1, 0))
         notes.append(f"- {on}: better {_list(better)}; worse {_list(worse)}; no significant difference {_list(open_)}.")
     return "\n".join(notes)

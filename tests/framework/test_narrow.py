@@ -121,8 +121,8 @@ def test_far_keys_with_negligible_weights_change_nothing(extent: float) -> None:
     g = torch.Generator().manual_seed(0)
     r = torch.rand(2, 200, 2, generator=g) * extent
     qkv = [torch.randn(2, 2, 200, 16, generator=g).requires_grad_() for _ in range(3)]
-    falls = [-1.0, 0.0, -1.0]  # xx, xy, yy: distance squared
-    learned = [torch.full((2, 2, 200), value).requires_grad_() for value in falls]
+    squared = [-1.0, 0.0, -1.0]  # xx, xy, yy: distance squared
+    learned = [torch.full((2, 2, 200), value).requires_grad_() for value in squared]
     upstream = torch.randn(2, 2, 200, 16, generator=g)
     found = gradients(qkv, learned, "distance", r, None, upstream, "narrow")
     exact = [t.detach().double().requires_grad_() for t in (*qkv, *learned)]

@@ -71,10 +71,10 @@ def check(folder: Path, parallel: str) -> None:
     agent = start(folder, parallel)
     wait_for(checkpoint, folder)
     agent.send_signal(signal.SIGTERM)
-    told = time.monotonic()
+    signaled = time.monotonic()
     agent.wait()
     said(folder, "stopped by SIGTERM")
-    print(f"told to end, it had saved and ended {time.monotonic() - told:.0f} s later")
+    print(f"after SIGTERM it saved and ended within {time.monotonic() - signaled:.0f} s")
     if start(folder, parallel, "--resume").wait() != 0 or not (folder / "run" / "results.json").exists():
         sys.exit((folder / "log.txt").read_text())
     print("and with --resume it came to its end")

@@ -6,8 +6,8 @@ python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks 
 
 The parts run in turn in each of `--repeats` rounds, and the median of each is printed: on a CPU processor time of one
 thread, on a GPU the time between two events. `cut` is what finds the windows and sets of all eight layers, a share of
-`blocks`. `ground` is the place of patches from above, for calibrations that were not met before. Memory is what is held
-more at its peak while pillars and patches are placed: by the process on a CPU, by torch on a GPU.
+`blocks`. `ground` is the place of patches from above, for calibrations that were not met before. Memory is
+the increase at the peak while pillars and patches are placed: of the process on a CPU, of torch's allocator on a GPU.
 """
 
 import math

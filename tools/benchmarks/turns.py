@@ -29,9 +29,9 @@ def in_turn(
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for i in range(warm + repeats):
         for name, call in calls.items():
-            taken = event_seconds(call) if device == "cuda" else clock_seconds(call, clock)
+            duration = event_seconds(call) if device == "cuda" else clock_seconds(call, clock)
             if i >= warm:
-                seconds[name].append(taken)
+                seconds[name].append(duration)
     return seconds
 
 

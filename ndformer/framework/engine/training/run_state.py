@@ -73,11 +73,11 @@ def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
     templates = _templates(trainer.model)
     path, state = checkpoint.load_newest(trainer.folder, templates)
-    found = processes.gather_objects(f"{path.name} of step {state['iter']}")
-    if len({*found}) > 1:
+    checkpoints = processes.gather_objects(f"{path.name} of step {state['iter']}")
+    if len({*checkpoints}) > 1:
         raise DataError(
-            f"{trainer.folder}: expected the same checkpoint in all processes, got {', '.join(found)} (in order of "
-            "rank). Wait until the file system shows all hosts the same files"
+            f"{trainer.folder}: expected the same checkpoint in all processes, got {', '.join(checkpoints)} (in order "
+            "of rank). Wait until the file system shows all hosts the same files"
         )
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
