@@ -19,7 +19,7 @@ from ndformer.framework.kernels.masks import attention_mask, bias_rows
 from ndformer.framework.tokens import Where
 
 MASK = 2**26  # maximum elements of a bias for all pairs: 256 MiB in float32
-SHORT = 512  # on a CPU, attention of fewer tokens and its gradients take 1.3 to 10 times as long in 16 bits as in float32
+SHORT = 512  # on a CPU, attention of fewer tokens and its gradients take 1.3 to 10 times as long in 16 bits
 
 
 class SDPA(Backend):
