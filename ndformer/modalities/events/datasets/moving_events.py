@@ -7,14 +7,14 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.stream import Events
 
-FLASHES, INTERVAL, LENGTH = 8, 20_000, 8_000  # number; microseconds between and of flashes
-SIDE, PIECE, EVENTS = 32, 8, 40  # pixels of the sensor and of the piece; events of a flash
-NOISE = 400  # events anywhere, any time
+FLASHES, INTERVAL, LENGTH = 6, 20_000, 8_000  # number; microseconds between and of flashes
+SIDE, PIECE, EVENTS = 24, 8, 40  # pixels of the sensor and of the piece; events of a flash
+NOISE = 200  # events anywhere, any time
 
 
 @DATASETS.register_module()
 class MovingEvents(Arranged):
-    """Recordings of 32 x 32 pixels. Kind: the grating that flashes. Arrangement: the direction of the flashes.
+    """Recordings of 24 x 24 pixels. Kind: the grating that flashes. Arrangement: the direction of the flashes.
 
     The flashes move by the size of the piece, around the borders, and begin anywhere.
     """

@@ -6,13 +6,13 @@ from ndformer.framework.data.arranged import DIRECTIONS, GRATINGS, HEADINGS, Arr
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 
-FRAMES, SIDE, PIECE = 8, 32, 8  # frames; pixels of the film and of the piece, which is a token's
+FRAMES, SIDE, PIECE = 6, 24, 8  # frames; pixels of the film and of the piece, which is a token's
 NOISE, CONTRAST = 40.0, 60.0
 
 
 @DATASETS.register_module()
 class MovingPieces(Arranged):
-    """Films of 8 frames of 32 x 32 pixels. Kind: the grating on the piece. Arrangement: the direction of motion.
+    """Films of 6 frames of 24 x 24 pixels. Kind: the grating on the piece. Arrangement: the direction of motion.
 
     The piece moves by its size in each frame, around the borders, and begins anywhere. So every frame is equally likely
     in all directions, and the frames in any order do not tell a direction from any other.
