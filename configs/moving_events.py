@@ -1,4 +1,4 @@
-"""Generated event recordings of a piece that flashes along one of eight directions: the direction, or the piece.
+"""Generated event recordings of pieces that flash along one of eight directions: the direction, or the kind of pieces.
 Cost: not measured.
 Reaches: not measured.
 Command: ndformer train moving_events

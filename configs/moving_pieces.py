@@ -1,4 +1,4 @@
-"""Generated films of a piece that moves in one of eight directions: the direction, or the piece, with PaPE.
+"""Generated films of pieces that move in one of eight directions: the direction, or the kind of pieces, with PaPE.
 Cost: not measured.
 Reaches: not measured.
 Command: ndformer train moving_pieces

@@ -54,14 +54,16 @@ class Arranged(Dataset):
 
 DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (1, -1), (-1, 1))  # (row, column)
 HEADINGS = ("right", "left", "down", "up", "down_right", "up_left", "down_left", "up_right")
-CELLS, STEPS = 5, 3  # cells along each side; steps of a path
+CELLS, STEPS, PIECES = 5, 3, 6  # cells along each side; steps of a path; pieces that move alike
 
 
-def path(direction: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the (row, column) cells (STEPS, 2) of a piece that moves on by one cell in each step, inside the grid."""
-    cells = np.arange(STEPS)[:, None] * DIRECTIONS[direction]
-    cells -= cells.min(0)
-    return cells + rng.integers(CELLS - cells.max(0))
+def paths(direction: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the (row, column) cells (STEPS, PIECES, 2) of pieces that move on by one cell in each step.
+
+    What leaves the grid enters at the opposite side, so that every cell is equally likely in every step.
+    """
+    start = np.stack(np.divmod(rng.permutation(CELLS**2)[:PIECES], CELLS), -1)
+    return (start + np.arange(STEPS)[:, None, None] * DIRECTIONS[direction]) % CELLS
 
 
 GRATINGS = tuple(f"{angle}_degrees_{period}_pixels" for period in (3, 5) for angle in (0, 45, 90, 135))

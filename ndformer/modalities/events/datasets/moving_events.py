@@ -1,8 +1,8 @@
-"""Generated recordings of a small piece that flashes along one of eight directions."""
+"""Generated recordings of small pieces that flash along one of eight directions."""
 
 import numpy as np
 
-from ndformer.framework.data.arranged import CELLS, GRATINGS, HEADINGS, STEPS, Arranged, grating, path
+from ndformer.framework.data.arranged import CELLS, GRATINGS, HEADINGS, PIECES, STEPS, Arranged, grating, paths
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.stream import Events
@@ -17,19 +17,19 @@ NOISE = 200  # events anywhere, any time
 class MovingEvents(Arranged):
     """Recordings of 40 x 40 pixels. Kind: the grating that flashes. Arrangement: the direction of the flashes.
 
-    The flashes move by the size of the piece.
+    The flashes move by the size of a piece, around the borders.
     """
 
     kinds = GRATINGS
     arrangements = HEADINGS
 
     def generate(self, arrangement: int, kind: int, rng: np.random.Generator) -> Sample:
-        cells = path(arrangement, rng)
-        inside = rng.integers(PIECE, size=(STEPS, EVENTS, 2))
+        cells = paths(arrangement, rng)
+        inside = rng.integers(PIECE, size=(STEPS, PIECES, EVENTS, 2))
         brightness = grating(kind, inside[..., 0], inside[..., 1], rng.uniform(0, 2 * np.pi))
-        pixels = (cells[:, None] * PIECE + inside).reshape(-1, 2)
-        starts = INTERVAL * np.arange(STEPS)[:, None]
-        times = (starts + rng.integers(LENGTH, size=(STEPS, EVENTS))).ravel()
+        pixels = (cells[:, :, None] * PIECE + inside).reshape(-1, 2)
+        starts = INTERVAL * np.arange(STEPS)[:, None, None]
+        times = (starts + rng.integers(LENGTH, size=(STEPS, PIECES, EVENTS))).ravel()
         on = rng.random(times.shape) < (1 + brightness.ravel()) / 2
         noise = rng.integers(SIDE, size=(NOISE, 2))
         pixels, on = np.concatenate([pixels, noise]), np.concatenate([on, rng.random(NOISE) < 0.5])
