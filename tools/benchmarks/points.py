@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What an encoding costs in Point Transformer V3: time and memory of the ScanNet-size model, beside no encoding.
 
-python tools/benchmarks/points.py                           9,500 points of a surface, forward, on what there is
+python tools/benchmarks/points.py                           9,500 points of a surface, forward
 python tools/benchmarks/points.py --points 100000 --train   forward and backward
 python tools/benchmarks/points.py --encodings PaPE --cpe none
 python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png
@@ -24,7 +24,7 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, peak_mib, write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
-VOXEL, SPACING = 0.02, 0.0225  # metres; what makes about one point of a voxel
+VOXEL, SPACING = 0.02, 0.0225  # metres; gives about one point in each voxel
 
 
 def surface(points: int) -> torch.Tensor:
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         model = PTv3(encoding=encoding, cpe=args.cpe, backend=args.backend).to(device).train(args.train)
         calls[name] = model_call(model, tokens, args.train, args.amp)
     seconds = in_turn(calls, args.repeats, device)
-    what = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
-    title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {what}"
+    mode = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
+    title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {mode}"
     print(f"{title}, {device}")
     rows: dict[str, dict[str, float]] = {}
     for name, times in seconds.items():

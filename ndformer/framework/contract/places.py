@@ -124,9 +124,9 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
         return "not declared: on a grid, positions are indices of cells"
     if others is not None and others.error <= CLOSE_FLOAT32:
         return f"holds, but is not declared: consider {flag} = True"
-    said = [] if declared is None else [f"declared and true ({declared.about})"]
-    said += [] if others is None else [f"not declared: {move} changes logits by {others}"]
-    return "; ".join(said) or "not tried: one dimension has none"
+    findings = [] if declared is None else [f"declared and true ({declared.about})"]
+    findings += [] if others is None else [f"not declared: {move} changes logits by {others}"]
+    return "; ".join(findings) or "not tried: one dimension has none"
 
 
 @promise("precision of positions")
