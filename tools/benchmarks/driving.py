@@ -28,7 +28,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
-from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, write
+from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, write
 
 SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
 
@@ -74,9 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--encodings", nargs="+", default=["PaPE"])
     parser.add_argument("--points", type=int, default=25_000)
-    parser.add_argument("--amp", action="store_true", help="bf16")
-    parser.add_argument("--backend", default="auto", help="of attention (auto)")
-    parser.add_argument("--repeats", type=int, default=5)
+    attention_arguments(parser, repeats=5)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write driving_DEVICE.json there")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)

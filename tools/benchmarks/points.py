@@ -21,7 +21,7 @@ from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, peak_mib, write
+from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, peak_mib, write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
 VOXEL, SPACING = 0.02, 0.0225  # metres; gives about one point in each voxel
@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--encodings", nargs="+", default=list(ENCODINGS))
     parser.add_argument("--cpe", choices=["xcpe", "none"], default="xcpe")
     parser.add_argument("--train", action="store_true", help="forward and backward")
-    parser.add_argument("--amp", action="store_true", help="bf16")
-    parser.add_argument("--backend", default="auto", help="of attention (auto)")
-    parser.add_argument("--repeats", type=int, default=6)
+    attention_arguments(parser, repeats=6)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write points_DEVICE... .json and .png there")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
