@@ -99,6 +99,10 @@ class Adapter(nn.Module):
         """The number of position axes; None if only the first batch can tell."""
         return None
 
+    def count_tokens(self, size: tuple[int, ...]) -> int | None:
+        """Return the number of tokens of an input of this size, all included; None if its content matters."""
+        return None
+
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassPosition = "nowhere") -> None:
         """Create the learned class token and registers. Call it last in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))

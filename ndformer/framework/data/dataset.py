@@ -62,6 +62,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     val_is_test = False
     skip_bad = False
     shards: np.ndarray | None = None  # (N,) the shard of each sample
+    substitutes: np.ndarray | None = None  # (N,) the sample that replaces each one if it is bad
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: torch.Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
@@ -178,6 +179,13 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Return the number of tokens of each sample (N,) for `batch_tokens`, or None if it is not known beforehand."""
         return None
 
+    def input_size(self, i: int) -> tuple[int, ...] | None:
+        """Return the largest size, such as (height, width), that the transforms give a sample, without decoding it.
+
+        With it `batch_tokens` works without lengths(). None if the size is not known beforehand.
+        """
+        return None
+
     def stored_fingerprint(self) -> dict[str, Any] | None:
         """Return a fingerprint that was computed when exactly these samples were packed, or None."""
         return None
@@ -274,7 +282,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def after(self, i: int) -> int:
         """Return the index of the sample that replaces a bad one."""
-        return (i + 1) % len(self)
+        return (i + 1) % len(self) if self.substitutes is None else int(self.substitutes[i])
 
     def name(self, i: int) -> str:
         """Return a readable name of a sample: its path if its record has one."""

@@ -1,5 +1,6 @@
 """Adapter that turns images into tokens, one for each patch."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,9 @@ class ImagePatches(Adapter):
     @property
     def patch_sides(self) -> tuple[int, int]:
         return self.patch, self.patch
+
+    def count_tokens(self, size: tuple[int, ...]) -> int:
+        return len(self.tokens) + math.prod(side // self.patch for side in size)
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [separate_patches(pack.picture(sample, 0), (self.patch, self.patch))]

@@ -1,0 +1,72 @@
+"""Numbers of tokens of samples before they are read, for batches of a limited number of tokens."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import numpy as np
+import torch
+from mmengine.config import Config
+
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import MODALITIES
+
+THREADS = 16  # that read headers; disks in a network answer slowly
+CHUNK = 4096  # samples that are submitted to the threads at once
+
+
+def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, dict[str, str]]:
+    """Return the number of tokens of each training sample (N,), and the errors of unusable ones by name.
+
+    A sample is unusable, with length -1, if its file cannot be read or has more than `limit` tokens. The first one
+    raises its error unless the dataset has `skip_bad`.
+    """
+    known = data.lengths()
+    counts = _measured(cfg, data) if known is None else known.tolist()
+    lengths, bad = np.full(len(data), -1, np.int64), {}
+    for i, count in enumerate(counts):
+        if isinstance(count, int) and count <= limit:
+            lengths[i] = count
+            continue
+        error = count
+        if isinstance(count, int):
+            error = DataError(
+                f"{data.name(i)} has {count} tokens, and a batch at most batch_tokens={limit}. Raise "
+                "train_dataloader.batch_tokens, make the sample smaller or remove it"
+            )
+        if not data.skip_bad:
+            raise error
+        bad[data.name(i)] = str(error)
+    if (lengths < 0).all():
+        raise DataError(f"no training sample can be used. The first error: {next(iter(bad.values()), '')}")
+    return lengths, bad
+
+
+def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
+    """Yield the number of tokens of each sample, computed from its size, or its error."""
+    unknown = DataError(
+        f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
+        f"{type(data).__name__}. Pack it with this config and tools/pack_shards.py, begin the transforms of images "
+        "with KeepAspect, or give its class a lengths()"
+    )
+    modalities = list(cfg.model.modalities.values())
+    if type(data).input_size is Dataset.input_size or len(modalities) > 1:
+        raise unknown
+    with torch.device("meta"):  # draws no random numbers
+        adapter = cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
+
+    def count(i: int) -> int | DataError | None:
+        try:
+            size = data.input_size(i)
+            return None if size is None else adapter.count_tokens(size)
+        except DataError as error:
+            return error
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(data), CHUNK):
+            for counted in pool.map(count, range(start, min(start + CHUNK, len(data)))):
+                if counted is None:
+                    raise unknown
+                yield counted
