@@ -27,11 +27,11 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
     counts = _measured(cfg, data) if known is None else known.tolist()
     lengths, bad = np.full(len(data), -1, np.int64), {}
     for i, count in enumerate(counts):
-        if isinstance(count, int) and count <= limit:
-            lengths[i] = count
-            continue
         error = count
-        if isinstance(count, int):
+        if isinstance(error, int):
+            if error <= limit:
+                lengths[i] = error
+                continue
             error = DataError(
                 f"{data.name(i)} has {count} tokens, and a batch at most batch_tokens={limit}. Raise "
                 "train_dataloader.batch_tokens, make the sample smaller or remove it"
