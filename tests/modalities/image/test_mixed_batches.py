@@ -4,11 +4,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
+from ndformer.framework.data.length_batches import LengthBatches
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_loader, timed_batches
 from ndformer.framework.errors import DataError
+from tests.framework.engine.training.runs import kill
+from tests.soak.tiny import differences
 
 PATCH, LONGEST, BUDGET = 8, 64, 150
 STEPS = f"[dict(type='KeepAspect', longest={LONGEST}, multiple_of={PATCH}), dict(type='Flip'), dict(type='PackImage')]"
@@ -100,3 +107,60 @@ def test_sizes_that_only_decoding_tells_are_refused(photos):
     crop = "[dict(type='RandomResizedCrop', size=64), dict(type='PackImage')]"
     with pytest.raises(DataError, match="expected a dataset that knows the lengths of its samples, got ImageFolder"):
         build_loader(config(photos, steps=crop), "train")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(4, 200),
+    lengths=st.lists(st.integers(5, 60), min_size=1, max_size=4),
+    tokens=st.integers(60, 400),
+    processes=st.integers(1, 4),
+    loops=st.integers(1, 2),
+    number=st.integers(0, 3),
+    skip=st.integers(0, 3),
+)
+def test_batches_of_drawn_lengths(count, lengths, tokens, processes, loops, number, skip):
+    samplers = [LengthBatches(count, lengths, tokens, 1, 7, rank, processes, loops) for rank in range(processes)]
+    for sampler in samplers:
+        sampler.set_epoch(number)
+    ranks = [list(sampler) for sampler in samplers]
+    assert {len(batches) for batches in ranks} == {len(samplers[0])}
+    keys = [key[:2] for batches in ranks for batch in batches for key in batch]
+    assert len(keys) == len(set(keys)) == loops * count - samplers[0].dropped
+    assert samplers[0].dropped < processes * loops
+    for parts in zip(*ranks):
+        (limit,) = {limit for part in parts for _, _, limit in part}  # one length for all processes
+        assert limit + 1 in lengths
+        assert all(0 < len(part) * (limit + 1) <= tokens for part in parts)
+    for rank, sampler in enumerate(samplers):
+        sampler.skip = skip
+        assert list(sampler) == ranks[rank][skip:]  # resuming within an epoch
+        sampler.set_epoch(number + 1)
+        assert len(list(sampler)) == len(sampler)
+        sampler.set_epoch(number)
+
+
+def test_photos_shrink_to_the_length_of_their_batch(photos):
+    options = ["train_dataloader.lengths=[17,37,65]"]
+    first = epoch(build_loader(config(photos, *options, budget=80), "train"))
+    assert first == epoch(build_loader(config(photos, *options, budget=80), "train"))
+    assert sorted(i for indices, _ in first for i in indices) == list(range(22))
+    assert max(tokens for _, tokens in first) <= 80
+    assert {len(indices) for indices, _ in first} & {4, 2, 1}
+    for wrong in ("[1,17]", "[17,81]"):
+        with pytest.raises(DataError, match=r"lengths: expected numbers of tokens from 2 to batch_tokens=80, got \["):
+            build_loader(config(photos, f"train_dataloader.lengths={wrong}", budget=80), "train")
+
+
+def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
+    options = ["train_cfg.max_epochs=2", "train_cfg.checkpoint_every=1"]
+    options += ["model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=None"]
+    options += [f"{split}_dataloader.dataset.transforms={STEPS}" for split in ("val", "test")]
+    options += ["val_dataloader.num_workers=0", "test_dataloader.num_workers=0", "ema=dict(decay=0.9)"]
+    whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
+    cfg = config(photos, *options)
+    train(cfg, whole)
+    kill(killed, cfg, 3)
+    assert checkpoint.load(killed / "last.pth")["batch"] > 0
+    train(cfg, killed, resume=True)
+    assert differences(whole, killed) == []

@@ -13,11 +13,12 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
+from ndformer.framework.data.length_batches import LengthBatches
 from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.data.token_batches import TokenBatches, substitutes
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
-from ndformer.framework.engine.training.token_lengths import token_lengths
+from ndformer.framework.engine.training.token_lengths import prefix_tokens, token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
 
@@ -105,13 +106,31 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
     if options.batch_tokens is not None:
         if split != "train":
             raise DataError(f"{split}_dataloader.batch_tokens: expected it for training alone. Remove it")
-        lengths, bad = token_lengths(cfg, dataset, options.batch_tokens)
-        batches = TokenBatches(lengths, options.batch_tokens, cfg.seed, processes.rank(), share, loops)
-        dataset.substitutes = substitutes(lengths)
+        place = cfg.seed, processes.rank(), share, loops
+        if options.lengths is not None:
+            batches = _length_batches(cfg, dataset, options.lengths, options.batch_tokens, place)
+        else:
+            lengths, bad = token_lengths(cfg, dataset, options.batch_tokens)
+            batches = TokenBatches(lengths, options.batch_tokens, *place)
+            dataset.substitutes = substitutes(lengths)
+    elif options.lengths is not None:
+        raise DataError(f"{split}_dataloader.lengths: expected batch_tokens with it, got none. Set batch_tokens")
     batches.shards = dataset.shards
     loader = Loader(dataset, split, batches, workers, options.timeout)
     loader.bad |= bad
     return loader
+
+
+def _length_batches(
+    cfg: Config, data: Dataset, lengths: Sequence[int], tokens: int, place: tuple[int, int, int, int]
+) -> LengthBatches:
+    prefix = prefix_tokens(cfg, data)
+    if not lengths or min(lengths) <= prefix or max(lengths) > tokens:
+        raise DataError(
+            f"train_dataloader.lengths: expected numbers of tokens from {prefix + 1} to batch_tokens={tokens}, got "
+            f"{list(lengths)}. Change them, or raise batch_tokens"
+        )
+    return LengthBatches(len(data), lengths, tokens, prefix, *place)
 
 
 def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tuple[dict[str, Any], float]]:

@@ -46,16 +46,7 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
 
 def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
     """Yield the number of tokens of each sample, computed from its size, or its error."""
-    unknown = DataError(
-        f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
-        f"{type(data).__name__}. Pack it with this config and tools/pack_shards.py, begin the transforms of images "
-        "with KeepAspect, or give its class a lengths()"
-    )
-    modalities = list(cfg.model.modalities.values())
-    if type(data).input_size is Dataset.input_size or len(modalities) > 1:
-        raise unknown
-    with torch.device("meta"):  # draws no random numbers
-        adapter = cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
+    adapter = _adapter(cfg, data)
 
     def count(i: int) -> int | DataError | None:
         try:
@@ -68,5 +59,34 @@ def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
         for start in range(0, len(data), CHUNK):
             for counted in pool.map(count, range(start, min(start + CHUNK, len(data)))):
                 if counted is None:
-                    raise unknown
+                    raise _unknown(data)
                 yield counted
+
+
+def prefix_tokens(cfg: Config, data: Dataset) -> int:
+    """Return the number of tokens besides those of a sample; raise if its transforms cannot shrink it to a length."""
+    adapter = _adapter(cfg, data)
+    try:
+        known = data.input_size(0) is not None
+    except DataError:  # a damaged file, whose size the transforms would have known
+        known = True
+    if not known:
+        raise _unknown(data)
+    return adapter.count_tokens((0, 0)) or 0
+
+
+def _adapter(cfg: Config, data: Dataset) -> Adapter:
+    """Return the adapter of the data, without weights."""
+    modalities = list(cfg.model.modalities.values())
+    if type(data).input_size is Dataset.input_size or len(modalities) > 1:
+        raise _unknown(data)
+    with torch.device("meta"):  # draws no random numbers
+        return cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
+
+
+def _unknown(data: Dataset) -> DataError:
+    return DataError(
+        f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
+        f"{type(data).__name__}. Pack it with this config and tools/pack_shards.py, begin the transforms of images "
+        "with KeepAspect, or give its class a lengths()"
+    )
