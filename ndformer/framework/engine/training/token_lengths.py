@@ -23,7 +23,7 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
     A sample is unusable, with length -1, if its file cannot be read or has more than `limit` tokens. The first one
     raises its error unless the dataset has `skip_bad`.
     """
-    known = data.lengths()
+    known = None if _knows_sizes(data) else data.lengths()  # counts of shards may be of other transforms
     counts = _measured(cfg, data) if known is None else known.tolist()
     lengths, bad = np.full(len(data), -1, np.int64), {}
     for i, count in enumerate(counts):
@@ -65,20 +65,22 @@ def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
 
 def prefix_tokens(cfg: Config, data: Dataset) -> int:
     """Return the number of tokens besides those of a sample; raise if its transforms cannot shrink it to a length."""
-    adapter = _adapter(cfg, data)
-    try:
-        known = data.input_size(0) is not None
-    except DataError:  # a damaged file, whose size the transforms would have known
-        known = True
-    if not known:
+    if not _knows_sizes(data):
         raise _unknown(data)
-    return adapter.count_tokens((0, 0)) or 0
+    return _adapter(cfg, data).count_tokens((0, 0)) or 0
+
+
+def _knows_sizes(data: Dataset) -> bool:
+    try:
+        return data.input_size(0) is not None
+    except DataError:  # of a damaged file, or of one whose size the transforms refuse
+        return True
 
 
 def _adapter(cfg: Config, data: Dataset) -> Adapter:
     """Return the adapter of the data, without weights."""
     modalities = list(cfg.model.modalities.values())
-    if type(data).input_size is Dataset.input_size or len(modalities) > 1:
+    if not _knows_sizes(data) or len(modalities) > 1:
         raise _unknown(data)
     with torch.device("meta"):  # draws no random numbers
         return cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
