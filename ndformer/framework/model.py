@@ -16,6 +16,7 @@ from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
+from ndformer.framework.packing import unpacked
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.registry.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry.signature import arguments
@@ -122,9 +123,10 @@ class TokenModel(nn.Module):
             return [replace(answer, task=space[0]) for answer in answers] if space else answers
 
     def features(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
-        """Return the tokens after the backbone, the input of the head."""
+        """Return the tokens after the backbone, the input of the head: one row per sample."""
         inputs = self._by_name(inputs)
-        return self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
+        tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
+        return tokens if tokens.where.segment is None else unpacked(tokens, len(next(iter(inputs.values()))))
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):
@@ -176,7 +178,9 @@ class TokenModel(nn.Module):
             raise NothingLeftError(
                 f"a batch must have at least one of {', '.join(self.modalities)}, got samples without any"
             )
-        return sets[0] if len(sets) == 1 else join(*sets)
+        if len(sets) == 1:
+            return sets[0]
+        return join(*(unpacked(tokens, len(next(iter(inputs.values())))) for tokens in sets))
 
     def to_device(self, batch: dict[str, Any]) -> Any:
         """Return a collated batch with its inputs moved to the device of the weights.
@@ -273,6 +277,7 @@ def _adapt_present(
     tokens = adapter(torch.stack(present) if alike else present, **extra)
     if len(present) == len(value):
         return tokens
+    tokens = unpacked(tokens, len(present))
     rows = tensor_like([i for i, item in enumerate(value) if item is not None], tokens.features)
 
     def spread(t: Tensor) -> Tensor:

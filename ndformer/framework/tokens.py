@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+FEW_TOKENS = 32  # samples of packed rows with at most so many tokens may be padded
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -24,9 +26,12 @@ class Rows:
 
     index: Tensor  # (R, K) int64 into the flat tokens; arbitrary where invalid
     valid: Tensor  # (R, K) False = an empty slot
+    full: bool = False  # known to have no empty slot
 
     def gather(self, flat: Tensor) -> Tensor:
         """Gather flat values (T, ...) into rows (R, K, ...); empty slots are 0."""
+        if self.full:
+            return flat.index_select(0, self.index.flatten()).unflatten(0, self.index.shape)
         empty = ~self.valid
         values = flat[self.index.masked_fill(empty, 0)]
         return values.masked_fill(empty.reshape(*empty.shape, *[1] * (flat.dim() - 1)), 0)
@@ -48,7 +53,9 @@ class Rows:
 
     def where(self, where: Where) -> Where:
         """Return the `Where` of these rows, from the `Where` of the flat tokens (its rows concatenated)."""
-        valid = self.valid if where.valid is None else self.valid & self.gather(where.valid.flatten())
+        valid = None if self.full else self.valid
+        if where.valid is not None and not self.full:
+            valid = self.valid & self.gather(where.valid.flatten())
         placed = None if where.placed is None else self.gather(where.placed.flatten())
         objects = None if where.objects is None else self.gather(where.objects.flatten())
         return Where(self.gather(where.positions.flatten(0, 1)), valid=valid, placed=placed, objects=objects)
@@ -249,7 +256,11 @@ def _all(tokens: TokenSet) -> Tensor:
 
 
 def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
-    """Return packed samples as one row each, grouped by length so that padding at most doubles the slots."""
+    """Return packed samples as one row each, those of equal length together.
+
+    Samples of few tokens are grouped by the power of two above their length: a call of attention costs more than the
+    padding. `full` rows need no mask.
+    """
     B, N = segment.shape
     start = torch.ones_like(segment, dtype=torch.bool)
     start[:, 1:] = segment[:, 1:] != segment[:, :-1]
@@ -258,13 +269,14 @@ def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
     real = segment.flatten()[starts] >= 0
     starts, lengths = starts[real], lengths[real]
     groups = []
-    size = torch.ceil(torch.log2(lengths.double())).long()
+    size = torch.where(lengths > FEW_TOKENS, lengths, -torch.ceil(torch.log2(lengths.double())).long())
     for k in size.unique().tolist():
         start_k, length_k = starts[size == k], lengths[size == k]
         slot = torch.arange(int(length_k.max()))
         inside = slot < length_k[:, None]  # (R, K)
         index = start_k[:, None] + slot * inside
-        groups.append(Rows(index, inside & valid.flatten()[index]))
+        slots = inside & valid.flatten()[index]
+        groups.append(Rows(index, slots, full=bool(slots.all())))
     return tuple(groups)
 
 

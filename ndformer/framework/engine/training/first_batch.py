@@ -97,8 +97,11 @@ def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]
 
 def token_counts(adapter: Adapter, tokens: TokenSet) -> list[int]:
     """Return the number of tokens of each sample, without padding, class token and registers."""
-    (rows, count, _), valid = tokens.features.shape, tokens.where.valid
-    counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
+    (rows, count, _), valid, segment = tokens.features.shape, tokens.where.valid, tokens.where.segment
+    if segment is not None:
+        counts = segment[segment >= 0].bincount().tolist()
+    else:
+        counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
     return [each - len(adapter.prefix_names) for each in counts]
 
 

@@ -43,12 +43,13 @@ class Throughput:
         for adapter in model.modalities.values():
             adapter.register_forward_hook(self._count_tokens)
 
-    def _count_tokens(self, adapter: nn.Module, _: Any, tokens: Any) -> None:
+    def _count_tokens(self, adapter: nn.Module, args: tuple[Any, ...], tokens: Any) -> None:
         if adapter.training and isinstance(tokens, TokenSet):
             (rows, slots, _), valid = tokens.features.shape, tokens.where.valid
             # the sum of a mask stays on the device until the epoch ends
             counted = rows * slots if valid is None else valid.sum() * (rows // len(valid))
-            self.tokens = self.tokens + counted - rows * len(cast(Adapter, adapter).prefix_names)
+            samples = rows if tokens.where.segment is None else len(args[0])
+            self.tokens = self.tokens + counted - samples * len(cast(Adapter, adapter).prefix_names)
 
     def before_train_epoch(self, runner: Runner) -> None:
         self.tokens, self.flops = 0, 0.0
