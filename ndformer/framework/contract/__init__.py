@@ -15,6 +15,7 @@ from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
 from ndformer.framework.contract.promise import Promise, Result, results
 from ndformer.framework.contract.trial import Make, Trial
+from ndformer.framework.contract.values import values
 
 __all__ = ["PROMISES", "Result", "check", "trials"]
 
@@ -28,6 +29,7 @@ PROMISES: list[Promise] = [
     permutation,
     translation,
     rotation,
+    values,
     precision,
     interpolation,
     derivatives,

@@ -6,6 +6,8 @@ state = encoding.prepare(where)                         # once per set of positi
 x = encoding.embed(x, state)                            # once per model
 x = encoding.block_update(x, state, i)                # before block i, and after the last
 q, k, bias = layers[i](q, k, x, state)                  # in each attention layer
+v = layers[i].values(v, x, state)                       # before attention, if layers[i].transforms_values
+y = layers[i].output(y, x, state)                       # after it, before the heads are joined
 """
 
 from __future__ import annotations
@@ -235,6 +237,20 @@ class LayerEncoding(nn.Module):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
         """Return the bias to add to the scaled logits, from q and k before qk() and x after input()."""
         return None
+
+    def values(self, v: Tensor, x: Tensor, state: Any) -> Tensor:
+        """Return the values v (B, H, N, h) with positions applied, in their original dtype; x as after input()."""
+        return v
+
+    def output(self, y: Tensor, x: Tensor, state: Any) -> Tensor:
+        """Return attention's output y (B, H, N, h) of each query with the query's position applied."""
+        return y
+
+    @property
+    def transforms_values(self) -> bool:
+        """Whether `values` or `output` is implemented; if not, attention calls neither."""
+        kind = type(self)
+        return kind.values is not LayerEncoding.values or kind.output is not LayerEncoding.output
 
 
 def per_axis(value: PerAxis, position_dims: int, name: str) -> tuple[float, ...]:

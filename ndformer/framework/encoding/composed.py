@@ -17,7 +17,11 @@ from ndformer.framework.tokens import Where
 
 
 class Composed(PositionEncoding):
-    """Several encodings applied together: embeddings and rotations in sequence, biases summed."""
+    """Several encodings applied together: embeddings and rotations in sequence, biases summed.
+
+    Values are transformed in the same sequence and outputs in reverse, so that encodings nest: the last one that was
+    applied to the values is the first one that is undone.
+    """
 
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
@@ -99,6 +103,20 @@ class ComposedLayer(LayerEncoding):
         biases = [part.bias(q, k, x, s) for part, s in zip(self.parts, state)]
         biases = [b for b in biases if b is not None]
         return SumBias(biases) if len(biases) > 1 else biases[0] if biases else None
+
+    def values(self, v: Tensor, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            v = part.values(v, x, s)
+        return v
+
+    def output(self, y: Tensor, x: Tensor, state: Any) -> Tensor:
+        for part, s in reversed(list(zip(self.parts, state))):
+            y = part.output(y, x, s)
+        return y
+
+    @property
+    def transforms_values(self) -> bool:
+        return any(part.transforms_values for part in self.parts)
 
 
 def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:

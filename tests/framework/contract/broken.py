@@ -18,6 +18,7 @@ from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.kernels.rotation import rotate
 from ndformer.framework.tokens import Where
 
 
@@ -243,6 +244,26 @@ class ReadsValues(Sincos):
         return super().tables(positions, where)
 
 
+def with_values(values):
+    """An encoding that only has LayerEncoding.values(self, v, x, state); state: the sum of coordinates (B, 1, N, 1)."""
+    layer = type("Layer", (LayerEncoding,), dict(values=values))
+    tables = lambda self, positions, where: positions.sum(-1)[:, None, :, None]
+    kind = dict(layer=lambda self, index, depth: layer(), tables=tables, rotation_invariant=False)
+    return type("TransformsValues", (PositionEncoding,), kind)
+
+
+def rotated(self, v, x, state):
+    return rotate(v, state.cos(), state.sin())
+
+
+def rotated_everywhere(self, v, x, state):
+    return v.flip(-1)
+
+
+def widened(self, v, x, state):
+    return v.to(state.dtype)
+
+
 def round_to_bfloat16(r):
     return r.bfloat16().to(r.dtype)
 
@@ -289,6 +310,12 @@ BROKEN = [
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
     (CountsTokens, {"token permutation": "read the positions and not the order"}),
     (FalselyTranslationInvariant, {"translation invariance": "Set translation_invariant = False"}),
+    (with_values(rotated), {"values and output": "output() must undo at the query"}),
+    (with_values(rotated_everywhere), {"values and output": "of a token without a position"}),
+    (
+        with_values(widened),
+        {"values and output": "values() must return the bfloat16", "half precision": "it stops with RuntimeError"},
+    ),
     (FalselyRotationInvariant, {"rotation invariance": "Set rotation_invariant = False"}),
     (moved(Sincos, round_to_bfloat16), {"precision of positions": "near 0 but by 0.0e+00 near 512"}),
     (
