@@ -283,6 +283,7 @@ def _adapt_present(
     where = tokens.where
     valid = torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=rows.device)
     valid = valid if where.valid is None else where.valid
-    placed, objects = (None if label is None else spread(label) for label in (where.placed, where.objects))
-    where = Where(spread(where.positions), valid=spread(valid), placed=placed, objects=objects)
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    labels: dict[str, Any] = {name: spread(t) for name, t in fields.items() if t is not None}
+    where = Where(spread(where.positions), valid=spread(valid), **labels)
     return TokenSet(spread(tokens.features), where)

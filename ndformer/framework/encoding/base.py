@@ -48,6 +48,7 @@ class PositionEncoding(nn.Module):
     changes_unplaced: bool = False  # changes q and k also of tokens without a position, by their features
     bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
+    uses_cameras: bool = False  # reads `where.cameras`; backbones that regroup tokens keep cameras only then
     fullgraph: bool = True  # torch.compile and torch.export capture it without graph breaks
     # Precision of the positions for tables() if position_scale is not a power of two, so that float32 would round the
     # product. "own": the dtype of where.positions. "centered": the same, after subtracting the rounded mean of each
@@ -139,6 +140,14 @@ class PositionEncoding(nn.Module):
             )
         with without_autocast(where.positions):
             return self.tables(self.to_encoding_unit(where.positions, where), where)
+
+    def refuse_cameras(self, where: Where, backbone: str) -> None:
+        """Raise if this encoding would use the cameras of tokens, which a backbone that regroups tokens drops."""
+        if self.uses_cameras and where.cameras is not None:
+            raise ValueError(
+                f"{backbone} expects tokens without cameras for {type(self).__name__}, got where.cameras: it regroups "
+                "tokens and keeps only their positions. Use Transformer or UniTR"
+            )
 
     def to_encoding_unit(self, positions: Tensor, where: Where) -> Tensor:
         """Return positions in the encoding's unit of length for tables(), randomly augmented in training."""

@@ -34,6 +34,7 @@ class Composed(PositionEncoding):
             "changes_unplaced",
             "bounded",
             "scales_waves",
+            "uses_cameras",
         ):
             setattr(self, flag, any(getattr(part, flag) for part in parts))
         for flag in ("float_positions", "translation_invariant", "rotation_invariant", "fullgraph"):

@@ -25,6 +25,7 @@ class Reference:
         self.cfg, self.heads, self.width, self.dims = model.cfg, model.heads, model.width, model.dims
         self.dim, self.index, self.depth = model.dim, model.index, model.depth
         self.model, self.weights, self.placed, self.grid = model, weights, placed, grid
+        self.cameras: Tensor | None = None  # (n, 4, 4)
         scale = torch.as_tensor(self.cfg.get("position_scale", 1.0), dtype=r.dtype)
         self.r = torch.where(placed[:, None], r, 0.0) * scale
         self.dr = self.r - self.r[:, None]  # (n, n, P): r_j - r_i at [i, j]
@@ -49,6 +50,10 @@ class Reference:
         """(n, n): what is added to the scaled logits of head h; x (n, D) as after input()."""
         return torch.zeros(len(x), len(x), dtype=x.dtype)
 
+    def collected(self, h: int, weights: Tensor, v: Tensor) -> Tensor:
+        """(n, n), (n, width) -> (n, width): what head h makes of the values, with the attention weights."""
+        return weights @ v
+
     def layer(self, x: Tensor) -> Tensor:
         """(n, D) -> (n, D): embed(), then one layer of attention."""
         x = self.input(self.embed(x))
@@ -62,5 +67,5 @@ class Reference:
             added = self.bias(h, x, q[:, h], k[:, h])
             added = added if self.unplaced else torch.where(both, added, 0.0)
             logits = self.content(h, q[:, h], k[:, h]) / math.sqrt(self.width) + added
-            outputs.append(logits.softmax(1) @ v[:, h])
+            outputs.append(self.collected(h, logits.softmax(1), v[:, h]))
         return torch.cat(outputs, dim=1) @ self.weights["proj.weight"].T + self.weights["proj.bias"]
