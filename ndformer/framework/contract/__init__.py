@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ndformer.framework.contract.arithmetic import derivatives, halves
 from ndformer.framework.contract.building import compiles, ownership, runs, seeded, shared
+from ndformer.framework.contract.circles import circles
 from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
 from ndformer.framework.contract.promise import Promise, Result, results
@@ -29,6 +30,7 @@ PROMISES: list[Promise] = [
     permutation,
     translation,
     rotation,
+    circles,
     values,
     precision,
     interpolation,

@@ -173,6 +173,8 @@ def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
 
 @promise("position interpolation")
 def interpolation(tried: Sequence[Trial]) -> str:
+    if any(tried[0].encoding.periods):
+        return "not tried: circles are not interpolated"
     worst = Worst()
     for trial in tried:
         r = trial.samples[0].r

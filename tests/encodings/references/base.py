@@ -29,6 +29,19 @@ class Reference:
         scale = torch.as_tensor(self.cfg.get("position_scale", 1.0), dtype=r.dtype)
         self.r = torch.where(placed[:, None], r, 0.0) * scale
         self.dr = self.r - self.r[:, None]  # (n, n, P): r_j - r_i at [i, j]
+        self.lengths: list[float | None] = [None] * self.dims  # of circular axes
+        if self.cfg.get("periods"):
+            scales = scale.expand(self.dims).tolist()
+            self.lengths = [L and L * s for L, s in zip(self.cfg["periods"], scales)]
+            for p, length in enumerate(self.lengths):
+                if length:  # the shortest of the ways that make up to 200 turns
+                    ways = torch.stack([self.dr[..., p] + k * length for k in range(-200, 201)])
+                    self.dr[..., p] = ways.gather(0, ways.abs().argmin(0, keepdim=True))[0]
+
+    def turns(self, w: float, p: int) -> float:
+        """The frequency w along axis p, as whole turns where the axis is a circle."""
+        length = self.lengths[p]
+        return w if not length else max(1, round(w * length / (2 * math.pi))) * 2 * math.pi / length
 
     def embed(self, x: Tensor) -> Tensor:
         """(n, D) -> (n, D), before the first block, and between blocks before this layer's."""

@@ -22,7 +22,7 @@ class GTA(Reference):
     def angles(self) -> list[Tensor]:
         """(n,) for each pair of channels: r_p 2^-f."""
         n = (self.width - self.blocks * 4) // (2 * self.dims)
-        return [self.r[:, p] * 2.0**-f for p in range(self.dims) for f in range(n)]
+        return [self.r[:, p] * self.turns(2.0**-f, p) for p in range(self.dims) for f in range(n)]
 
     @property
     def blocks(self) -> int:

@@ -14,4 +14,4 @@ class PRoPE(GTA):
 
     def angles(self) -> list[Tensor]:
         n = (self.width - self.blocks * 4) // (2 * self.dims)
-        return [self.r[:, p] * 100 ** (-f / n) for p in range(self.dims) for f in range(n)]
+        return [self.r[:, p] * self.turns(100 ** (-f / n), p) for p in range(self.dims) for f in range(n)]
