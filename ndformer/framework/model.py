@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.encoding.composed import class_place
+from ndformer.framework.encoding.composed import class_place, with_periods
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.packing import unpacked
@@ -47,7 +47,7 @@ class TokenModel(nn.Module):
         loss_weights: dict[str, NonNegative] | None = None,
     ) -> None:
         super().__init__()
-        self.backbone = BACKBONES.create(backbone)
+        self.backbone = BACKBONES.create(_on_circles(backbone, modalities))
         dim = self.backbone.dim  # width of the features that heads receive
         # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
         self.width = getattr(self.backbone, "in_channels", dim)
@@ -255,6 +255,20 @@ def _adapter(cfg: dict[str, Any], dim: int) -> Adapter:
     return MODALITIES.create(cfg, dim=dim)
 
 
+def _on_circles(backbone: dict[str, Any], modalities: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of the backbone with the circular axes that the adapters declare."""
+    names = [cfg["type"] for cfg in modalities.values() if isinstance(cfg, dict) and isinstance(cfg.get("type"), str)]
+    declared = {tuple(kind.periods) for kind in map(MODALITIES.get, names) if issubclass(kind, Adapter)}
+    if not any(declared):
+        return backbone
+    if len(declared) > 1 or isinstance(backbone.get("position_dims"), dict):
+        raise ValueError(
+            f"modalities with circular axes must share one position space, got periods {sorted(map(str, declared))}. "
+            "Declare the same periods in all adapters"
+        )
+    return backbone | dict(encoding=with_periods(backbone.get("encoding"), *declared))
+
+
 def _short(value: Any) -> str:
     shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
     return f"a {type(value).__name__}{shape}"
@@ -288,6 +302,7 @@ def _adapt_present(
     where = tokens.where
     valid = torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=rows.device)
     valid = valid if where.valid is None else where.valid
-    placed, objects = (None if label is None else spread(label) for label in (where.placed, where.objects))
-    where = Where(spread(where.positions), valid=spread(valid), placed=placed, objects=objects)
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    labels: dict[str, Any] = {name: spread(t) for name, t in fields.items() if t is not None}
+    where = Where(spread(where.positions), valid=spread(valid), **labels)
     return TokenSet(spread(tokens.features), where)

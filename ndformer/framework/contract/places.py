@@ -167,12 +167,14 @@ def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
     n, P = base.shape
     moves = step * torch.eye(n * P, dtype=base.dtype).view(n * P, n, P)
     x = x.expand(n * P, -1, -1)
-    moved, still = (trial(x, trial.where(base + move)) for move in (moves, torch.zeros_like(moves)))
+    moved, still = (trial(x, trial.where(base + move, None)) for move in (moves, torch.zeros_like(moves)))
     return (moved - still).flatten(1).abs().amax(1)
 
 
 @promise("position interpolation")
 def interpolation(tried: Sequence[Trial]) -> str:
+    if any(tried[0].encoding.periods):
+        return "not tried: circles are not interpolated"
     worst = Worst()
     for trial in tried:
         r = trial.samples[0].r
