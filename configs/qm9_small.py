@@ -5,8 +5,8 @@ Command: ndformer train qm9_small --data-root data/qm9
 """
 
 _base_ = ["_base_/qm9.py"]
-model = dict(backbone=dict(dim=96, depth=4, heads=6, encoding=dict(type="PaPERI")))
-train_dataloader = dict(num_workers=0, batch_tokens=2000)
+model = dict(backbone=dict(dim=96, depth=4, heads=4, encoding=dict(type="PaPERI")))
+train_dataloader = dict(num_workers=0, batch_tokens=1200)
 val_dataloader = dict(num_workers=0)
 test_dataloader = dict(num_workers=0)
 optimizer = dict(lr=1e-3)
