@@ -28,7 +28,7 @@ class Adapter(nn.Module):
     endings: ClassVar[tuple[str, ...]] = ()  # endings of file names that open() reads
     companion_endings: ClassVar[tuple[str, ...]] = ()  # endings of companion files, which are not samples
     axes: Sequence[str] = ()  # names of the position axes, such as ("time", "row", "column")
-    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens
+    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens; "": no warning
     extra_inputs: ClassVar[tuple[str, ...]] = ()  # extra keyword inputs of forward(), for example calibrations
     tokens: nn.Parameter  # (prefix, dim) class token and registers, after add_tokens()
     class_at: ClassPosition = "nowhere"  # position of class token and registers

@@ -99,17 +99,17 @@ class Regressor(Head):
         return dict(values=output * self.spread.to(output.dtype) + self.mean.to(output.dtype))
 
     def _offset(self, data_samples: list[dict[str, Any]]) -> Tensor:
-        """Return (B, T) or (1, T): the mean, plus the references of the composition."""
-        if not self.reference.any() or "composition" not in data_samples[0]:
-            return self.mean[None].cpu()
-        counts = torch.from_numpy(np.stack([sample["composition"] for sample in data_samples])).double()  # (B, K)
-        return self.mean.cpu() + counts @ self.reference[:, : counts.shape[1]].T.cpu()
+        """Return (B, T) or (T,): the mean, plus the references of the composition."""
+        if "composition" not in data_samples[0]:
+            return self.mean
+        counts = torch.from_numpy(np.stack([sample["composition"] for sample in data_samples]).astype(np.float64))
+        return self.mean + counts.to(self.mean.device, non_blocking=True) @ self.reference[:, : counts.shape[1]].T
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """Return (B, T) standardized targets, NaN where unknown."""
-        values = torch.from_numpy(np.stack([sample["targets"] for sample in data_samples])).double()
-        standardized = (values - self._offset(data_samples)) / self.spread.cpu()
-        return standardized.float().to(device, non_blocking=True)
+        values = torch.from_numpy(np.stack([sample["targets"] for sample in data_samples]).astype(np.float64))
+        values = values.to(device, non_blocking=True)
+        return ((values - self._offset(data_samples)) / self.spread).float()
 
     def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
         output, known = self(tokens).float(), targets.isfinite()
@@ -117,9 +117,8 @@ class Regressor(Head):
         return dict(loss=losses / shared_divisor(known.sum()))
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        output = finite(self(tokens), data_samples).double().cpu()  # (B, T)
-        spread = self.spread.cpu()
-        values = output * spread + self._offset(data_samples)
+        output = finite(self(tokens), data_samples).double()  # (B, T)
+        values, spread = (output * self.spread + self._offset(data_samples)).cpu(), self.spread.cpu()
         return [Values(sample=sample, values=value, spread=spread) for sample, value in zip(data_samples, values)]
 
 

@@ -3,17 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.pack import Pack
+from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.molecules.formats.elements import KINDS
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule, to_molecule
+from ndformer.modalities.molecules.pictures.balls import TurningMolecule
 
 
 @MODALITIES.register_module()
@@ -26,7 +30,7 @@ class Atoms(Adapter):
 
     endings = ENDINGS  # of the files that open() reads
     axes = ("x", "y", "z")
-    more_tokens = "Train with larger molecules."
+    more_tokens = ""  # a molecule has the atoms that it has
 
     def __init__(self, dim: Width, unit: Positive = 1.0, class_token: bool = False) -> None:
         super().__init__()
@@ -43,6 +47,9 @@ class Atoms(Adapter):
 
     def from_memory(self, value: Any) -> Sample:
         return dict(molecules=to_molecule(value))
+
+    def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
+        return TurningMolecule(sample["inputs"]["molecules"].numpy(), places)
 
     def forward(self, molecules: Tensor | list[Tensor]) -> TokenSet:
         valid = None

@@ -10,8 +10,8 @@ import torch
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.regression import target_table
-from ndformer.framework.data.stand_ins import make_sample
 from ndformer.framework.errors import DataError, UnknownNameError
+from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.molecules.adapter import Atoms
 from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS
 from ndformer.modalities.molecules.formats.elements import bonds
@@ -154,10 +154,10 @@ def test_generated_molecules_are_trees_of_bonds():
         assert np.allclose(values, properties(numbers, positions @ turn.T + 3), rtol=1e-9)
 
 
-def test_the_stand_in_is_marked_and_has_baselines(tmp_path):
-    stand_in = make_sample("qm9", tmp_path / "made")
-    parts = [QM9(tmp_path / "made", split, train=1600, val=200) for split in ("train", "test")]
-    scores = dict(stand_in.baselines(*parts))
+def test_the_stand_in_has_baselines(tmp_path):
+    qm9(tmp_path, molecules=120)
+    train, test = (QM9(tmp_path, split, train=90, val=10) for split in ("train", "test"))
+    scores = dict(STAND_INS.get("qm9").baselines(train, test))
     assert scores["a value for each atom"] < scores["mean of the training data"]
 
 

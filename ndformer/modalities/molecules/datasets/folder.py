@@ -29,10 +29,11 @@ class MoleculeFolder(Dataset):
 
     The table has the column `file`, the path of a .xyz, .sdf, .mol or .pdb file with one molecule, and a column for
     each target, named with its unit: "gap (meV)". A column `split` says train, val or test; without it, the seed
-    chooses the share `tested` for testing. An empty cell is an unknown value. `targets` selects columns, all by default.
+    chooses the share `tested` for testing. An empty cell is an unknown value. `targets` selects columns.
     """
 
     answer = "Values"
+    preview_transforms = (dict(type="PackAtoms"),)
     parted_by = ("tested",)
 
     def __init__(self, *args: Any, targets: Sequence[Text] = (), tested: Inside = 0.1, **kwargs: Any) -> None:

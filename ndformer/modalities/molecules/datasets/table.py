@@ -52,6 +52,7 @@ class MoleculeTable(Dataset):
 
     splits = SPLITS
     answer = "Values"
+    preview_transforms = (dict(type="PackAtoms"),)
     parted_by = ("train", "val")
 
     def __init__(self, *args: Any, train: Count, val: Count, **kwargs: Any) -> None:

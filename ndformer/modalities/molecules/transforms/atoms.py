@@ -10,6 +10,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.molecules.formats.elements import KINDS
+from ndformer.modalities.molecules.pictures.balls import draw
 
 
 def random_rotation(rng: np.random.Generator) -> np.ndarray:
@@ -45,3 +46,6 @@ class PackAtoms(Pack):
         data_sample = {name: value for name, value in sample.items() if name != "molecules"}
         data_sample["composition"] = np.bincount(molecule[:, 0].astype(np.int64), minlength=KINDS)  # (KINDS,)
         return dict(inputs=dict(molecules=torch.from_numpy(molecule)), data_sample=data_sample)
+
+    def picture(self, sample: Sample, size: int) -> np.ndarray:
+        return draw(np.asarray(sample.get("inputs", sample)["molecules"]))
