@@ -1,5 +1,7 @@
 """Pictures of molecules, and their description by tools/peek.py."""
 
+from typing import cast
+
 import numpy as np
 import torch
 
@@ -37,10 +39,10 @@ def test_token_values_color_their_atoms():
     canvas = adapter.canvas(packed, PackAtoms(), places)
     painted = canvas.painted(colors, 0)
     for token, color in enumerate(colors):
-        y, x = canvas.spot(token, 0)
+        y, x = cast(TurningMolecule, canvas).spot(token, 0)
         assert painted[round(y), round(x)].tolist() == (255 * color[:3]).tolist()
     assert torch.is_tensor(packed["inputs"]["molecules"])
-    assert canvas.view().token.tolist() == [0, 1, 2]
+    assert cast(TurningMolecule, canvas).view().token.tolist() == [0, 1, 2]
 
 
 def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):

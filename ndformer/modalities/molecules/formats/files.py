@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
@@ -21,6 +21,14 @@ READERS: dict[str, Callable[[Iterator[str]], Iterator[np.ndarray]]] = {
     ".pdb": pdb.molecules,
 }
 ENDINGS = tuple(READERS)
+
+
+@runtime_checkable
+class AtomsObject(Protocol):
+    """A molecule as the library ASE has it."""
+
+    numbers: Any  # (n,)
+    positions: Any  # (n, 3) Angstrom
 
 
 def read_molecules(path: Path) -> Iterator[np.ndarray]:
@@ -55,8 +63,8 @@ def to_molecule(value: Any) -> np.ndarray:
     """Convert rows (n, 4), a dict(numbers=..., positions=...) or an Atoms object of ASE; raise ValueError."""
     if isinstance(value, Mapping):
         value = _rows(value.get("numbers"), value.get("positions"))
-    elif hasattr(value, "numbers"):  # ASE
-        value = _rows(value.numbers, getattr(value, "positions", None))
+    elif isinstance(value, AtomsObject):
+        value = _rows(value.numbers, value.positions)
     rows = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
     if rows.ndim != 2 or rows.shape[1] != 4 or rows.dtype.kind not in "fiu":
         raise ValueError(

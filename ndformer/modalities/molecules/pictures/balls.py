@@ -40,19 +40,19 @@ class TurningMolecule(Canvas):
         self.bonds = bonds(self.numbers, self.atoms)
         self.reach = float(np.linalg.norm(self.atoms, axis=1).max()) + MARGIN
 
-    def _seen(self, moment: int) -> np.ndarray:
+    def _turned(self, moment: int) -> np.ndarray:
         """Return the positions (n, 3) to the right, up and towards the viewer."""
         turn, (c, s) = 2 * math.pi * moment / TURNS, (math.cos(TILT), math.sin(TILT))
         a, b = math.cos(turn), math.sin(turn)
         around = np.array([[a, 0, b], [0, 1, 0], [-b, 0, a]])
         return self.atoms @ (np.array([[1, 0, 0], [0, c, -s], [0, s, c]]) @ around).T
 
-    def _pixels(self, seen: np.ndarray) -> np.ndarray:
+    def _pixels(self, places: np.ndarray) -> np.ndarray:
         """Return (n, 2) x and y in a picture of SIZE."""
-        return SIZE / 2 * (1 + seen[:, :2] * (1, -1) / self.reach)
+        return SIZE / 2 * (1 + places[:, :2] * (1, -1) / self.reach)
 
     def _draw(self, colors: np.ndarray, moment: int) -> np.ndarray:
-        seen = self._seen(moment)
+        seen = self._turned(moment)
         places, scale = SMOOTH * self._pixels(seen), SMOOTH * SIZE / 2 / self.reach
         sheet = Image.new("RGB", (SMOOTH * SIZE, SMOOTH * SIZE), PAPER)
         pen = ImageDraw.Draw(sheet)
@@ -74,7 +74,7 @@ class TurningMolecule(Canvas):
         return Cloud(self.atoms, np.arange(len(self.atoms)), self.atoms)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
-        x, y = self._pixels(self._seen(moment))[token]
+        x, y = self._pixels(self._turned(moment))[token]
         return float(y), float(x)
 
 
