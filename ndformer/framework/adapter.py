@@ -30,7 +30,7 @@ class Adapter(nn.Module):
     companion_endings: ClassVar[tuple[str, ...]] = ()  # endings of companion files, which are not samples
     axes: Sequence[str] = ()  # names of the position axes, such as ("time", "row", "column")
     periods: ClassVar[Sequence[float | None]] = ()  # of circular axes, such as (None, 360.0); (): all are lines
-    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens
+    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens; "": no warning
     extra_inputs: ClassVar[tuple[str, ...]] = ()  # extra keyword inputs of forward(), for example calibrations
     tokens: nn.Parameter  # (prefix, dim) class token and registers, after add_tokens()
     class_at: ClassPosition = "nowhere"  # position of class token and registers

@@ -7,15 +7,17 @@ import numpy as np
 from ndformer.framework.data.batches import Batches
 
 STEPS = 4  # classes of length for each doubling: samples of a class are at most 19 % shorter than its length
+EXACT = 32  # up to here each length is a class, since rows without padding need no mask: molecules, words
 
 
 class TokenBatches(Batches):
     """A batch sampler for training with about `tokens` tokens per process in each batch.
 
-    Lengths are rounded up to classes, and a batch has samples of similar length. So random samples of a class change
-    places in each epoch, but the number of batches never changes, and all processes compute the same schedule. A
-    process gets at most `tokens` tokens and one sample more. Less than one sample per process is dropped at the end.
-    Where no sample is longer than `tokens`, other numbers of processes with the same total have the same batches.
+    Lengths above EXACT are rounded up to classes, and a batch has samples of similar length. So random samples of a
+    class change places in each epoch, but the number of batches never changes, and all processes compute the same
+    schedule. A process gets at most `tokens` tokens and one sample more. Less than one sample per process is dropped at
+    the end. Where no sample is longer than `tokens`, other numbers of processes with the same total have the same
+    batches.
     """
 
     def __init__(
@@ -25,9 +27,9 @@ class TokenBatches(Batches):
         self.usable = np.flatnonzero(lengths >= 0)
         total = len(lengths)
         lengths = lengths[self.usable]
-        classes = np.ceil(STEPS * np.log2(np.maximum(1, lengths))).astype(int)
-        self.classes = classes
-        ordered = 2.0 ** (np.sort(classes)[::-1] / STEPS)
+        rounded = 2.0 ** (np.ceil(STEPS * np.log2(np.maximum(1, lengths))) / STEPS)
+        self.classes = np.where(lengths <= EXACT, np.maximum(1, lengths), rounded)
+        ordered = np.sort(self.classes)[::-1]
         starts, start = [], 0
         while start < len(lengths):
             starts.append(start)

@@ -190,10 +190,8 @@ def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -
 
 def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     """Raise unless each head has as many classes as its dataset."""
-    data: Any = loader.dataset
-    pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
-    for key, head, part in pairs or [("head", model.head, data)]:
-        count, head_classes = len(part.classes), cast(Head, head).classes
+    for key, head, part in _heads(model, loader):
+        count, head_classes = len(part.classes), head.classes
         unknown = [name for name in part.classes if name not in part.model_classes] if part.model_classes else []
         if head_classes and head_classes != count and unknown:
             raise DataError(
@@ -207,6 +205,22 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
                 f"{type(part).__name__} under {part.data_root} has {count} classes, the model's head {head_classes}",
                 f"add --cfg-options model.{key}.classes={count}",
             )
+
+
+def fit_heads(model: TokenModel, loader: DataLoader[Any]) -> None:
+    """Let each head set what depends on its whole training set."""
+    for _, head, part in _heads(model, loader):
+        head.fit(part)
+
+
+def _heads(model: TokenModel, loader: DataLoader[Any]) -> Iterator[tuple[str, Head, Any]]:
+    """Yield the key of each head in the model's config, the head and its dataset."""
+    data: Any = loader.dataset
+    if not model.in_turn:
+        yield "head", cast(Head, model.head), data
+        return
+    for name, part in data.parts.items():
+        yield f"head.{name}", cast(Head, cast(nn.ModuleDict, model.head)[name]), part
 
 
 def encoding_name(cfg: Config) -> str:

@@ -67,7 +67,7 @@ def collect_warnings(model: nn.Module) -> Iterator[list[str]]:
 def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None:
     """Return a warning if the samples of a modality, with these token counts, are below MIN_TOKENS; else None."""
     typical = statistics.median(counts) if counts else MIN_TOKENS
-    if typical >= MIN_TOKENS:
+    if typical >= MIN_TOKENS or not adapter.more_tokens:
         return None
     source = "a sample" if len(counts) == 1 else f"the median of {len(counts)} samples"
     return (
