@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
@@ -66,7 +67,7 @@ class FactorisedTransformer(RowCutter):
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where
-        self.space.encoding.refuse_cameras(where, type(self).__name__)
+        cast(PositionEncoding, self.space.encoding).refuse_cameras(where, type(self).__name__)
         B, N, _ = tokens.features.shape
         full = torch.ones(B, N, dtype=torch.bool, device=tokens.features.device)
         positions = where.positions.expand(B, -1, -1)

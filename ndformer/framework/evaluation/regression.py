@@ -28,11 +28,12 @@ class RegressionError(Metric):
     def __init__(self, targets: Sequence[Text] = ("target",)) -> None:
         super().__init__()
         self.targets = list(targets)
-        self.quantities: dict[str, Quantity] = {}
+        quantities = {}
         for name in self.targets:
             unit = split_unit(name)[1]
-            self.quantities |= {self._name(kind, name): Quantity.create("lower", unit) for kind in ("MAE", "RMSE")}
-            self.quantities[self._name("R2", name)] = Quantity.create("higher", "")
+            quantities |= {self._name(kind, name): Quantity.create("lower", unit) for kind in ("MAE", "RMSE")}
+            quantities[self._name("R2", name)] = Quantity.create("higher", "")
+        self.quantities = quantities
         self.main = "MAE" if len(self.targets) == 1 else "standardized_MAE"
 
     def _name(self, kind: str, target: str) -> str:
