@@ -138,6 +138,11 @@ class RotaryND(PositionEncoding):
     @property
     def rotary_dim(self) -> int:
         """The number of channels of a head that are rotated."""
+        return self.selected_dim
+
+    @property
+    def selected_dim(self) -> int:
+        """The number of channels that `channels` selects; torch.compile cannot call super().rotary_dim instead."""
         return self.head_dim if self.channels == 1 else 2 * int(self.head_dim * self.channels / 2)
 
     def _check_sections(self, sections: Sequence[int] | None) -> Sequence[int] | None:
