@@ -55,7 +55,7 @@ class GTA(RotaryND):
 
     @property
     def rotary_dim(self) -> int:
-        return self.head_dim - self.camera_dim
+        return min(self.selected_dim, self.head_dim - self.camera_dim)
 
     def tables(self, positions: Tensor, where: Where) -> "Transforms":
         table: CosSin = super().tables(positions, where)

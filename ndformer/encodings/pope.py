@@ -41,7 +41,7 @@ class PoPE(RotaryND):
 
     @property
     def rotary_dim(self) -> int:
-        return 2 * self.head_dim
+        return 2 * self.selected_dim
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         return _PoPELayer(self.heads, self.head_dim, super().layer(index, depth))

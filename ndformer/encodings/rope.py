@@ -43,7 +43,7 @@ class AxialRoPE(RotaryND):
     @property
     def rotary_dim(self) -> int:
         multiple = 2 * self.position_dims
-        return math.ceil(self.head_dim / multiple) * multiple if self.repo else self.head_dim
+        return math.ceil(self.head_dim / multiple) * multiple if self.repo else self.selected_dim
 
 
 @ENCODINGS.register_module()

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.encodings.normalized import normalize_positions
-from ndformer.encodings.rotary_directions import FIXED, RANDOM, pairs_per_frequency
+from ndformer.encodings.rotary_directions import FIXED, RANDOM, check_directions, pairs_per_frequency
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import axis_order, centered, check_choice
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.kernels.rotation import rotate, rotate_every_two
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.registry.ranges import Axis, Positive, Width
+from ndformer.framework.registry.ranges import Axis, Positive, SomeShare, Width
 from ndformer.framework.tokens import Where
 
 PRESETS: dict[str, dict[str, Any]] = {  # defaults of options
@@ -62,15 +62,17 @@ class RotaryND(PositionEncoding):
     """RoPE (Su et al. 2021) in any number of dimensions, along any directions: channel pair f rotates by w_f'r.
 
     `directions` of the frequency vectors w: 'axial' (an equal number of pairs for each axis), 'interleaved' (axes in
-    turn, one sequence of frequencies), 'mixed' (random orthonormal directions per head), 'simplex' (to the corners of
+    turn, one sequence of frequencies), 'heads' (each head one axis, with all frequencies), 'spiral' (four directions of
+    a plane), 'mixed' (random orthonormal directions per head), 'simplex' (to the corners of
     simplices rotated at random) or 'golden' (a different direction for each pair, spread evenly). Frequencies |w| are
     base^(-i/n), the same in all layers; with `learned` they are the start of each layer's parameters.
 
     `halves`: a pair is channels i and i + half instead of 2i and 2i + 1. `axes`: the order of the axes. `sections`: the
-    largest number of pairs of each axis, for 'interleaved'. `normalize`: coordinates run from -1 to 1 over the tokens
-    of a sample, per axis ('separate') or in units of the shortest ('min') or longest axis ('max'), or from 0 at the
-    first token to 1 at the last ('ends'), and frequencies count whole periods per unit; logits then depend on the
-    extent of the sample. Tokens without a position are not rotated, as is common: they act like tokens at the origin.
+    largest number of pairs of each axis, for 'interleaved'. `channels`: the share of the channels that rotate.
+    `normalize`: coordinates run from -1 to 1 over the tokens of a sample, per axis ('separate') or in units of the
+    shortest ('min') or longest axis ('max'), or from 0 at the first token to 1 at the last ('ends'), and frequencies
+    count whole periods per unit; logits then depend on the extent of the sample. Tokens without a position are not
+    rotated, as is common: they act like tokens at the origin.
 
     Presets have the options of published code: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', whose two
     channels of a pair have different angles: that is no rotation and not relative, but its weights were trained so.
@@ -84,16 +86,18 @@ class RotaryND(PositionEncoding):
     def __init__(
         self,
         *args: Any,
-        directions: Literal["axial", "interleaved", "mixed", "simplex", "golden"] | None = None,
+        directions: Literal["axial", "interleaved", "heads", "spiral", "mixed", "simplex", "golden"] | None = None,
         learned: bool = False,
         base: Positive | None = None,
         halves: bool | None = None,
         axes: Sequence[Axis] | None = None,
         sections: Sequence[Width] | None = None,
         normalize: Literal["separate", "min", "max", "ends"] | None = None,
+        channels: SomeShare = 1.0,
         preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
         **kwargs: Any,
     ) -> None:
+        self.channels = channels
         check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
         # learned frequencies do not stay whole turns, and normalized positions have no period
@@ -119,13 +123,14 @@ class RotaryND(PositionEncoding):
                 f"{2 * self.position_dims}, two for each axis. preset='original', base=100 leaves spare channels as "
                 "they are"
             )
-        channels = 2 * pairs_per_frequency(self.directions, self.position_dims)
-        self.steps = self.rotary_dim // channels  # the number of different frequencies
+        check_directions(self.directions, self.heads, self.rotary_dim, self.position_dims)
+        narrowest = 2 * pairs_per_frequency(self.directions, self.position_dims)
+        self.steps = self.rotary_dim // narrowest  # the number of different frequencies
         if self.steps == 0:
             raise ValueError(
                 f"{type(self).__name__} has channels for each direction: a head of {self.head_dim} is too narrow for "
-                f"{self.position_dims} dimensions, which take {channels * self.head_dim // self.rotary_dim}. PaPE and "
-                "ALiBi fit all"
+                f"{self.position_dims} dimensions, which take {narrowest * self.head_dim // max(1, self.rotary_dim)}. "
+                "PaPE and ALiBi fit all"
             )
         if self.directions in RANDOM and not learned:
             self.drawn = nn.Buffer(self.frequencies())
@@ -133,7 +138,12 @@ class RotaryND(PositionEncoding):
     @property
     def rotary_dim(self) -> int:
         """The number of channels of a head that are rotated."""
-        return self.head_dim
+        return self.selected_dim
+
+    @property
+    def selected_dim(self) -> int:
+        """The number of channels that `channels` selects; torch.compile cannot call super().rotary_dim instead."""
+        return self.head_dim if self.channels == 1 else 2 * int(self.head_dim * self.channels / 2)
 
     def _check_sections(self, sections: Sequence[int] | None) -> Sequence[int] | None:
         if sections is None:

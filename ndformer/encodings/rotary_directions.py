@@ -4,6 +4,7 @@ Each function returns w of shape (H or 1, pairs, P): pair f of head h rotates by
 geometric sequence from 1 downwards.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -55,6 +56,28 @@ def golden(heads: int, width: int, dims: int, base: float, device: Device = None
     return directions * geometric_frequencies(pairs, base, device)[:, None]
 
 
+def by_head(heads: int, width: int, dims: int, base: float, device: Device = None) -> Tensor:
+    """Return one sequence of width // 2 frequencies for each head, all along one axis: floor(k P / H) for head k."""
+    axes = [head * dims // heads for head in range(heads)]
+    unit_vectors = torch.eye(dims, dtype=torch.float64, device=device)[axes]  # (H, P)
+    return geometric_frequencies(width // 2, base, device)[:, None] * unit_vectors[:, None]
+
+
+def spiral(heads: int, width: int, dims: int, base: float, device: Device = None) -> Tensor:
+    """Return four groups of pairs along the directions 0, 45, 90 and 135 degrees of a plane (Spiral RoPE).
+
+    Perpendicular groups have the same frequencies, two of every four of one sequence of width // 4.
+    """
+    half = math.sqrt(0.5)
+    directions = torch.tensor([[1, 0], [half, half], [0, 1], [-half, half]], dtype=torch.float64, device=device)
+    frequencies = geometric_frequencies(width // 4, base, device)
+    groups = []
+    for k, direction in enumerate(directions):
+        index = [min(2 * (k % 2) + 4 * (i // 2) + i % 2, len(frequencies) - 1) for i in range(width // 8)]
+        groups.append(frequencies[index, None] * direction)
+    return torch.cat(groups)[None]
+
+
 def mixed(heads: int, width: int, dims: int, base: float) -> Tensor:
     """Return n = width // (2 P) pairs along each of P random orthonormal directions per head (Heo 2024)."""
     n = width // (2 * dims)
@@ -84,10 +107,22 @@ def random_rotations(count: int, dims: int) -> Tensor:
     return q.mT
 
 
-FIXED: dict[str, Callable[..., Tensor]] = dict(axial=axial, interleaved=interleaved, golden=golden)
+FIXED: dict[str, Callable[..., Tensor]] = dict(
+    axial=axial, interleaved=interleaved, heads=by_head, spiral=spiral, golden=golden
+)
 RANDOM: dict[str, Callable[..., Tensor]] = dict(mixed=mixed, simplex=simplex)
 
 
 def pairs_per_frequency(directions: str, dims: int) -> int:
     """Return how many channel pairs share one frequency."""
-    return {"axial": dims, "mixed": dims, "simplex": dims + 1}.get(directions, 1)
+    return {"axial": dims, "mixed": dims, "simplex": dims + 1, "spiral": 2}.get(directions, 1)
+
+
+def check_directions(directions: str, heads: int, width: int, dims: int) -> None:
+    """Raise ValueError if these directions do not exist for a number of heads, their width and the dimensions."""
+    if directions == "heads" and heads < dims:
+        raise ValueError(f"directions='heads' needs a head for each of {dims} axes, got heads={heads}. Take 'axial'")
+    if directions == "spiral" and (dims != 2 or width < 8):
+        raise ValueError(
+            f"directions='spiral' needs 2 dimensions and heads of 8 channels, got {dims} and {width}. Take 'golden'"
+        )

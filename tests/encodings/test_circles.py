@@ -14,6 +14,7 @@ from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import ENCODINGS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
 from tests.encodings.conftest import parameters_of, weights_of
 
 PERIODS: dict[int, list[float | None]] = {1: [7.0], 2: [None, 7.0], 3: [24.0, None, 3.5], 4: [None, 5.0, None, 9.0]}
@@ -92,6 +93,27 @@ def test_others_refuse_and_say_what_to_take(name: str) -> None:
 def test_wrong_options_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_encoding(options, dim=48, heads=2, position_dims=2, depth=2)
+
+
+@pytest.mark.parametrize("kind", ["compile", "export"])
+def test_one_graph_gives_the_same(kind: str) -> None:
+    parts = [dict(type=name, periods=[None, 7.0]) for name in ("Sincos", "AxialRoPE", "PaPE")]
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = Transformer(24, 1, 2, position_dims=2, encoding=parts)
+
+        def forward(self, x: Tensor, r: Tensor) -> Tensor:
+            return self.inner(TokenSet(x, Where(r))).features
+
+    model, inputs = Model().eval(), (torch.randn(2, 9, 24), torch.rand(2, 9, 2) * 20)
+    torch.compiler.reset()
+    if kind == "compile":
+        graph: Any = torch.compile(model, fullgraph=True, backend="aot_eager")
+    else:
+        graph = torch.export.export(model, inputs).module()
+    torch.testing.assert_close(graph(*inputs), model(*inputs))
 
 
 def test_circles_are_not_interpolated() -> None:

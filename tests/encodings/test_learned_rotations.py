@@ -25,7 +25,13 @@ RELATIVE = [
     dict(type="PoPE", directions="mixed", learned=True),
 ]
 RELATIVE += [dict(type="RotaryND", directions=name, learned=own) for name in (*FIXED, *RANDOM) for own in (False, True)]
-TRIALS = [(cfg, dims) for cfg in RELATIVE for dims in (1, 2, 3, 4) if dims == 1 or cfg is not ON_A_LINE]
+DIMS = {"heads": (1, 2), "spiral": (2,)}  # an axis for each of 2 heads, and a plane
+TRIALS = [
+    (cfg, dims)
+    for cfg in RELATIVE
+    for dims in DIMS.get(str(cfg.get("directions")), (1, 2, 3, 4))
+    if dims == 1 or cfg is not ON_A_LINE
+]
 
 
 def build(cfg: Any, dims: int, width: int = 24, heads: int = 2) -> Any:

@@ -76,10 +76,20 @@ class RotaryND(ComplexRotation):
             learned = self.weights["encoding.frequencies"]
             return list(learned[h if len(learned) > 1 else 0])
         base = self.cfg.get("base", {"utonia": 10, "qwen3vl": 5e6}.get(self.cfg.get("preset", ""), 100))
-        axes, pairs = torch.eye(P).double(), self.width // 2
+        axes, pairs = torch.eye(P).double(), int(self.width * self.cfg.get("channels", 1)) // 2
+        if kind == "heads":  # each head has all frequencies of one axis
+            return [100 ** (-c / pairs) * axes[h * P // self.heads] for c in range(pairs)]
+        if kind == "spiral":  # x cos phi + y sin phi, phi = k pi / 4; perpendicular groups share their frequencies
+            n, found = self.width // 4, []
+            for k in range(4):
+                phi = k * math.pi / 4
+                for i in range(self.width // 8):
+                    w = 100 ** (-min(n - 1, (0 if k in (0, 2) else 2) + 4 * (i // 2) + i % 2) / n)
+                    found.append(torch.tensor([w * math.cos(phi), w * math.sin(phi)], dtype=torch.float64))
+            return found
         order = self.cfg.get("axes") or range(P)
         if kind == "axial":
-            n = self.width // (2 * P)
+            n = 2 * pairs // (2 * P)
             return [base ** (-i / n) * axes[p] for p in order for i in range(n)]
         if kind == "interleaved":
             most = self.cfg.get("sections") or [pairs // P] * P
@@ -93,5 +103,8 @@ CASES = {
     "RotaryND golden": dict(type="RotaryND", directions="golden", learned=True),
     "RotaryND dinov3": dict(type="RotaryND", preset="dinov3", rescale=1.0),
     "RotaryND vjepa2": dict(type="RotaryND", preset="vjepa2"),
+    "RotaryND heads": dict(type="RotaryND", directions="heads"),
+    "RotaryND spiral": dict(type="RotaryND", directions="spiral"),
+    "RotaryND partial": dict(type="RotaryND", channels=0.5, halves=True),
     "RotaryND qwen3vl": dict(type="RotaryND", preset="qwen3vl"),
 }
