@@ -31,11 +31,9 @@ class Mounted(Protocol):
 
     def find(self, name: str) -> int | None: ...
     def names_in(self, folder: str) -> Sequence[str]: ...
-    def place(self, number: int) -> tuple[Path, int, int]: ...  # the shard, offset and size
-    def length(self, number: int) -> int: ...
+    def place(self, number: int) -> tuple[Path, int, int, int]: ...  # the shard, offset, size and digest
     def content(self, number: int) -> bytes: ...  # checked against its digest
     def pread(self, number: int, size: int, offset: int) -> bytes: ...
-    def digest(self, number: int) -> int: ...
 
 
 class Status(NamedTuple):
@@ -79,7 +77,8 @@ def status(path: Path | str) -> Status | os.stat_result:
     if found is None:
         return os.stat(path)
     files, number = found
-    return Status(stat.S_IFREG | 0o444, files.length(number), files.digest(number), id(files), number)
+    _, _, size, digest = files.place(number)
+    return Status(stat.S_IFREG | 0o444, size, digest, id(files), number)
 
 
 def is_file(path: Path) -> bool:
@@ -110,7 +109,7 @@ def raw(path: Path) -> Any:
     if found is None:
         return io.FileIO(regular(path))
     files, number = found
-    return io.BytesIO(files.content(number)) if files.length(number) <= LARGE else _Window(files, number)
+    return io.BytesIO(files.content(number)) if files.place(number)[2] <= LARGE else _Window(files, number)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -124,7 +123,7 @@ def mapped_bytes(path: Path) -> np.ndarray:
     if found is None:
         return np.memmap(regular(path), np.uint8, "r") if os.stat(path).st_size else np.zeros(0, np.uint8)
     files, number = found
-    shard, offset, size = files.place(number)
+    shard, offset, size, _ = files.place(number)
     if size <= LARGE:
         return np.frombuffer(files.content(number), np.uint8)
     files.pread(number, 0, 0)  # raises unless the shard is there and complete
@@ -180,7 +179,7 @@ class _Window(io.RawIOBase):
 
     def __init__(self, files: Mounted, number: int) -> None:
         self.files, self.number, self.position = files, number, 0
-        self.size = files.length(number)
+        self.size = files.place(number)[2]
 
     def readable(self) -> bool:
         return True

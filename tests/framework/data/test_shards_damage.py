@@ -79,6 +79,7 @@ INDEX_DAMAGE = {
     "objects": (lambda root: change(root, "0.label", lambda a: a.astype(object)), "holds objects"),
     "a state that is code": (lambda root: table(root, state=CODE), "'os:system' is no dataclass"),
     "a state that is cut off": (lambda root: table(root, state="[" * 50), "a record of the index is damaged"),
+    "a state and more": (lambda root: table(root, state='{"$dict":[]}]'), "damaged (it has 1 letters too many)"),
 }
 CODE = '{"$object":["os:system",[["command","true"]]]}'
 

@@ -74,6 +74,7 @@ class Archive:
         strange = next((name for name, _ in self.shards if not re.fullmatch(r"[\w-]+\.tar", name)), None)
         if strange is not None:
             raise DataError(f"{self.index / META}: expected shards called NAME.tar, got {strange!r:.80}. {AGAIN}")
+        self.paths = [self.index.parent / name for name, _ in self.shards]
         columns = self._columns("files", COLUMNS, ("shard", "offset", "size", "crc"))
         self.shard, self.offset, self.size, self.crc = (columns[n] for n in ("shard", "offset", "size", "crc"))
         self.names = Texts(columns["start"], columns["text"])
@@ -136,20 +137,14 @@ class Archive:
         inside = itertools.takewhile(lambda name: name.startswith(prefix), below)
         return list(dict.fromkeys(os.fsdecode(name[len(prefix) :].partition(b"/")[0]) for name in inside))
 
-    def place(self, number: int) -> tuple[Path, int, int]:
-        name, _ = self.shards[self.shard[number]]
-        return self.index.parent / name, int(self.offset[number]), int(self.size[number])
-
-    def length(self, number: int) -> int:
-        return int(self.size[number])
-
-    def digest(self, number: int) -> int:
-        return int(self.crc[number])
+    def place(self, number: int) -> tuple[Path, int, int, int]:
+        k = self.shard[number]
+        return self.paths[k], int(self.offset[number]), int(self.size[number]), int(self.crc[number])
 
     def content(self, number: int) -> bytes:
-        content = self.pread(number, int(self.size[number]), 0)
-        if (crc := zlib.crc32(content)) != (expected := int(self.crc[number])):
-            shard, offset, _ = self.place(number)
+        shard, offset, size, expected = self.place(number)
+        content = self.pread(number, size, 0)
+        if (crc := zlib.crc32(content)) != expected:
             name = foreign.printable(os.fsdecode(self.names[number]))
             raise DataError(
                 f"{self.root / name}: expected the checksum {expected:08x} at byte {offset} of {shard}, got {crc:08x}. "
@@ -168,7 +163,7 @@ class Archive:
         """Raise unless a shard exists with the size in the index."""
         name, size = self.shards[k]
         try:
-            actual = (self.index.parent / name).stat().st_size
+            actual = self.paths[k].stat().st_size
         except OSError as error:
             raise DataError(
                 f"{self.root / name}: expected a shard of {size} bytes, got {error.strerror}. {AGAIN}"
@@ -181,7 +176,7 @@ class Archive:
             self.check_shard(k)
             while len(self._open) >= OPEN_SHARDS:
                 self._open.popitem(last=False)[1].close()
-            self._open[k] = foreign.opened(self.index.parent / self.shards[k][0])
+            self._open[k] = foreign.opened(self.paths[k])
         self._open.move_to_end(k)
         return self._open[k]
 
