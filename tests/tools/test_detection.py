@@ -36,7 +36,7 @@ def home(tmp_path_factory):
         content = json.dumps(coco_json(scenes, [f"{i}.jpg" for i in ids], ids))
         (home / "data" / "annotations" / f"instances_{split}.json").write_text(content)
     options = ["--sample", "--data-root", home / "data", "--work-dir", home / "run"]
-    run(train.main, CONFIG, *options, "--no-report", "--cfg-options", *TINY)
+    run(train.main, CONFIG, *options, "--cfg-options", *TINY)
     return home
 
 
