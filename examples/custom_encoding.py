@@ -41,6 +41,6 @@ class RingBias(PositionBias):
 encoding = build_encoding(dict(type="Ring"), dim=32, heads=4, position_dims=1, depth=1)
 x, where = torch.randn(1, 9, 32), Where(torch.arange(9.0)[None, :, None])  # nine tokens in a row
 logits = Attention(32, 4, encoding.layer(0, 1)).logits(x, where, encoding.prepare(where))  # (1, H, N, N)
-for head, looks in enumerate(logits.softmax(-1)[0, :, 4].tolist()):
-    print(f"from the middle head {head} looks at", *(f"{share:4.0%}" for share in looks))
+for head, shares in enumerate(logits.softmax(-1)[0, :, 4].tolist()):
+    print(f"from the middle head {head} looks at", *(f"{share:4.0%}" for share in shares))
 print(*check(lambda **place: build_encoding(dict(type="Ring"), **place)), sep="\n")

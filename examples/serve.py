@@ -68,8 +68,8 @@ def serving(path):
 
     async def app(scope, receive, send):
         if scope["type"] == "http":
-            status, said = await answered(scope, receive)
-            text = json.dumps(dict(answer=said) if status == HTTPStatus.OK else dict(error=said)).encode()
+            status, answer = await answered(scope, receive)
+            text = json.dumps(dict(answer=answer) if status == HTTPStatus.OK else dict(error=answer)).encode()
             await send(
                 dict(type="http.response.start", status=status, headers=[(b"content-type", b"application/json")])
             )

@@ -147,7 +147,7 @@ FRAMEWORK = [  # each room knows those before it
     ["registry", "tokens", "foreign", "bev_grid"],
     ["bias"],
     ["kernels", "encoding"],
-    ["attention", "sparse"],
+    ["attention", "sparse", "packing"],
     ["attention_maps", "probe", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],

@@ -10,7 +10,8 @@
     python tools/compare.py CONFIG --on slurm --slurm partition=gpu gpus_per_node=1 timeout_min=240
 
 With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds; with
---tune-seeds on those seeds, which the table does not have. tools/rank.py joins the comparisons of several data sets.
+--tune-seeds on those seeds, which the table does not have; --tune-options make these runs cheaper. tools/rank.py joins
+the comparisons of several data sets.
 
 Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is
 done. Writes into the work dir: compare.json, compare.md, compare.png.
@@ -65,6 +66,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tune-seeds", metavar="N", type=int, nargs="+", default=[], help="seeds of the grid (the first of --seeds)"
     )
+    parser.add_argument(
+        "--tune-options",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="--cfg-options of the runs with --tune-seeds alone: train_dataloader.dataset.per_class=500",
+    )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are relative to (the first)")
     parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     cli.setting_arguments(parser)
@@ -88,6 +97,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     args.seeds = args.seeds or ([0, 1, 2] if None in args.folds else [0])
     if args.tune_seeds and not args.grid:
         raise ConfigError("--tune-seeds needs --grid or --learning-rates")
+    if args.tune_options and not args.tune_seeds:
+        raise ConfigError("--tune-options needs --tune-seeds: the table must not have runs with other options")
     if both := set(args.tune_seeds) & set(args.seeds):
         raise ConfigError(f"--tune-seeds and --seeds both have {min(both)}: the table must not have seeds of the grid")
     return args
@@ -100,21 +111,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         baseline = args.baseline
         raise UnknownNameError(f"--baseline {baseline} is not in --encodings{nearest(baseline, args.encodings)}")
     points = grid.points(args.grid)
-    runs = plan(
-        args.config,
-        args.encodings,
-        [*args.tune_seeds, *args.seeds],
-        home,
-        args.per_class,
-        args.cfg_options,
-        args.sample,
-        args.data_root,
-        args.trust_config,
-        args.folds,
-        points,
-        args.weights,
-        args.keep_encoding,
-    )
+
+    def plan_runs(seeds: Sequence[int], options: Sequence[str] = ()) -> list[Run]:
+        return plan(
+            args.config,
+            args.encodings,
+            seeds,
+            home,
+            args.per_class,
+            [*args.cfg_options, *options],
+            args.sample,
+            args.data_root,
+            args.trust_config,
+            args.folds,
+            points,
+            args.weights,
+            args.keep_encoding,
+        )
+
+    runs = plan_runs(args.seeds)
+    tuning = plan_runs(args.tune_seeds, args.tune_options) if args.tune_seeds else []
     cfg = runs[0].cfg
     metric = args.metric or main_metric(cfg.metrics)[0]
     title = f"{args.config.stem}{' --sample' if args.sample else ''}, test {metric} on "
@@ -126,10 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return compare_table.write_report(home, title, metric, baseline, outcomes, tried)
 
     if args.grid:
-        seeds = args.tune_seeds or [runs[0].seed]
-        tried = train_runs([r for r in runs if r.seed in seeds and r.fold == runs[0].fold], args, home, metric)
+        tuning = tuning or [r for r in runs if r.seed == runs[0].seed]
+        tried = train_runs([r for r in tuning if r.fold == runs[0].fold], args, home, metric)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
-        runs = [r for r in runs if r.seed in args.seeds and r.point == best.get(r.row, points[0])]
+        runs = [r for r in runs if r.point == best.get(r.row, points[0])]
     outcomes = train_runs(runs, args, home, metric, report)
     print(f"\n{report(outcomes)}\n{home}/compare.md, compare.json, compare.png")
     if any(one.failed for one in outcomes):

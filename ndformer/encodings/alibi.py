@@ -33,6 +33,7 @@ class ALiBi(PositionEncoding):
     """
 
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -49,7 +50,7 @@ class ALiBi(PositionEncoding):
         return DistanceBias(self.slopes(positions), positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return SharedBiasLayer()
+        return self.on_axes(SharedBiasLayer())
 
 
 class SharedBiasLayer(LayerEncoding):

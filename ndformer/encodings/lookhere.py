@@ -35,6 +35,7 @@ class LookHere(PositionEncoding):
     """
 
     rotation_invariant = False
+    circular_axes = True
     scaled_positions = "float64"  # a key on the border of a cone stays inside it
 
     def __init__(
@@ -79,7 +80,7 @@ class LookHere(PositionEncoding):
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes
-        return _LookHereLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1)))
+        return self.on_axes(_LookHereLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1))))
 
 
 class _LookHereLayer(LayerEncoding):

@@ -10,3 +10,5 @@ class NoPE(PositionEncoding):
 
     Paper: arXiv:2305.19466.
     """
+
+    circular_axes = True

@@ -67,6 +67,7 @@ class PaPE(InitialRadiusEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "centered"
+    circular_axes = True
     class_at = "centre"
 
     def __init__(
@@ -101,6 +102,8 @@ class PaPE(InitialRadiusEncoding):
             raise ValueError(f"m is at least 1, got {m}")
         if impl not in ("quadratic", "paper_concat"):
             raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
+        if impl == "paper_concat" and any(self.periods):
+            raise ValueError("periods need impl='quadratic', got 'paper_concat', which has no differences of positions")
         self.m = m if project else self.position_dims
         self.distance, self.direction, self.context = distance, direction, context
         self.activation, self.project = activation, project
@@ -130,7 +133,7 @@ class PaPE(InitialRadiusEncoding):
         )
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return (PaPELayer if self.impl == "quadratic" else _PaperConcatLayer)(self, index)
+        return self.on_axes((PaPELayer if self.impl == "quadratic" else _PaperConcatLayer)(self, index))
 
 
 class _PaPEWeights(LayerEncoding):

@@ -43,6 +43,7 @@ class PaPECompact(InitialRadiusEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "centered"
+    circular_axes = True
     class_at = "centre"
 
     def __init__(self, *args: Any, init_radius: Radius = 2.0, **kwargs: Any) -> None:
@@ -54,7 +55,7 @@ class PaPECompact(InitialRadiusEncoding):
         return centered_positions(positions, where, self.factors, curvature, 2 * curvature)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return PaPECompactLayer(self)
+        return self.on_axes(PaPECompactLayer(self))
 
 
 class PaPECompactLayer(LayerEncoding):

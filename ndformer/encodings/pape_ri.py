@@ -39,6 +39,7 @@ class PaPERI(InitialRadiusEncoding):
 
     content_dependent = True
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(
         self, *args: Any, init_radius: Radius | None = None, preset: Preset = "original", **kwargs: Any
@@ -60,7 +61,7 @@ class PaPERI(InitialRadiusEncoding):
         )
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return PaPERILayer(self)
+        return self.on_axes(PaPERILayer(self))
 
 
 class PaPERILayer(LayerEncoding):

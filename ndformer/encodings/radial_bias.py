@@ -33,6 +33,7 @@ class RadialBias(PositionEncoding):
     """
 
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class RadialBias(PositionEncoding):
         return [slope_radii(slopes, span)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _RadialBiasLayer(self.curve, self.heads, self.min_value, self.bound)
+        return self.on_axes(_RadialBiasLayer(self.curve, self.heads, self.min_value, self.bound))
 
 
 class _RadialBiasLayer(LayerEncoding):

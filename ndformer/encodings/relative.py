@@ -48,6 +48,7 @@ class Relative(PositionEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "float64"
+    circular_axes = True
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class Relative(PositionEncoding):
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         step_buckets = [Constant(buckets) for buckets in self.step_buckets]
-        return _RelativeLayer(self.shapes, step_buckets, self.method, self.class_entries)
+        return self.on_axes(_RelativeLayer(self.shapes, step_buckets, self.method, self.class_entries))
 
 
 class _RelativeLayer(LayerEncoding):

@@ -37,6 +37,7 @@ class RelativeBias(PositionEncoding):
     float_positions = False
     rotation_invariant = False
     scaled_positions = "float64"
+    circular_axes = True
 
     def __init__(
         self, *args: Any, reach: WidthOrNone | Sequence[WidthOrNone] = 16, joint: bool = False, **kwargs: Any
@@ -59,7 +60,7 @@ class RelativeBias(PositionEncoding):
         return RelativeBiasState(positions, where.positions.dtype)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _RelativeBiasLayer(self.heads, self.sizes, self.max_steps)
+        return self.on_axes(_RelativeBiasLayer(self.heads, self.sizes, self.max_steps))
 
 
 class _RelativeBiasLayer(LayerEncoding):

@@ -19,6 +19,7 @@ from ndformer.encodings.normalized import normalize_positions
 from ndformer.encodings.rotary_directions import FIXED, RANDOM, pairs_per_frequency
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import axis_order, centered, check_choice
+from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.kernels.rotation import rotate, rotate_every_two
 from ndformer.framework.registry import ENCODINGS
@@ -95,6 +96,8 @@ class RotaryND(PositionEncoding):
     ) -> None:
         check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
+        # learned frequencies do not stay whole turns, and normalized positions have no period
+        self.circular_axes = not (learned or normalize or defaults.get("normalize"))
         super().__init__(*args, **{k: v for k, v in defaults.items() if k in ("jitter", "rescale")} | kwargs)
         self.directions: str = directions or defaults.get("directions", "axial")
         check_choice("directions", self.directions, [*FIXED, *RANDOM])
@@ -183,7 +186,8 @@ class RotaryND(PositionEncoding):
         if self.learned:
             return RotaryState(positions, scale_frequencies, logit_scale)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)
-        angle = angles(positions, table if scale_frequencies is None else scale_frequencies(table))
+        table = table if scale_frequencies is None else scale_frequencies(table)
+        angle = angles(positions, round_to_turns(table, self.circle_lengths))
         dtype = where.positions.dtype
         return CosSin(angle.cos().to(dtype), angle.sin().to(dtype), logit_scale)
 

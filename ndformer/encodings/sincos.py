@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.base import Preset, axis_order, from_repo
+from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, ladder_base, waves
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Positive
@@ -30,6 +31,7 @@ class Sincos(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    circular_axes = True
 
     def __init__(
         self,
@@ -71,7 +73,11 @@ class Sincos(PositionEncoding):
     def angles(self, r: Tensor) -> list[Tensor]:
         """Return the angles (B, N, ceil(D_p / 2)) of each axis; r is in float64, as float32 is inexact far from 0."""
         exponents = [torch.arange((w + 1) // 2, dtype=r.dtype, device=r.device) * 2 / w for w in self.widths]
-        return [r[..., p, None] * self.base**-exponent for p, exponent in zip(self.axes, exponents)]
+        lengths = self.circle_lengths
+        frequencies = [
+            round_to_turns(self.base ** -e[:, None], lengths[p : p + 1]) for p, e in zip(self.axes, exponents)
+        ]
+        return [r[..., p, None] * w[:, 0] for p, w in zip(self.axes, frequencies)]
 
     def _channels(self, angles: Tensor, width: int) -> Tensor:
         """Return sines and cosines (B, N, width) of angles (B, N, ceil(width / 2))."""
@@ -96,6 +102,7 @@ class LearnableSincos(Sincos):
     Weights, shared by all layers: `offsets` (angles, P).
     """
 
+    circular_axes = False  # learned frequencies do not stay whole turns
     no_weight_decay = ("offsets",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

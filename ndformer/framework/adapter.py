@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas, Dots
+from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet, Where
 
 # centre: the mean position of a sample's tokens; auto: chosen by the encoding
@@ -28,7 +29,8 @@ class Adapter(nn.Module):
     endings: ClassVar[tuple[str, ...]] = ()  # endings of file names that open() reads
     companion_endings: ClassVar[tuple[str, ...]] = ()  # endings of companion files, which are not samples
     axes: Sequence[str] = ()  # names of the position axes, such as ("time", "row", "column")
-    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens
+    periods: ClassVar[Sequence[float | None]] = ()  # of circular axes, such as (None, 360.0); (): all are lines
+    more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens; "": no warning
     extra_inputs: ClassVar[tuple[str, ...]] = ()  # extra keyword inputs of forward(), for example calibrations
     tokens: nn.Parameter  # (prefix, dim) class token and registers, after add_tokens()
     class_at: ClassPosition = "nowhere"  # position of class token and registers
@@ -99,6 +101,10 @@ class Adapter(nn.Module):
         """The number of position axes; None if only the first batch can tell."""
         return None
 
+    def count_tokens(self, size: tuple[int, ...]) -> int | None:
+        """Return the number of tokens of an input of this size, all included; None if its content matters."""
+        return None
+
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassPosition = "nowhere") -> None:
         """Create the learned class token and registers. Call it last in a constructor: it draws random numbers."""
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
@@ -127,6 +133,36 @@ class Adapter(nn.Module):
         valid = None if valid is None else F.pad(valid, (prefix, 0), value=True)
         objects = None if objects is None else F.pad(objects, (prefix, 0))
         return TokenSet(x, Where(positions, valid=valid, placed=placed, grid=grid, objects=objects))
+
+    def with_tokens_packed(self, x: Tensor, positions: Tensor, lengths: Sequence[int]) -> TokenSet:
+        """Return a TokenSet of one packed row, from x (T, dim) at (T, P), the tokens of one sample after the other.
+
+        `lengths` are the numbers of tokens of the samples. Class token and registers come in front of each sample.
+        """
+        prefix, samples = len(self.tokens), len(lengths)
+        counts = tensor_like(lengths, positions)  # (S,)
+        number = torch.arange(samples, device=x.device)
+        sample = number.repeat_interleave(counts, output_size=len(x))  # (T,)
+        if prefix == 0:
+            return TokenSet(x[None], Where(positions[None], segment=sample[None]))
+        slot = torch.arange(len(x), device=x.device) + prefix * (sample + 1)
+        first = counts.cumsum(0) - counts + prefix * number  # (S,) slot of the first token of each sample
+        prefix_slot = (first[:, None] + torch.arange(prefix, device=x.device)).flatten()
+
+        def inserted(values: Tensor, before: Tensor) -> Tensor:
+            """Insert values (S, prefix, ...) before those of each sample, (T, ...); return (1, T + S prefix, ...)."""
+            total = values.new_zeros(len(values) + samples * prefix, *values.shape[1:]).index_copy(0, slot, values)
+            before = before.expand(samples, prefix, *values.shape[1:])
+            return total.index_copy(0, prefix_slot, before.flatten(0, 1).to(values.dtype))[None]
+
+        placed, center = None, positions.new_zeros(samples, 1, positions.shape[1])
+        if self.class_at not in ("origin", "centre"):
+            placed = inserted(torch.ones_like(sample, dtype=torch.bool), torch.zeros((), dtype=torch.bool).to(x.device))
+        if self.class_at == "centre":
+            sums = positions.new_zeros(samples, positions.shape[1]).index_add(0, sample, positions)
+            center = (sums / counts.clamp(min=1)[:, None])[:, None]
+        where = Where(inserted(positions, center), placed=placed, segment=inserted(sample, number[:, None]))
+        return TokenSet(inserted(x, self.tokens), where)
 
 
 def _mean_position(positions: Tensor, valid: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.masks import attention_mask, bias_rows
 from ndformer.framework.tokens import Where
 
-__all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "build_encoding"]
+__all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "attend_encoded", "build_encoding"]
 
 
 class Vectors(NamedTuple):
@@ -32,6 +32,21 @@ class Vectors(NamedTuple):
     plain_q: Tensor
     plain_k: Tensor
     bias: Bias | None
+
+
+def attend_encoded(
+    encoding: LayerEncoding, q: Tensor, k: Tensor, v: Tensor, x: Tensor, where: Where, state: Any, backend: str = "auto"
+) -> Tensor:
+    """Return attention's outputs (B, H, N, h) from q, k, v without positions, with an encoding applied to all four."""
+    scale = v.shape[-1] ** -0.5
+    q, k, bias = encoding(q, k, x, state)
+    if not encoding.transforms_values:
+        return attend(q, k, v, where, bias, scale, backend)
+    with without_autocast(v):
+        v = encoding.values(v, x, state)
+    y = attend(q, k, v, where, bias, scale, backend)
+    with without_autocast(y):
+        return encoding.output(y, x, state)
 
 
 class Attention(nn.Module):
@@ -63,8 +78,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
         """Map (B, N, dim) to (B, N, dim), 0 for padding. `encoding` overrides self.encoding (other position space)."""
-        q, k, v, bias = self._project(x, where, state, encoding)
-        y = attend(q, k, v, where, bias, self.head_dim**-0.5, self.backend)  # (B, H, N, h)
+        encoding = self.encoding if encoding is None else encoding
+        q, k, v, x = self._plain(x, where, state, encoding)
+        y = attend_encoded(encoding, q, k, v, x, where, state, self.backend)  # (B, H, N, h)
         y = self.proj(y.transpose(1, 2).flatten(2))
         return y if where.valid is None else y.masked_fill(~where.valid[..., None], 0)
 

@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.mixer import Mixer
-from ndformer.framework.encoding.composed import class_place
+from ndformer.framework.encoding.composed import class_place, with_periods
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
+from ndformer.framework.packing import unpacked
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.registry.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry.signature import arguments
@@ -46,7 +47,7 @@ class TokenModel(nn.Module):
         loss_weights: dict[str, NonNegative] | None = None,
     ) -> None:
         super().__init__()
-        self.backbone = BACKBONES.create(backbone)
+        self.backbone = BACKBONES.create(_on_circles(backbone, modalities))
         dim = self.backbone.dim  # width of the features that heads receive
         # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
         self.width = getattr(self.backbone, "in_channels", dim)
@@ -122,9 +123,10 @@ class TokenModel(nn.Module):
             return [replace(answer, task=space[0]) for answer in answers] if space else answers
 
     def features(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
-        """Return the tokens after the backbone, the input of the head."""
+        """Return the tokens after the backbone, the input of the head: one row per sample."""
         inputs = self._by_name(inputs)
-        return self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
+        tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
+        return tokens if tokens.where.segment is None else unpacked(tokens, len(next(iter(inputs.values()))))
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):
@@ -176,7 +178,9 @@ class TokenModel(nn.Module):
             raise NothingLeftError(
                 f"a batch must have at least one of {', '.join(self.modalities)}, got samples without any"
             )
-        return sets[0] if len(sets) == 1 else join(*sets)
+        if len(sets) == 1:
+            return sets[0]
+        return join(*(unpacked(tokens, len(next(iter(inputs.values())))) for tokens in sets))
 
     def to_device(self, batch: dict[str, Any]) -> Any:
         """Return a collated batch with its inputs moved to the device of the weights.
@@ -251,6 +255,20 @@ def _adapter(cfg: dict[str, Any], dim: int) -> Adapter:
     return MODALITIES.create(cfg, dim=dim)
 
 
+def _on_circles(backbone: dict[str, Any], modalities: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of the backbone with the circular axes that the adapters declare."""
+    names = [cfg["type"] for cfg in modalities.values() if isinstance(cfg, dict) and isinstance(cfg.get("type"), str)]
+    declared = {tuple(kind.periods) for kind in map(MODALITIES.get, names) if issubclass(kind, Adapter)}
+    if not any(declared):
+        return backbone
+    if len(declared) > 1 or isinstance(backbone.get("position_dims"), dict):
+        raise ValueError(
+            f"modalities with circular axes must share one position space, got periods {sorted(map(str, declared))}. "
+            "Declare the same periods in all adapters"
+        )
+    return backbone | dict(encoding=with_periods(backbone.get("encoding"), *declared))
+
+
 def _short(value: Any) -> str:
     shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
     return f"a {type(value).__name__}{shape}"
@@ -273,6 +291,7 @@ def _adapt_present(
     tokens = adapter(torch.stack(present) if alike else present, **extra)
     if len(present) == len(value):
         return tokens
+    tokens = unpacked(tokens, len(present))
     rows = tensor_like([i for i, item in enumerate(value) if item is not None], tokens.features)
 
     def spread(t: Tensor) -> Tensor:
@@ -283,6 +302,7 @@ def _adapt_present(
     where = tokens.where
     valid = torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=rows.device)
     valid = valid if where.valid is None else where.valid
-    placed, objects = (None if label is None else spread(label) for label in (where.placed, where.objects))
-    where = Where(spread(where.positions), valid=spread(valid), placed=placed, objects=objects)
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    labels: dict[str, Any] = {name: spread(t) for name, t in fields.items() if t is not None}
+    where = Where(spread(where.positions), valid=spread(valid), **labels)
     return TokenSet(spread(tokens.features), where)

@@ -9,6 +9,7 @@ error.text(0.4512), error.symbol    "0.45", "px"
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -86,3 +87,9 @@ class Quantity:
     def label(self, name: str) -> str:
         """Return the name with its unit: "accuracy in %", "error in px", "R2"."""
         return f"{name} in {self.symbol}" if self.symbol else name
+
+
+def split_unit(name: str) -> tuple[str, str]:
+    """Split the name of a target into name and unit: "gap (meV)" is ("gap", "meV"), and "score" is ("score", "")."""
+    match = re.fullmatch(r"(.+?)\s*\(([^()]*)\)\s*", name)
+    return (match[1], match[2].strip()) if match else (name, "")

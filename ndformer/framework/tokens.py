@@ -12,10 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
+
+FEW_TOKENS = 32  # samples of packed rows with at most so many tokens may be padded
+
+FIELDS = "positions", "valid", "placed", "segment", "objects", "cameras"  # the tensors of a Where, all (B or 1, N, ...)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +29,12 @@ class Rows:
 
     index: Tensor  # (R, K) int64 into the flat tokens; arbitrary where invalid
     valid: Tensor  # (R, K) False = an empty slot
+    full: bool = False  # known to have no empty slot
 
     def gather(self, flat: Tensor) -> Tensor:
         """Gather flat values (T, ...) into rows (R, K, ...); empty slots are 0."""
+        if self.full:
+            return flat.index_select(0, self.index.flatten()).unflatten(0, self.index.shape)
         empty = ~self.valid
         values = flat[self.index.masked_fill(empty, 0)]
         return values.masked_fill(empty.reshape(*empty.shape, *[1] * (flat.dim() - 1)), 0)
@@ -48,10 +56,12 @@ class Rows:
 
     def where(self, where: Where) -> Where:
         """Return the `Where` of these rows, from the `Where` of the flat tokens (its rows concatenated)."""
-        valid = self.valid if where.valid is None else self.valid & self.gather(where.valid.flatten())
-        placed = None if where.placed is None else self.gather(where.placed.flatten())
-        objects = None if where.objects is None else self.gather(where.objects.flatten())
-        return Where(self.gather(where.positions.flatten(0, 1)), valid=valid, placed=placed, objects=objects)
+        valid = None if self.full else self.valid
+        if where.valid is not None and not self.full:
+            valid = self.valid & self.gather(where.valid.flatten())
+        flat = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+        labels: dict[str, Any] = {name: self.gather(t.flatten(0, 1)) for name, t in flat.items() if t is not None}
+        return Where(self.gather(where.positions.flatten(0, 1)), valid=valid, **labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +78,10 @@ class Where:
     segment: Tensor | None = None  # (B, N) sample of each token in packed rows: contiguous runs, -1 = padding
     grid: tuple[int, ...] | None = None  # the LAST prod(grid) tokens of each row form this grid, row-major
     objects: Tensor | None = None  # (B, N) object number of each token, 0 = background; a label
+    # (B, N, 4, 4) projection of each token's camera: from homogeneous points of a space that all tokens share to
+    # (x depth, y depth, depth, 1), with image coordinates x and y in units of the image size and 0 at its center.
+    # Rigid matrices are poses without intrinsics, the identity is a token of the shared space (a LiDAR's).
+    cameras: Tensor | None = None
 
     # Facts that steer the choice of kernel. They are computed from the values once, here, because a compiled graph
     # cannot read values. They are None inside a graph and on a GPU (reading would synchronize); kernels then choose
@@ -81,7 +95,7 @@ class Where:
         self._check()
         set_ = object.__setattr__
         if self.segment is not None:
-            for name in ("positions", "valid", "placed", "segment", "objects"):  # packed rows share no tensor
+            for name in FIELDS:  # packed rows share no tensor
                 tensor = getattr(self, name)
                 if tensor is not None:
                     set_(self, name, tensor.expand(self.batch, *tensor.shape[1:]))
@@ -130,6 +144,12 @@ class Where:
                 raise TypeError(
                     f"objects must be an integer tensor of object numbers, 0 for background, got {mask.dtype}"
                 )
+        cameras = self.cameras
+        if cameras is not None and (cameras.shape[1:] != (r.shape[1], 4, 4) or not cameras.is_floating_point()):
+            raise ValueError(
+                f"cameras must be floating-point matrices (rows, tokens, 4, 4) for positions {tuple(r.shape)}, got "
+                f"{cameras.dtype} {tuple(cameras.shape)}. Repeat the matrix of each camera for its tokens"
+            )
         if self.grid is None:
             return
         if self.valid is not None or self.segment is not None:
@@ -144,7 +164,7 @@ class Where:
     @property
     def batch(self) -> int:
         """The number of rows B (1 if all tensors are shared by all rows)."""
-        tensors = (self.positions, self.valid, self.placed, self.segment, self.objects)
+        tensors = (getattr(self, name) for name in FIELDS)
         return max(t.shape[0] for t in tensors if t is not None)
 
     @property
@@ -163,7 +183,9 @@ class Where:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Where:
         labels = (self.valid, self.placed, self.segment, self.objects)
         *masks, objects = (None if label is None else label.to(device=device) for label in labels)
-        return Where(self.positions.to(device=device, dtype=dtype), *masks, grid=self.grid, objects=objects)
+        positions = self.positions.to(device=device, dtype=dtype)
+        cameras = None if self.cameras is None else self.cameras.to(device=device, dtype=dtype)
+        return Where(positions, *masks, grid=self.grid, objects=objects, cameras=cameras)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +255,7 @@ def join(*sets: TokenSet) -> TokenSet:
         placed=masks("placed", _all),
         grid=sets[-1].where.grid if valid is None else None,  # the last tokens of a row are still that grid
         objects=masks("objects", lambda s: _all(s).long() * 0),
+        cameras=masks("cameras", lambda s: torch.eye(4).to(s.where.positions).expand(*_all(s).shape, 4, 4)),
     )
     return TokenSet(concat([s.features for s in sets]), where, concat(modality))
 
@@ -249,7 +272,11 @@ def _all(tokens: TokenSet) -> Tensor:
 
 
 def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
-    """Return packed samples as one row each, grouped by length so that padding at most doubles the slots."""
+    """Return packed samples as one row each, those of equal length together.
+
+    Samples of few tokens are grouped by the power of two above their length: a call of attention costs more than the
+    padding. `full` rows need no mask.
+    """
     B, N = segment.shape
     start = torch.ones_like(segment, dtype=torch.bool)
     start[:, 1:] = segment[:, 1:] != segment[:, :-1]
@@ -258,13 +285,14 @@ def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
     real = segment.flatten()[starts] >= 0
     starts, lengths = starts[real], lengths[real]
     groups = []
-    size = torch.ceil(torch.log2(lengths.double())).long()
+    size = torch.where(lengths > FEW_TOKENS, lengths, -torch.ceil(torch.log2(lengths.double())).long())
     for k in size.unique().tolist():
         start_k, length_k = starts[size == k], lengths[size == k]
         slot = torch.arange(int(length_k.max()))
         inside = slot < length_k[:, None]  # (R, K)
         index = start_k[:, None] + slot * inside
-        groups.append(Rows(index, inside & valid.flatten()[index]))
+        slots = inside & valid.flatten()[index]
+        groups.append(Rows(index, slots, full=bool(slots.all())))
     return tuple(groups)
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.adapter import ClassPosition
-from ndformer.framework.attention import attend, build_encoding
+from ndformer.framework.attention import attend_encoded, build_encoding
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.engine.config.text import parse_encoding
@@ -96,8 +96,8 @@ class Hosted(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         """Return attention outputs (B, N, H h) from q, k, v (B, H, N, h) and their input x."""
         q, k = q.to(v.dtype), k.to(v.dtype)  # norms return float32 under autocast
-        q, k, bias = self.encoding(q, k, x, self.place.state)
-        return attend(q, k, v, self.place.where, bias, v.shape[-1] ** -0.5).transpose(1, 2).flatten(2)
+        y = attend_encoded(self.encoding, q, k, v, x, self.place.where, self.place.state)
+        return y.transpose(1, 2).flatten(2)
 
 
 def check_dropout(rate: float) -> None:

@@ -66,6 +66,8 @@ def reference(model: Model, weights: dict[str, Tensor], x: Tensor, layout: dict[
     kind = REFERENCES[model.cfg["type"]]
     for row, tokens in samples(layout, x.shape[0]):
         sample = kind(model, weights, positions[row, tokens], placed[row, tokens], layout.get("grid"))
+        if "cameras" in layout:
+            sample.cameras = layout["cameras"].double().expand(x.shape[0], -1, -1, -1)[row, tokens]
         out = out.index_put((torch.tensor(row), torch.tensor(tokens)), sample.layer(x[row, tokens]))
     return out
 

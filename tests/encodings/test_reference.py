@@ -13,6 +13,7 @@ from torch import Tensor
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import parameters_of, weights_of
 from tests.encodings.references.all import CASES, REFERENCES, allows, needs_grid
+from tests.encodings.references.gta import random_cameras
 
 WIDTH = {1: 9, 2: 24, 3: 16, 4: 20, 5: 24, 6: 24}  # of a head: narrow and odd, multiples of 2P and others
 HEADS, N = 3, 12
@@ -87,7 +88,8 @@ def poisoned(x: Tensor, layout: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]
 
 
 def build_where(layout: dict[str, Any], dtype: torch.dtype) -> Where:
-    return Where(**layout | {"positions": layout["positions"].to(dtype)})
+    exact = {name: layout[name].to(dtype) for name in ("positions", "cameras") if name in layout}
+    return Where(**layout | exact)
 
 
 def is_fused(model: Any) -> bool:
@@ -109,6 +111,8 @@ def test_output_and_gradients_are_those_of_the_reference(
     model = build_model(name, dims, make)
     layout = build_layout(layout_name, dims)
     tokens = layout["positions"].shape[1]
+    if model.encoding.uses_cameras:
+        layout["cameras"] = random_cameras(2, tokens).float()
     x, layout = poisoned(torch.randn(2, tokens, model.dim), layout)
     towards = torch.randn(2, tokens, model.dim).double()  # the gradient that comes from above
 

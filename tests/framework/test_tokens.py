@@ -161,7 +161,9 @@ def test_cut_holds_each_run_once_alone_and_in_order() -> None:
     assert where.cut is not None
     found = []
     for rows, place in where.cut:
-        for index, present, positions, inside in zip(rows.index, rows.valid, place.positions, place.valid):  # type: ignore[arg-type]
+        mask = rows.valid if place.valid is None else place.valid
+        assert rows.full == (place.valid is None) == bool(rows.valid.all())
+        for index, present, positions, inside in zip(rows.index, rows.valid, place.positions, mask):
             assert torch.equal(present, inside)
             tokens = index[present]
             assert torch.equal(positions[present, 0], tokens.float())

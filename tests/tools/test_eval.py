@@ -78,7 +78,7 @@ WRONG = {
     "swapped": (FOUND, TRUTH, "holds a list, but ground truth is an object: did the two files change places"),
     "an object": (TRUTH, TRUTH, "holds an object, but detections are a list"),
     "a number": (TRUTH, "3", "holds the value 3"),
-    "not json": ("{", FOUND, "is not json"),
+    "not json": ("{", FOUND, "is not JSON"),
     "no categories": (without(TRUTH, "categories"), FOUND, "has no list 'categories'"),
     "image twice": (TRUTH | dict(images=[dict(id=1), dict(id=1)]), FOUND, "two of image id 1"),
     "category twice": (TRUTH | dict(categories=[dict(id=3), dict(id=3)]), FOUND, "two of category id 3"),

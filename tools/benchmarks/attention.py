@@ -40,7 +40,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-from ndformer.tools.benchmarks.turns import Call, in_turn, machine, model_call, peak_mib, write
+from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, machine, model_call, peak_mib, write
 
 ENCODINGS = [
     *["NoPE", "Sincos", "LearnableAbsolute", "LearnableSincos", "LearnableFourier", "LaPE", "PEMixer", "ObjectSincos"],
@@ -246,9 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, nargs="+", default=[197, 1025], help="patches plus one class token")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--depth", type=int, default=1, help="blocks, of the block suite")
-    parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--backend", default="auto", help="of attention (auto)")
-    parser.add_argument("--amp", action="store_true", help="bf16")
+    attention_arguments(parser, repeats=15)
     parser.add_argument("--encodings", nargs="+", default=ENCODINGS, help="the first is the base")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))

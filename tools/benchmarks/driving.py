@@ -28,7 +28,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
-from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, write
+from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, write
 
 SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
 
@@ -50,8 +50,8 @@ def cloud(points: int) -> Tensor:
     """(N, 5), denser near the car."""
     g = torch.Generator().manual_seed(0)
     distance, turn = 54 * torch.rand(points, generator=g) ** 0.75, 2 * math.pi * torch.rand(points, generator=g)
-    rest = torch.rand(points, 3, generator=g) * torch.tensor([3.0, 255.0, 0.5]) - torch.tensor([2.0, 0, 0])
-    return torch.cat([torch.stack([distance * turn.cos(), distance * turn.sin()], 1), rest], 1)
+    features = torch.rand(points, 3, generator=g) * torch.tensor([3.0, 255.0, 0.5]) - torch.tensor([2.0, 0, 0])
+    return torch.cat([torch.stack([distance * turn.cos(), distance * turn.sin()], 1), features], 1)
 
 
 def cut(net: UniTR, flat: Flat) -> None:
@@ -74,30 +74,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--encodings", nargs="+", default=["PaPE"])
     parser.add_argument("--points", type=int, default=25_000)
-    parser.add_argument("--amp", action="store_true", help="bf16")
-    parser.add_argument("--backend", default="auto", help="of attention (auto)")
-    parser.add_argument("--repeats", type=int, default=5)
+    attention_arguments(parser, repeats=5)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write driving_DEVICE.json there")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    told = {name: value.to(device) for name, value in cameras().items()}
+    inputs = {name: value.to(device) for name, value in cameras().items()}
     points, pictures = (
         cloud(args.points)[None].to(device),
         torch.zeros(1, 6, 3, *SIZE, dtype=torch.uint8, device=device),
     )
     torch.manual_seed(0)
     pillars, patches = Pillars(128).to(device).eval(), CameraPatches(128).to(device).eval()
-    kept: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
 
     def forget() -> None:
         patches.cached_positions.clear()
-        kept["patches"] = patches(pictures, **told)
+        outputs["patches"] = patches(pictures, **inputs)
 
     work: dict[str, Call] = {
-        "pillars": lambda: kept.update(pillars=pillars(points, **told)),
+        "pillars": lambda: outputs.update(pillars=pillars(points, **inputs)),
         "patches and ground": forget,
-        "patches": lambda: patches(pictures, **told),
+        "patches": lambda: patches(pictures, **inputs),
     }
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -106,20 +104,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         one()
     mib = (peak(device) - before) / 2**20
     print(f"placing: {mib:.0f} MiB at most")
-    tokens: TokenSet = join(kept["pillars"], kept["patches"])
+    tokens: TokenSet = join(outputs["pillars"], outputs["patches"])
     flat = Flat.from_tokens(tokens)
     for name in args.encodings:
         encoding = None if name == "none" else parse_encoding(name)
-        build_encoding(
-            cast(Any, encoding), dim=128, heads=8, position_dims=2, depth=8
-        )  # a name that is none, told early
+        build_encoding(cast(Any, encoding), dim=128, heads=8, position_dims=2, depth=8)  # refuse an unknown name early
         cfg = dict(type="UniTR", encoding=encoding, backend=args.backend)
         net: Any = BACKBONES.create(cfg).to(device).eval()
         blocks = model_call(net, tokens, train=False, amp=args.amp)
         work |= {f"blocks, {name}": blocks, "cut": lambda net=net: cut(net, flat)}
     times = in_turn(work, args.repeats, device, warm=0)
     sizes = dict(pillars=flat.pillars, patches=len(flat.index) - flat.pillars)
-    found = {name: statistics.median(taken) for name, taken in times.items()}
+    found = {name: statistics.median(seconds) for name, seconds in times.items()}
     print(f"{sizes['pillars']} pillars, {sizes['patches']} patches, {device}")
     for name, middle in found.items():
         print(f"{name:22} {middle:8.3f} s")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """What an encoding costs in Point Transformer V3: time and memory of the ScanNet-size model, beside no encoding.
 
-python tools/benchmarks/points.py                           9,500 points of a surface, forward, on what there is
+python tools/benchmarks/points.py                           9,500 points of a surface, forward
 python tools/benchmarks/points.py --points 100000 --train   forward and backward
 python tools/benchmarks/points.py --encodings PaPE --cpe none
 python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png
@@ -21,10 +21,10 @@ from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.tools.benchmarks.turns import Call, in_turn, model_call, peak_mib, write
+from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, peak_mib, write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
-VOXEL, SPACING = 0.02, 0.0225  # metres; what makes about one point of a voxel
+VOXEL, SPACING = 0.02, 0.0225  # metres; gives about one point in each voxel
 
 
 def surface(points: int) -> torch.Tensor:
@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--encodings", nargs="+", default=list(ENCODINGS))
     parser.add_argument("--cpe", choices=["xcpe", "none"], default="xcpe")
     parser.add_argument("--train", action="store_true", help="forward and backward")
-    parser.add_argument("--amp", action="store_true", help="bf16")
-    parser.add_argument("--backend", default="auto", help="of attention (auto)")
-    parser.add_argument("--repeats", type=int, default=6)
+    attention_arguments(parser, repeats=6)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write points_DEVICE... .json and .png there")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -59,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         model = PTv3(encoding=encoding, cpe=args.cpe, backend=args.backend).to(device).train(args.train)
         calls[name] = model_call(model, tokens, args.train, args.amp)
     seconds = in_turn(calls, args.repeats, device)
-    what = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
-    title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {what}"
+    mode = f"{'forward and backward' if args.train else 'forward'}, {'bf16' if args.amp else 'float32'}"
+    title = f"Point Transformer V3, {len(r)} voxels, cpe {args.cpe}, {mode}"
     print(f"{title}, {device}")
     rows: dict[str, dict[str, float]] = {}
     for name, times in seconds.items():

@@ -6,7 +6,7 @@ python tools/benchmarks/selection.py --sides 32 64 128 --radii 2
 
 PaPE on a grid of patches, heads of 64 channels, one thread, float32. All backends run in one process, one after the
 other in every round; processor time, medians. The ratio is to the fastest exact backend of each round. Beside it, how
-much was looked at, and the error, of the largest value, against float64.
+many pairs were computed, and the error, of the largest value, against float64.
 """
 
 import argparse
@@ -61,21 +61,21 @@ def measure(side: int, radius: float, args: argparse.Namespace) -> None:
     exact = Where(where.positions.double())
     fine = QuadraticBias([m.double() for m in bias.M], [c.double() for c in bias.c], exact.positions)
     double = qkv.double()
-    wanted = attend(double[0], double[1], double[2], exact, fine, backend="dense")
-    error = (forward(args.backend) - wanted).abs().max() / qkv[2].abs().max()
+    exact_output = attend(double[0], double[1], double[2], exact, fine, backend="dense")
+    error = (forward(args.backend) - exact_output).abs().max() / qkv[2].abs().max()
     shares, judge = [], select.relevant_blocks
     select.relevant_blocks = lambda *rows: shares.append(judge(*rows)) or shares[-1]
     forward(args.backend)
     select.relevant_blocks = judge
-    looked = sum(seen.float().mean().item() for seen in shares) / len(shares)
-    print(f"\n{side} x {side} tokens, radius {radius:g}: {looked:.0%} of the pairs, error {error:.1e}")
+    share = sum(seen.float().mean().item() for seen in shares) / len(shares)
+    print(f"\n{side} x {side} tokens, radius {radius:g}: {share:.0%} of the pairs, error {error:.1e}")
     narrow = ["narrow"] if BACKENDS["narrow"].serves(qkv[0], qkv[1], qkv[2], where, bias) else []
     for title, call, others in (("forward", forward, ["sdpa", *narrow]), ("forward and backward", both, ["sdpa"])):
         seconds = in_turn({name: partial(call, name) for name in [*others, args.backend]}, args.repeats)
         ratios = [min(rest) / ours for *rest, ours in zip(*seconds.values())]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        said = ", ".join(f"{name} {statistics.median(times) * 1e3:.0f} ms" for name, times in seconds.items())
-        print(f"  {title:<22} {middle:.2f} times as fast [{low:.2f}, {high:.2f}]   ({said})")
+        medians = ", ".join(f"{name} {statistics.median(times) * 1e3:.0f} ms" for name, times in seconds.items())
+        print(f"  {title:<22} {middle:.2f} times as fast [{low:.2f}, {high:.2f}]   ({medians})")
 
 
 def parser() -> argparse.ArgumentParser:

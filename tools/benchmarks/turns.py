@@ -1,5 +1,6 @@
 """Time calls in turn, so that a busy machine slows all of them alike, and record results with their machine."""
 
+import argparse
 import datetime
 import json
 import platform
@@ -15,6 +16,13 @@ from ndformer.framework.tokens import TokenSet
 
 Call = Callable[[], Any]
 FLUSHED_BYTES = 2**28  # written before each timed call on a GPU, so that no call finds its inputs in the L2 cache
+
+
+def attention_arguments(parser: argparse.ArgumentParser, repeats: int) -> None:
+    """Add the options of benchmarks of attention in a model."""
+    parser.add_argument("--amp", action="store_true", help="bf16")
+    parser.add_argument("--backend", default="auto", help="of attention (auto)")
+    parser.add_argument("--repeats", type=int, default=repeats)
 
 
 def in_turn(

@@ -66,6 +66,7 @@ class FactorisedTransformer(RowCutter):
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where
+        self.space.encoding.refuse_cameras(where, type(self).__name__)
         B, N, _ = tokens.features.shape
         full = torch.ones(B, N, dtype=torch.bool, device=tokens.features.device)
         positions = where.positions.expand(B, -1, -1)

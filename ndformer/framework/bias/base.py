@@ -18,6 +18,7 @@ from torch import Tensor
 from ndformer.framework.tokens import Rows
 
 TIE = 1e-9
+ANTIPODE = 1e-6  # share of a circle within which two ways round count as equal; the negative one is taken then
 
 
 class Bias:
@@ -139,6 +140,8 @@ class Hidden(Bias):
 class PositionBias(Bias):
     """A bias computed from position differences. Each axis is a contiguous tensor (B or 1, N) in its original dtype."""
 
+    lengths: Sequence[float | None] | None = None  # of circular axes, whose differences are the short way round
+
     def __init__(self, positions: Tensor, dtype: torch.dtype | None = None) -> None:
         """`dtype`: the dtype to which differences are cast; default: the dtype of the positions."""
         if positions.requires_grad and torch.is_grad_enabled():
@@ -153,12 +156,17 @@ class PositionBias(Bias):
         """Return r_j - r_i along axis p."""
         axis = self.axes[p]
         if axis.shape[0] == 1:
-            return (axis[0, j] - axis[0, i]).to(self.dtype)
-        return (axis[b, j] - axis[b, i]).to(self.dtype)
+            return self._shortest(p, axis[0, j] - axis[0, i]).to(self.dtype)
+        return self._shortest(p, axis[b, j] - axis[b, i]).to(self.dtype)
 
     def differences(self, lo: int, hi: int) -> list[Tensor]:
         """Return r_j - r_i per axis, each (B or 1, hi - lo, N)."""
-        return [(axis[:, None, :] - axis[:, lo:hi, None]).to(self.dtype) for axis in self.axes]
+        differences = [axis[:, None, :] - axis[:, lo:hi, None] for axis in self.axes]
+        return [self._shortest(p, d).to(self.dtype) for p, d in enumerate(differences)]
+
+    def _shortest(self, p: int, d: Tensor) -> Tensor:
+        length = None if self.lengths is None else self.lengths[p]
+        return d if length is None else d - length * torch.floor(d / length + (0.5 + ANTIPODE))
 
     def cut_positions(self, rows: Rows) -> Tensor:
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)

@@ -81,6 +81,19 @@ class LocalPositions(NamedTuple):
                 channels += [2 * first * second for first in self.axes[a].keys for second in self.axes[b].keys]
         return torch.stack(channels, dim=-1)
 
+    def isotropic_channels(self) -> tuple[Tensor, Tensor]:
+        """Return |dr|^2 as a product of channels of queries and keys: (B or 1, 1, N, P + 2) and the same for one call.
+
+        It is |r_i|^2 - 2 r_i r_j + |r_j|^2. Only for tokens that form one block.
+        """
+        r = torch.stack([axis.queries for axis in self.axes], dim=-1)  # (B or 1, 1, N, P)
+        square, ones = r.square().sum(-1, keepdim=True), torch.ones_like(r[..., :1])
+        return torch.cat([square, -2 * r, ones], dim=-1), torch.cat([ones, r, square], dim=-1)[None]
+
+    @property
+    def is_single_block(self) -> bool:
+        return not self.calls and all(len(axis.keys) == 1 for axis in self.axes)
+
     def query_channels(
         self, constant: Tensor, linear: Sequence[Tensor], entries: dict[tuple[int, ...], Tensor]
     ) -> Tensor:

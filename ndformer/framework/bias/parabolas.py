@@ -134,6 +134,14 @@ class IsotropicBias(SeparableBias):
     def parabolas(self) -> Parabolas:
         return Parabolas({(p, p): self.alpha for p in range(len(self.axes))}, self.axes)
 
+    def features(self) -> tuple[Tensor, Tensor]:
+        """Return the channels of the base class, or fewer of them, in fewer steps, where tokens form one block."""
+        assert self.local is not None
+        if not self.local.is_single_block:
+            return super().features()
+        fq, fk = self.local.isotropic_channels()
+        return self.alpha[..., None] * fq, fk
+
     def cut(self, rows: Rows) -> Bias:
         positions = self.cut_positions(rows)
         return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_local(positions))

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 
 from ndformer.framework.contract.arithmetic import derivatives, halves
 from ndformer.framework.contract.building import compiles, ownership, runs, seeded, shared
+from ndformer.framework.contract.circles import circles
 from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
 from ndformer.framework.contract.promise import Promise, Result, results
 from ndformer.framework.contract.trial import Make, Trial
+from ndformer.framework.contract.values import values
 
 __all__ = ["PROMISES", "Result", "check", "trials"]
 
@@ -28,6 +30,8 @@ PROMISES: list[Promise] = [
     permutation,
     translation,
     rotation,
+    circles,
+    values,
     precision,
     interpolation,
     derivatives,

@@ -105,7 +105,7 @@ def pictures(parts: Parts) -> str:
 
 @promise("tokens")
 def tokens(parts: Parts) -> str:
-    said = []
+    descriptions = []
     batch = parts.batch()
     for name, adapter in parts.adapters.items():
         found = parts.adapter_tokens(name, batch)
@@ -125,10 +125,10 @@ def tokens(parts: Parts) -> str:
         with torch.autocast("cpu", torch.bfloat16):
             if not torch.equal(parts.adapter_tokens(name, batch).where.positions, place):
                 raise Broken(f"{_name(adapter)} gives other positions under autocast: compute them in float32")
-        said.append(f"{name}: {N} in {place.shape[2]} dimensions")
-    if not said:
+        descriptions.append(f"{name}: {N} in {place.shape[2]} dimensions")
+    if not descriptions:
         raise NotApplicable("no adapter")
-    return "; ".join(said)
+    return "; ".join(descriptions)
 
 
 @promise("alone as among others")

@@ -124,9 +124,9 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
         return "not declared: on a grid, positions are indices of cells"
     if others is not None and others.error <= CLOSE_FLOAT32:
         return f"holds, but is not declared: consider {flag} = True"
-    said = [] if declared is None else [f"declared and true ({declared.about})"]
-    said += [] if others is None else [f"not declared: {move} changes logits by {others}"]
-    return "; ".join(said) or "not tried: one dimension has none"
+    findings = [] if declared is None else [f"declared and true ({declared.about})"]
+    findings += [] if others is None else [f"not declared: {move} changes logits by {others}"]
+    return "; ".join(findings) or "not tried: one dimension has none"
 
 
 @promise("precision of positions")
@@ -167,12 +167,14 @@ def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
     n, P = base.shape
     moves = step * torch.eye(n * P, dtype=base.dtype).view(n * P, n, P)
     x = x.expand(n * P, -1, -1)
-    moved, still = (trial(x, trial.where(base + move)) for move in (moves, torch.zeros_like(moves)))
+    moved, still = (trial(x, trial.where(base + move, None)) for move in (moves, torch.zeros_like(moves)))
     return (moved - still).flatten(1).abs().amax(1)
 
 
 @promise("position interpolation")
 def interpolation(tried: Sequence[Trial]) -> str:
+    if any(tried[0].encoding.periods):
+        return "not tried: circles are not interpolated"
     worst = Worst()
     for trial in tried:
         r = trial.samples[0].r

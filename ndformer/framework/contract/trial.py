@@ -26,6 +26,7 @@ class Sample(NamedTuple):
     x: Tensor  # (n, dim)
     r: Tensor  # (n, P) in the encoding's unit; where() divides by position_scale
     placed: Tensor  # (n,)
+    cameras: Tensor  # (n, 4, 4) rigid; for encodings that use them
 
 
 class Trial(nn.Module):
@@ -34,7 +35,7 @@ class Trial(nn.Module):
     def __init__(self, make: Make, dims: int) -> None:
         super().__init__()
         self.make, self.dims, self.heads = make, dims, 2 + dims % 2
-        self.dim = self.heads * (12 if dims == 3 else 8)
+        self.dim = self.heads * {3: 12, 4: 16}.get(dims, 8)  # PRoPE needs 2 P channels in half of a head
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(dims)
             self.encoding = self.another()
@@ -112,7 +113,7 @@ class Trial(nn.Module):
         """Return a sample as a batch of one."""
         placed = None if sample.placed.all() else sample.placed[None]
         grid = GRIDS[self.dims] if self.encoding.needs_grid else None
-        return sample.x[None].to(self.dtype), self.where(sample.r[None], None, placed, grid=grid)
+        return sample.x[None].to(self.dtype), self.where(sample.r[None], sample.cameras[None], None, placed, grid=grid)
 
     def first(self, r: Tensor | None = None) -> Layout:
         """Return the first sample as a batch of one, at positions `r` if given."""
@@ -123,29 +124,34 @@ class Trial(nn.Module):
         B, N = len(self.samples) + 1, max(len(sample.x) for sample in self.samples)
         x = torch.full((B, N, self.dim), filling, dtype=self.dtype)
         r = torch.full((B, N, self.dims), filling, dtype=torch.float64)
+        cameras = torch.full((B, N, 4, 4), filling, dtype=torch.float64)
         valid, placed = torch.zeros(2, B, N, dtype=torch.bool)
         for i, sample in enumerate(self.samples):
             n = len(sample.x)
             x[i, :n], r[i, :n] = sample.x.to(self.dtype), sample.r + shift
-            valid[i, :n], placed[i, :n] = True, sample.placed
-        return x, self.where(r, valid, placed)
+            valid[i, :n], placed[i, :n], cameras[i, :n] = True, sample.placed, sample.cameras
+        return x, self.where(r, cameras, valid, placed)
 
     def packed(self, filling: float = 0.0) -> Layout:
         """Return all samples packed in one row, with two slots of padding."""
-        padding = Sample(torch.full((2, self.dim), filling), torch.full((2, self.dims), filling), torch.zeros(2).bool())
-        x, r, placed = (torch.cat(parts)[None] for parts in zip(*self.samples, padding))
+        features, positions, matrices = (torch.full((2, *n), filling) for n in ((self.dim,), (self.dims,), (4, 4)))
+        padding = Sample(features, positions, torch.zeros(2).bool(), matrices)
+        x, r, placed, cameras = (torch.cat(parts)[None] for parts in zip(*self.samples, padding))
         numbers = [torch.full((len(sample.x),), i) for i, sample in enumerate(self.samples)]
         segment = torch.cat([*numbers, torch.tensor([-1, -1])])[None]
-        return x.to(self.dtype), self.where(r, None, placed, segment)
+        return x.to(self.dtype), self.where(r, cameras, None, placed, segment)
 
     def layouts(self) -> dict[str, Layout]:
         if self.encoding.needs_grid:
             return {"a grid": self.first()}
         return {"alone": self.first(), "padded": self.padded(), "packed": self.packed()}
 
-    def where(self, r: Tensor, *masks: Tensor | None, grid: tuple[int, ...] | None = None) -> Where:
-        positions = r / r.new_tensor(self.encoding.factors)
-        return Where(positions.to(torch.promote_types(self.dtype, torch.float32)), *masks, grid=grid)
+    def where(
+        self, r: Tensor, cameras: Tensor | None, *masks: Tensor | None, grid: tuple[int, ...] | None = None
+    ) -> Where:
+        positions, exact = r / r.new_tensor(self.encoding.factors), torch.promote_types(self.dtype, torch.float32)
+        cameras = None if cameras is None or not self.encoding.uses_cameras else cameras.to(exact)
+        return Where(positions.to(exact), *masks, grid=grid, cameras=cameras)
 
     def _samples(self) -> list[Sample]:
         """Return two samples on a grid, or three with random positions within 6 units, integers if required.
@@ -165,5 +171,14 @@ class Trial(nn.Module):
         for i, r in enumerate(places):
             x = torch.randn(len(r), self.dim, generator=generator, dtype=torch.float64)
             placed = torch.arange(len(r)) >= (i == 0)
-            samples.append(Sample(x, r, placed))
+            samples.append(Sample(x, r, placed, rigid_motions(len(r), generator)))
         return samples
+
+
+def rigid_motions(count: int, generator: torch.Generator | None = None) -> Tensor:
+    """Return random poses (count, 4, 4) within 1 of the origin, in float64."""
+    draw, shift = torch.randn(count, 3, 4, generator=generator, dtype=torch.float64).split([3, 1], -1)
+    turn = torch.linalg.qr(draw).Q
+    turn = turn * torch.linalg.det(turn)[:, None, None]
+    last = turn.new_tensor([0.0, 0.0, 0.0, 1.0]).expand(count, 1, 4)
+    return torch.cat([torch.cat([turn, shift.tanh()], -1), last], 1)

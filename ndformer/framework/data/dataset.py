@@ -62,6 +62,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     val_is_test = False
     skip_bad = False
     shards: np.ndarray | None = None  # (N,) the shard of each sample
+    max_tokens: int | None = None  # of the sample being read, for transforms; set by batches that draw a length
+    substitutes: np.ndarray | None = None  # (N,) the sample that replaces each one if it is bad
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: torch.Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
@@ -178,6 +180,13 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         """Return the number of tokens of each sample (N,) for `batch_tokens`, or None if it is not known beforehand."""
         return None
 
+    def input_size(self, i: int) -> tuple[int, ...] | None:
+        """Return the largest size, such as (height, width), that the transforms give a sample, without decoding it.
+
+        With it `batch_tokens` works without lengths(). None if the size is not known beforehand.
+        """
+        return None
+
     def stored_fingerprint(self) -> dict[str, Any] | None:
         """Return a fingerprint that was computed when exactly these samples were packed, or None."""
         return None
@@ -205,13 +214,14 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def __len__(self) -> int:
         return len(self.records)
 
-    def __getitem__(self, key: int | tuple[int, int]) -> Sample:
-        """Return the sample of `key`, an index or (epoch, index).
+    def __getitem__(self, key: int | tuple[int, ...]) -> Sample:
+        """Return the sample of `key`, an index, (epoch, index) or (epoch, index, max_tokens).
 
         With `skip_bad`, a training sample that cannot be read is replaced by the next readable one, and samples of
         other splits are left out; `bad` lists their names and errors.
         """
-        epoch, first = key if isinstance(key, tuple) else (0, key)
+        epoch, first, *limit = key if isinstance(key, tuple) else (0, key)
+        self.max_tokens = limit[0] if limit else None
         with self.watched(i := first):
             if not self.skip_bad:
                 return self.sample(epoch, i)
@@ -259,6 +269,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def raw(self, epoch: int, i: int) -> Sample:
         """Return a decoded sample with its index and label override. Override it to blend samples."""
         sample = self.decoded(i) | dict(index=i)
+        if self.max_tokens is not None:
+            sample["max_tokens"] = self.max_tokens
         return sample if self.label_override is None else self._with_label(sample, int(self.label_override[i]))
 
     def shuffle_labels(self) -> None:
@@ -274,7 +286,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def after(self, i: int) -> int:
         """Return the index of the sample that replaces a bad one."""
-        return (i + 1) % len(self)
+        return (i + 1) % len(self) if self.substitutes is None else int(self.substitutes[i])
 
     def name(self, i: int) -> str:
         """Return a readable name of a sample: its path if its record has one."""

@@ -1,4 +1,4 @@
-"""The base classes of position encodings: PositionEncoding and LayerEncoding.
+"""The base class of position encodings. Its layers are in layer.py.
 
 encoding = build_encoding(dict(type='PaPE', m=50), dim=384, heads=6, position_dims=2, depth=12)     # composed.py
 layers = [encoding.layer(i, 12) for i in range(12)]     # one per attention layer, which owns it
@@ -6,6 +6,8 @@ state = encoding.prepare(where)                         # once per set of positi
 x = encoding.embed(x, state)                            # once per model
 x = encoding.block_update(x, state, i)                # before block i, and after the last
 q, k, bias = layers[i](q, k, x, state)                  # in each attention layer
+v = layers[i].values(v, x, state)                       # before attention, if layers[i].transforms_values
+y = layers[i].output(y, x, state)                       # after it, before the heads are joined
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import Bias
+from ndformer.framework.encoding.circles import Periods, check_periods, wrap
 from ndformer.framework.encoding.coverage import Coverage, Span, initial_radius_coverage
+from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.encoding.scaling import Scaling
 from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.registry.ranges import Dims, Factor, Few, NonNegative, Positive, Width
@@ -46,6 +49,8 @@ class PositionEncoding(nn.Module):
     changes_unplaced: bool = False  # changes q and k also of tokens without a position, by their features
     bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
+    circular_axes: bool = False  # accepts `periods`: a whole turn along such an axis changes nothing
+    uses_cameras: bool = False  # reads `where.cameras`; backbones that regroup tokens keep cameras only then
     fullgraph: bool = True  # torch.compile and torch.export capture it without graph breaks
     # Precision of the positions for tables() if position_scale is not a power of two, so that float32 would round the
     # product. "own": the dtype of where.positions. "centered": the same, after subtracting the rounded mean of each
@@ -66,12 +71,16 @@ class PositionEncoding(nn.Module):
         shift: NonNegative = 0.0,
         jitter: Factor = 1.0,
         rescale: Factor = 1.0,
+        periods: Sequence[Positive | None] | None = None,
     ) -> None:
         """`position_scale` multiplies the positions, by one factor or one per axis. With 'auto', training measures it
         (`from_data`), so that nearest neighbors are about 1 apart.
 
         Random augmentation of positions in training: `shift` moves all tokens by up to this distance along each axis,
         `jitter` scales each axis by a factor from 1/jitter to jitter, `rescale` all axes from 1/rescale to rescale.
+
+        `periods` are those of circular axes, in the unit of the positions before position_scale, such as [None, 360]
+        for rows and azimuths in degrees; None is a line.
         """
         super().__init__()
         name = type(self).__name__
@@ -90,6 +99,14 @@ class PositionEncoding(nn.Module):
         self.position_dims, self.depth = position_dims, depth
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
+        self.periods = check_periods(periods, position_dims, name, self.circular_axes)
+        if any(self.periods):
+            self.rotation_invariant = self.rotation_invariant and position_dims == 1
+            if jitter != 1 or rescale != 1:
+                raise ValueError(
+                    f"jitter and rescale must be 1 with periods, got {jitter:g} and {rescale:g}: a stretched circle "
+                    "does not close. Use shift"
+                )
         self.scale_positions: PerAxis = 1.0  # position interpolation at test time: train_size / test_size
         self.scaling: Scaling | None = None  # extrapolation at test time, also for rotary encodings
 
@@ -131,15 +148,26 @@ class PositionEncoding(nn.Module):
         if dims != self.position_dims:
             raise ValueError(f"positions for this {name} must have {self.position_dims} dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
+            got = "grid=None" if where.segment is None else "samples of different sizes in one row"
             raise ValueError(
-                f"{name} requires a full grid, Where(..., grid=(rows, columns)), got grid=None. For free "
+                f"{name} requires a full grid, Where(..., grid=(rows, columns)), got {got}. For free "
                 f"positions use {self.instead}"
             )
         with without_autocast(where.positions):
             return self.tables(self.to_encoding_unit(where.positions, where), where)
 
+    def refuse_cameras(self, where: Where, backbone: str) -> None:
+        """Raise if this encoding would use the cameras of tokens, which a backbone that regroups tokens drops."""
+        if self.uses_cameras and where.cameras is not None:
+            raise ValueError(
+                f"{backbone} expects tokens without cameras for {type(self).__name__}, got where.cameras: it regroups "
+                "tokens and keeps only their positions. Use Transformer or UniTR"
+            )
+
     def to_encoding_unit(self, positions: Tensor, where: Where) -> Tensor:
         """Return positions in the encoding's unit of length for tables(), randomly augmented in training."""
+        if any(self.periods):
+            positions = wrap(positions, self.periods)
         augments = self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
         exact = not augments and all(math.frexp(factor)[0] == 0.5 for factor in self.factors)  # powers of two
         finer = not exact and self.scaled_positions != "own"
@@ -153,13 +181,26 @@ class PositionEncoding(nn.Module):
     def factors(self) -> tuple[float, ...]:
         """The factors of positions: position_scale times the interpolation of scale_positions or scaling.
 
-        If the encoding has no frequencies to scale, every kind of scaling interpolates linearly.
+        If the encoding has no frequencies to scale, every kind of scaling interpolates linearly. Circles are not
+        interpolated: they are as long in any sample.
         """
         interpolation = per_axis(self.scale_positions, self.position_dims, "scale_positions")
         if self.scaling is not None and (self.scaling.kind == "linear" or not self.scales_waves):
             larger = per_axis(self.scaling.factors, self.position_dims, "scaling")
             interpolation = tuple(a / s for a, s in zip(interpolation, larger))
+        interpolation = tuple(1.0 if period else f for f, period in zip(interpolation, self.periods))
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
+
+    @property
+    def circle_lengths(self) -> Periods:
+        """The lengths of circular axes in the unit of the encoding; None for lines."""
+        return tuple(period and period * scale for period, scale in zip(self.periods, self.position_scale))
+
+    def on_axes(self, layer: LayerEncoding) -> LayerEncoding:
+        """Return the layer, which takes differences of its bias the short way round circular axes."""
+        if any(self.periods):
+            layer.circle_lengths = self.circle_lengths
+        return layer
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:
         """Return scaled positions (B or 1, N, P) in a unit that may depend on the sample."""
@@ -204,37 +245,6 @@ class PositionEncoding(nn.Module):
         if kind.embed is PositionEncoding.embed or kind.layer is not PositionEncoding.layer:
             return self
         return PositionEncoding(self.dim, self.heads, self.position_dims, self.depth)
-
-
-class LayerEncoding(nn.Module):
-    """The part of an encoding in one attention layer, with the weights of this layer."""
-
-    no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
-
-    def forward(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor, Bias | None]:
-        """Return q, k (B, H, N, h) with positions applied and the bias of their logits, in float32 under autocast."""
-        with without_autocast(q):
-            bias = self.bias(q, k, x, state)
-            if bias is not None:
-                bias.set_queries(q)
-            q, k = self.qk(q, k, x, state)
-        return q, k, bias
-
-    def input(self, x: Tensor, state: Any) -> Tensor:
-        """Return the input of the q, k and v projections."""
-        return x
-
-    def qk_input(self, x: Tensor, state: Any) -> Tensor:
-        """Return the input of the q and k projections, given the input x of the v projection."""
-        return x
-
-    def qk(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor]:
-        """Return q and k with positions applied, in their original dtype."""
-        return q, k
-
-    def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
-        """Return the bias to add to the scaled logits, from q and k before qk() and x after input()."""
-        return None
 
 
 def per_axis(value: PerAxis, position_dims: int, name: str) -> tuple[float, ...]:

@@ -10,14 +10,19 @@ from typing import Any, Literal, cast
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
-from ndformer.framework.encoding.base import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.base import PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage
+from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
 
 class Composed(PositionEncoding):
-    """Several encodings applied together: embeddings and rotations in sequence, biases summed."""
+    """Several encodings applied together: embeddings and rotations in sequence, biases summed.
+
+    Values are transformed in the same sequence and outputs in reverse, so that encodings nest: the last one that was
+    applied to the values is the first one that is undone.
+    """
 
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
@@ -30,9 +35,10 @@ class Composed(PositionEncoding):
             "changes_unplaced",
             "bounded",
             "scales_waves",
+            "uses_cameras",
         ):
             setattr(self, flag, any(getattr(part, flag) for part in parts))
-        for flag in ("float_positions", "translation_invariant", "rotation_invariant", "fullgraph"):
+        for flag in ("float_positions", "translation_invariant", "rotation_invariant", "fullgraph", "circular_axes"):
             setattr(self, flag, all(getattr(part, flag) for part in parts))
         self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
 
@@ -44,7 +50,7 @@ class Composed(PositionEncoding):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in ("scale_positions", "scaling") and "parts" in self._modules:
+        if name in ("scale_positions", "scaling", "periods") and "parts" in self._modules:
             for part in self.parts:
                 setattr(part, name, value)
 
@@ -96,9 +102,23 @@ class ComposedLayer(LayerEncoding):
         return q, k
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
-        biases = [part.bias(q, k, x, s) for part, s in zip(self.parts, state)]
+        biases = [part.bias_on_axes(q, k, x, s) for part, s in zip(self.parts, state)]
         biases = [b for b in biases if b is not None]
         return SumBias(biases) if len(biases) > 1 else biases[0] if biases else None
+
+    def values(self, v: Tensor, x: Tensor, state: Any) -> Tensor:
+        for part, s in zip(self.parts, state):
+            v = part.values(v, x, s)
+        return v
+
+    def output(self, y: Tensor, x: Tensor, state: Any) -> Tensor:
+        for part, s in reversed(list(zip(self.parts, state))):
+            y = part.output(y, x, s)
+        return y
+
+    @property
+    def transforms_values(self) -> bool:
+        return any(part.transforms_values for part in self.parts)
 
 
 def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
@@ -107,11 +127,22 @@ def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Litera
     return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
 
 
+def with_periods(
+    cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, periods: Sequence[float | None]
+) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Return the config of an encoding on circular axes; parts that have `periods` keep theirs."""
+    if not cfg:
+        return None
+    if isinstance(cfg, dict):
+        return dict(periods=list(periods)) | cfg
+    return [dict(periods=list(periods)) | part for part in cfg]
+
+
 def build_encoding(
     cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, *, dim: int, heads: int, position_dims: int, depth: int
 ) -> PositionEncoding:
     """Build an encoding from dict(type='PaPE', m=50), or from a list of configs; None or an empty config is NoPE."""
-    shape = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
+    shape: dict[str, Any] = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
     if not cfg:
         return PositionEncoding(**shape)
     if isinstance(cfg, dict | str):

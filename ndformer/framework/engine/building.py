@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.data_root import loader_datasets, mixture_parts
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.optim import build_optimizer
@@ -142,6 +144,12 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
         raise ConfigError(
             f"optimizer.weight_decay={decay:g} with lr={lr:g} sets weights to 0 in one step: lower one of them"
         )
+    encoding = getattr(model.backbone, "encoding", None)
+    if cfg.train_dataloader.get("batch_tokens") and isinstance(encoding, PositionEncoding) and encoding.needs_grid:
+        raise ConfigError(
+            f"train_dataloader.batch_tokens gives batches of samples of different sizes, and {encoding_name(cfg)} "
+            f"requires a full grid: use {encoding.instead}, or remove batch_tokens"
+        )
     for options in cfg.metrics:
         metric = METRICS.create(options)
         metric.quantity(metric.main)
@@ -172,14 +180,18 @@ def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -
             f"{key}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
             f"change model.modalities.{packs[0].input_name} or the size"
         )
+    for multiple in (transform.multiple_of for transform in transforms if hasattr(transform, "multiple_of")):
+        if sides is not None and (multiple % sides[0] or multiple % sides[1]):
+            raise ConfigError(
+                f"{key}.transforms give multiples of {multiple}, which patches of {sides[0]} x {sides[1]} do not "
+                f"divide: set multiple_of={math.lcm(*sides)}"
+            )
 
 
 def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
     """Raise unless each head has as many classes as its dataset."""
-    data: Any = loader.dataset
-    pairs = [(f"head.{name}", model.head[name], part) for name, part in data.parts.items()] if model.in_turn else []  # pyright: ignore[reportIndexIssue]
-    for key, head, part in pairs or [("head", model.head, data)]:
-        count, head_classes = len(part.classes), cast(Head, head).classes
+    for key, head, part in _heads(model, loader):
+        count, head_classes = len(part.classes), head.classes
         unknown = [name for name in part.classes if name not in part.model_classes] if part.model_classes else []
         if head_classes and head_classes != count and unknown:
             raise DataError(
@@ -193,6 +205,22 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
                 f"{type(part).__name__} under {part.data_root} has {count} classes, the model's head {head_classes}",
                 f"add --cfg-options model.{key}.classes={count}",
             )
+
+
+def fit_heads(model: TokenModel, loader: DataLoader[Any]) -> None:
+    """Let each head set what depends on its whole training set."""
+    for _, head, part in _heads(model, loader):
+        head.fit(part)
+
+
+def _heads(model: TokenModel, loader: DataLoader[Any]) -> Iterator[tuple[str, Head, Any]]:
+    """Yield the key of each head in the model's config, the head and its dataset."""
+    data: Any = loader.dataset
+    if not model.in_turn:
+        yield "head", cast(Head, model.head), data
+        return
+    for name, part in data.parts.items():
+        yield f"head.{name}", cast(Head, cast(nn.ModuleDict, model.head)[name]), part
 
 
 def encoding_name(cfg: Config) -> str:

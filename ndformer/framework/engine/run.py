@@ -26,6 +26,7 @@ from ndformer.framework.engine.building import (
     check_classes,
     dataset_name,
     encoding_name,
+    fit_heads,
     on_stand_in,
     rehearse,
 )
@@ -98,6 +99,7 @@ def _train(
         messages += filter(None, [dropped_warning(batches)])
     if cfg.get("weights") and not resume:
         messages += pretrained.begin(model, cfg)
+    fit_heads(model, loaders["train"])
     with owned(work_dir) as ownership:
         resume = processes.gather_objects(begun(work_dir))[0] if ownership.again else resume
         if ownership.first:

@@ -37,6 +37,7 @@ from ndformer.framework.foreign.mounts import opened as opened
 from ndformer.framework.foreign.mounts import regular as regular
 from ndformer.framework.foreign.mounts import status as status
 from ndformer.framework.foreign.pickles import plain_pickle as plain_pickle
+from ndformer.framework.foreign.plain import json_or_error as json_or_error
 from ndformer.framework.foreign.plain import json_rows as json_rows
 from ndformer.framework.foreign.plain import lines as lines
 from ndformer.framework.foreign.plain import parsed_json as parsed_json

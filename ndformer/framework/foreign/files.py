@@ -75,8 +75,8 @@ def inside(root: Path, name: str) -> Path:
     Symbolic links inside the dataset are followed, because some datasets consist of links.
     """
     plain = os.path.normpath(name)
-    if "\x00" not in name and not os.path.isabs(plain) and plain.partition(os.sep)[0] != os.pardir:
-        return root / plain  # fast path: lists have millions of names
+    if "\x00" not in name and not plain.startswith((os.sep, os.pardir)):
+        return Path(os.path.join(root, plain))  # fast path: lists have millions of names
     if "\x00" in name or not Path(os.path.abspath(root / name)).is_relative_to(os.path.abspath(root)):
         raise DataError(f"{name!r} in a list of {root} leads outside of it: write paths below that folder")
     return root / plain

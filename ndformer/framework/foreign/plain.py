@@ -13,6 +13,7 @@ import numpy as np
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.files import check_size, content, text
 from ndformer.framework.foreign.mounts import opened, regular, status
+from ndformer.framework.foreign.printable import single_line
 
 DEPTH, ALIASES, SIZE = 20, 16, 2**24  # limits of YAML: nesting, aliases, bytes
 NESTED = 100  # nesting limit of JSON
@@ -34,6 +35,18 @@ def plain_json(path: Path) -> Any:
     counted too.
     """
     return parsed_json(content(path), path)
+
+
+def json_or_error(path: Path, remedy: str) -> Any:
+    """Read a JSON file as plain_json() does, or raise DataError with the reason and what to do."""
+    try:
+        return plain_json(path)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: {remedy}") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}): {remedy}") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON ({single_line(error):.100}): {remedy}") from None
 
 
 def parsed_json(raw: bytes, path: Path) -> Any:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from ndformer.framework.answer import Answer
+from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.tokens import TokenSet
 
@@ -43,6 +44,9 @@ class Head(nn.Module):
     def exported(self, output: Any) -> Tensor | dict[str, Tensor]:
         """Convert the output of forward() to what an exported graph returns: a tensor, or several by name."""
         return output
+
+    def fit(self, data: Dataset) -> None:
+        """Set what depends on the whole training set, such as the mean of the targets, before the first step."""
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Any:
         """Return the targets of a batch on the device, as loss() takes them and mixers change them."""

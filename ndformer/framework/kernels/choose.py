@@ -82,15 +82,19 @@ def by_rows(backend: Backend, q: Tensor, k: Tensor, v: Tensor, where: Where, bia
     assert where.cut is not None
     B, H, N, _ = q.shape
     flat = [t.transpose(1, 2).flatten(0, 1) for t in (q, k, v)]  # (B N, H, h)
-    total = q.new_zeros(B * N, H, v.shape[-1])
+    outs = [q.new_zeros(1, H, v.shape[-1])]  # of padding
     for rows, row_where in where.cut:
         part = None if bias is None else bias.cut(rows)
         if bias is not None and part is None:  # this bias cannot be cut
             return backend(q, k, v, where, bias, scale)
         qr, kr, vr = (rows.gather(t).transpose(1, 2) for t in flat)  # (R, H, K, h)
         out = backend(qr, kr, vr, row_where, part, scale)
-        total = total + rows.scatter(out.transpose(1, 2), B * N)
-    return total.reshape(B, N, H, v.shape[-1]).transpose(1, 2)
+        outs.append(out.transpose(1, 2).flatten(0, 1))
+    # each token is in one row: where it is among the outputs, 0 for padding
+    index = [rows.index.masked_fill(~rows.valid, B * N).flatten() for rows, _ in where.cut]
+    slot = torch.zeros(B * N + 1, dtype=torch.int64, device=q.device)
+    slot[torch.cat([slot[:0], *index])] = torch.arange(1, sum(map(len, index)) + 1, device=q.device)
+    return torch.cat(outs).index_select(0, slot[:-1]).reshape(B, N, H, v.shape[-1]).transpose(1, 2)
 
 
 def log_call(backend: Backend, q: Tensor, where: Where, bias: Bias | None) -> None:

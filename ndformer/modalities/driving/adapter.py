@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.driving.datasets.files import read_file, to_sample
 from ndformer.modalities.driving.datasets.nuscenes.dataset import Version
 from ndformer.modalities.driving.pictures.tokens import SensorScene
-from ndformer.modalities.driving.projection import Ground, cells, first_view, matrices
+from ndformer.modalities.driving.projection import Ground, cells, first_view, lifted, matrices
 from ndformer.modalities.driving.transforms.pack import PackDriving
 
 EXTRA_INPUTS = ("camera_to_lidar", "intrinsics", "seen")
@@ -274,7 +275,7 @@ class CameraPatches(SensorAdapter):
         valid = cameras.flatten(2).any(-1).repeat_interleave(view[0] * view[1], 1)  # (B, N)
         full = seen is None and len({len(images_of_sample) for images_of_sample in pictures}) == 1
         where = Where(positions, valid=None if full else valid)
-        return TokenSet(x, where, torch.ones_like(valid, dtype=torch.int64))
+        return TokenSet(x, replace(where, cameras=lifted(cameras, view)), torch.ones_like(valid, dtype=torch.int64))
 
     @torch.no_grad()
     def _places(self, matrix: Tensor, key: bytes, view: tuple[int, int]) -> Tensor:

@@ -25,6 +25,18 @@ def matrices(camera_to_lidar: Tensor, intrinsics: Tensor, patch: int, present: T
     return torch.where(mask[..., None, None], rows, 0.0).float()
 
 
+def lifted(matrix: Tensor, view: tuple[int, int]) -> Tensor:
+    """Return the cameras (B, C rows columns, 4, 4) of all patches from projections (B, C, 3, 4), as in `Where`.
+
+    They map points of the LiDAR's frame to image coordinates from -0.5 to 0.5.
+    """
+    row, column, depth = matrix.unbind(-2)
+    last = torch.zeros_like(depth)
+    last[..., 3] = 1
+    cameras = torch.stack([column / view[1] - depth / 2, row / view[0] - depth / 2, depth, last], -2)
+    return cameras.repeat_interleave(view[0] * view[1], 1)
+
+
 def projected(matrix: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
     """Project points (N, 3) into cameras (C, 3, 4): rows and columns (C, N, 2), and depths (C, N)."""
     with without_autocast(points):

@@ -1,16 +1,19 @@
 """Adapter that turns images into tokens, one for each patch."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
+from ndformer.framework.packing import unpacked
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Width
@@ -24,6 +27,9 @@ from ndformer.modalities.image.pictures.tokens import separate_patches
 @MODALITIES.register_module()
 class ImagePatches(Adapter):
     """Turn images (B, channels, height, width) into one token for each patch of `patch` x `patch` pixels.
+
+    A list of images (channels, height, width) of different sizes becomes one packed row; `packed=False` pads them to
+    the largest instead.
 
     The position of a token is its (row, column), counted in patches from `start`. Height and width may be any multiple
     of `patch`. Class and register tokens come first. `class_at` says where they stand: 'nowhere' gives them no
@@ -48,6 +54,7 @@ class ImagePatches(Adapter):
         class_at: ClassPosition = "nowhere",
         start: Offset = 0,
         plane: Sequence[Sequence[Finite]] | None = None,
+        packed: bool = True,
     ) -> None:
         super().__init__()
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
@@ -55,7 +62,7 @@ class ImagePatches(Adapter):
         self.plane = plane
         if plane is not None:
             self.axes = ("x", "y", "z") if len(plane[0]) == 3 else ()
-        self.patch, self.channels, self.start = patch, channels, start
+        self.patch, self.channels, self.start, self.packed = patch, channels, start, packed
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.add_tokens(dim, class_token, registers, class_at)
 
@@ -78,6 +85,9 @@ class ImagePatches(Adapter):
     def patch_sides(self) -> tuple[int, int]:
         return self.patch, self.patch
 
+    def count_tokens(self, size: tuple[int, ...]) -> int:
+        return len(self.tokens) + math.prod(side // self.patch for side in size)
+
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         return [separate_patches(pack.picture(sample, 0), (self.patch, self.patch))]
 
@@ -87,28 +97,47 @@ class ImagePatches(Adapter):
         return GridCanvas(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
-        if isinstance(images, list):
-            sizes = ", ".join(sorted({f"{i.shape[1]} x {i.shape[2]}" for i in images})[:3])
-            raise ValueError(
-                f"images of one batch must have one size, got {sizes}. Put a Resize or a crop before PackImage"
-            )
-        if images.dim() != 4 or not images.is_floating_point():
-            raise ValueError(
-                "images must be (batch, channels, height, width) of normalized floats, as PackImage makes them, got "
-                f"{tuple(images.shape)} of {images.dtype}. images[None] adds the batch axis, images / 255 makes floats"
-            )
-        _, C, height, width = images.shape
-        if self.channels != C or height % self.patch or width % self.patch:
-            raise ValueError(
-                f"images must have {self.channels} channels and sides divisible by the patch size {self.patch}, "
-                f"got {C} x {height} x {width}"
-            )
-        x = self.project(images)  # (B, dim, rows, columns)
-        grid = (x.shape[2], x.shape[3])
-        x = x.flatten(2).transpose(1, 2)
-        axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in grid]
-        positions = torch.cartesian_prod(*axes)[None]  # (1, rows columns, 2)
-        if self.plane is not None:
-            first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
-            positions = first + positions @ torch.stack(steps)  # (1, rows columns, 3)
-        return self.with_tokens(x, positions, grid=grid if self.plane is None else None)
+        """Return the tokens of images, with `where.grid` if they have one size, as one packed row if they do not."""
+        self._check(images)
+        if isinstance(images, Tensor):
+            x = self.project(images)  # (B, dim, rows, columns)
+            grid = (x.shape[2], x.shape[3])
+            positions = self._positions(grid, x.device)[None]  # (1, rows columns, 2)
+            return self.with_tokens(x.flatten(2).transpose(1, 2), positions, grid=grid if self.plane is None else None)
+        grids = [(image.shape[1] // self.patch, image.shape[2] // self.patch) for image in images]
+        pixels = torch.cat([self._patches(image) for image in images])  # (T, channels patch patch)
+        x = F.linear(pixels, self.project.weight.flatten(1), self.project.bias)  # equal to the convolution
+        places = {grid: self._positions(grid, x.device) for grid in set(grids)}
+        tokens = self.with_tokens_packed(x, torch.cat([places[grid] for grid in grids]), [r * c for r, c in grids])
+        return tokens if self.packed else unpacked(tokens, len(images))
+
+    def _patches(self, image: Tensor) -> Tensor:
+        """Return the pixels of each patch (rows columns, channels patch patch) of an image (channels, H, W)."""
+        cut = image.unflatten(2, (-1, self.patch)).unflatten(1, (-1, self.patch))  # (C, rows, patch, columns, patch)
+        return cut.permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)
+
+    def _positions(self, grid: tuple[int, int], device: torch.device) -> Tensor:
+        """Return the positions (rows columns, P) of the patches of a grid."""
+        axes = [torch.arange(n, dtype=torch.float32, device=device) + self.start for n in grid]
+        positions = torch.cartesian_prod(*axes)
+        if self.plane is None:
+            return positions
+        first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
+        return first + positions @ torch.stack(steps)
+
+    def _check(self, images: Tensor | list[Tensor]) -> None:
+        stacked = isinstance(images, Tensor)
+        for image in [images] if isinstance(images, Tensor) else images:
+            if image.dim() != 3 + stacked or not image.is_floating_point():
+                raise ValueError(
+                    "images must be (batch, channels, height, width), or a list of (channels, height, width), of "
+                    f"normalized floats, as PackImage makes them, got {tuple(image.shape)} of {image.dtype}. "
+                    "images[None] adds the batch axis, images / 255 makes floats"
+                )
+            C, height, width = image.shape[-3:]
+            if self.channels != C or height % self.patch or width % self.patch:
+                raise ValueError(
+                    f"images must have {self.channels} channels and sides divisible by the patch size {self.patch}, "
+                    f"got {C} x {height} x {width}. KeepAspect(longest=..., multiple_of={self.patch}) resizes images "
+                    "to such sides"
+                )

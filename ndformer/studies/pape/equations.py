@@ -125,7 +125,7 @@ ROWS = {
 
 def measure(cell: Cell) -> Values:
     found = {space: ROWS[cell.row](dims, cell.seed) for space, dims in SPACES.items()}
-    return {space: math.log10(max(apart, FLOOR)) for space, apart in found.items()}
+    return {space: math.log10(max(difference, FLOOR)) for space, difference in found.items()}
 
 
 EQUAL = {  # claim -> row whose two ways to the logits agree

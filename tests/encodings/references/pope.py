@@ -14,7 +14,8 @@ class PoPE(Reference):
         for c in range(self.width):
             p, i = divmod(c, n)
             frequency = self.cfg.get("base", 10000) ** (-i / n) if p < self.dims else 0.0
-            angle = self.dr[..., min(p, self.dims - 1)] * frequency
+            p = min(p, self.dims - 1)
+            angle = self.dr[..., p] * (self.turns(frequency, p) if frequency else 0.0)
             delta = self.weights["encoding.delta"][h, c].clamp(-2 * math.pi, 0)
             lengths = torch.outer(torch.log(1 + q[:, c].exp()), torch.log(1 + k[:, c].exp()))
             total = total + lengths * torch.cos(angle + delta)

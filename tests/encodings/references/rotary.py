@@ -13,7 +13,12 @@ class ComplexRotation(Reference):
         raise NotImplementedError
 
     def content(self, h: int, q: Tensor, k: Tensor) -> Tensor:
-        frequencies = self.frequencies(h)
+        frequencies = [
+            torch.stack(
+                [x.sign() * self.turns(abs(float(x)), p) if x and self.lengths[p] else x for p, x in enumerate(w)]
+            )
+            for w in self.frequencies(h)
+        ]
         total = torch.zeros(len(q), len(k), dtype=q.dtype)
         for f, w in enumerate(frequencies):
             (q0, q1), (k0, k1) = q[:, 2 * f : 2 * f + 2].T, k[:, 2 * f : 2 * f + 2].T

@@ -1,6 +1,7 @@
 """Sincos and LearnableSincos, channel by channel."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -8,20 +9,20 @@ from torch import Tensor
 from tests.encodings.references.base import Reference
 
 
-def sincos(r: Tensor, dim: int) -> Tensor:
+def sincos(r: Tensor, dim: int, turns: Callable[[float, int], float] = lambda w, p: w) -> Tensor:
     P = r.shape[1]
     channels = []
     for p in range(P):
         width = dim // P + (dim % P if p == P - 1 else 0)
         for c in range(width):
-            angle = r[:, p] / 10000 ** (2 * (c // 2) / width)
+            angle = r[:, p] * turns(10000 ** (-2 * (c // 2) / width), p)
             channels.append(angle.sin() if c % 2 == 0 else angle.cos())
     return torch.stack(channels, dim=1)
 
 
 class Sincos(Reference):
     def embed(self, x: Tensor) -> Tensor:
-        return x + sincos(self.r, self.dim) * self.placed[:, None]
+        return x + sincos(self.r, self.dim, self.turns) * self.placed[:, None]
 
 
 class LearnableSincos(Reference):

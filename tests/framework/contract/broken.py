@@ -9,15 +9,17 @@ import torch
 from torch import nn
 
 from ndformer.encodings.alibi import ALiBi
+from ndformer.encodings.fire import FIRE
 from ndformer.encodings.pape import PaPE
 from ndformer.encodings.pape_ri import PaPERI, PaPERILayer
 from ndformer.encodings.rope import AxialRoPE, RoPEMixed
-from ndformer.encodings.sincos import Sincos
+from ndformer.encodings.sincos import LearnableSincos, Sincos
 from ndformer.framework.bias.base import Bias, PositionBias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.kernels.rotation import rotate
 from ndformer.framework.tokens import Where
 
 
@@ -50,7 +52,7 @@ def moved(base, move, **flags):
 def alibi_with(kind):
     """ALiBi with another bias class."""
     tables = lambda self, positions, where: kind(ALiBi.tables(self, positions, where).slopes, positions)
-    return type("OtherALiBi", (ALiBi,), dict(tables=tables))
+    return type("OtherALiBi", (ALiBi,), dict(tables=tables, circular_axes=False))
 
 
 def with_bias(base, bias, weight=None):
@@ -63,13 +65,15 @@ def with_bias(base, bias, weight=None):
                 self.register_parameter(weight, nn.Parameter(torch.ones(heads)))
 
     Layer.bias = bias
-    return type(f"Other{base.__name__}", (base,), dict(layer=lambda self, index, depth: Layer(self.heads)))
+    kind = dict(layer=lambda self, index, depth: Layer(self.heads), circular_axes=False)
+    return type(f"Other{base.__name__}", (base,), kind)
 
 
 def pape_ri_with(bias):
     """PaPE-RI with another LayerEncoding.bias(self, q, k, x, state)."""
     layer = type("Layer", (PaPERILayer,), dict(bias=bias))
-    return type("OtherPaPERI", (PaPERI,), dict(layer=lambda self, index, depth: layer(self)))
+    kind = dict(layer=lambda self, index, depth: layer(self), circular_axes=False)
+    return type("OtherPaPERI", (PaPERI,), kind)
 
 
 class Flipped(DistanceBias):
@@ -202,6 +206,8 @@ class KeepsLayers(RoPEMixed):
 
 
 class HandsOutItself(ALiBi):
+    circular_axes = False
+
     def __init__(self, dim, heads, position_dims, depth):
         super().__init__(dim, heads, position_dims, depth)
         self.only = super().layer(0, depth)
@@ -243,6 +249,26 @@ class ReadsValues(Sincos):
         return super().tables(positions, where)
 
 
+def with_values(values):
+    """An encoding that only has LayerEncoding.values(self, v, x, state); state: the sum of coordinates (B, 1, N, 1)."""
+    layer = type("Layer", (LayerEncoding,), dict(values=values))
+    tables = lambda self, positions, where: positions.sum(-1)[:, None, :, None]
+    kind = dict(layer=lambda self, index, depth: layer(), tables=tables, rotation_invariant=False)
+    return type("TransformsValues", (PositionEncoding,), kind)
+
+
+def rotated(self, v, x, state):
+    return rotate(v, state.cos(), state.sin())
+
+
+def rotated_everywhere(self, v, x, state):
+    return v.flip(-1)
+
+
+def widened(self, v, x, state):
+    return v.to(state.dtype)
+
+
 def round_to_bfloat16(r):
     return r.bfloat16().to(r.dtype)
 
@@ -262,12 +288,17 @@ def half_positions(self, q, k, x, state):
 
 CountsTokens = moved(ALiBi, lambda r: torch.arange(r.shape[1], dtype=r.dtype)[None, :, None])
 MovesClassTokens = moved(AxialRoPE, lambda r: r - r.mean(1, keepdim=True).round(), changes_unplaced=True)
-FalselyTranslationInvariant = type("Declared", (Sincos,), dict(translation_invariant=True))
+FalselyTranslationInvariant = type("Declared", (LearnableSincos,), dict(translation_invariant=True))
+FalselyCircular = type("Declared", (FIRE,), dict(circular_axes=True))
+FalselyPeriodic = type("Declared", (LearnableSincos,), dict(circular_axes=True))
 FalselyRotationInvariant = type("Declared", (PaPE,), dict(rotation_invariant=True))
 RootAtZero = with_bias(PositionEncoding, stretched, weight="length")
 
 BROKEN = [
-    (moved(Sincos, lambda r: r - r.mean(1, keepdim=True)), {"padded = packed = alone": "where.real"}),
+    (
+        moved(Sincos, lambda r: r - r.mean(1, keepdim=True), circular_axes=False),
+        {"padded = packed = alone": "where.real"},
+    ),
     (
         NoPackedRows,
         dict.fromkeys(
@@ -289,6 +320,14 @@ BROKEN = [
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
     (CountsTokens, {"token permutation": "read the positions and not the order"}),
     (FalselyTranslationInvariant, {"translation invariance": "Set translation_invariant = False"}),
+    (with_values(rotated), {"values and output": "output() must undo at the query"}),
+    (with_values(rotated_everywhere), {"values and output": "of a token without a position"}),
+    (
+        with_values(widened),
+        {"values and output": "values() must return the bfloat16", "half precision": "it stops with RuntimeError"},
+    ),
+    (FalselyCircular, {"whole turns on circles": "differences the short way round"}),
+    (FalselyPeriodic, {"whole turns on circles": "which end of the period is at 0"}),
     (FalselyRotationInvariant, {"rotation invariance": "Set rotation_invariant = False"}),
     (moved(Sincos, round_to_bfloat16), {"precision of positions": "near 0 but by 0.0e+00 near 512"}),
     (

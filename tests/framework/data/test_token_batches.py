@@ -48,6 +48,13 @@ def test_samples_come_once_in_equal_steps_of_limited_tokens(lengths, tokens, pro
     assert [batches[1:] for batches in ranks] == schedules(lengths, tokens, processes, loops, epoch, skip=1)[0]
 
 
+def test_batches_of_short_samples_have_one_length_each():
+    lengths = np.random.default_rng(0).integers(3, 30, 5000)
+    (batches,), _ = schedules(lengths, 200, 1)
+    mixed = sum(len({lengths[i] for _, i in batch}) > 1 for batch in batches)
+    assert mixed <= 26 < len(batches) / 10  # at most where one length ends and the next begins
+
+
 @settings(max_examples=40, deadline=None)
 @given(lengths=st.lists(st.integers(1, 500), min_size=9, max_size=60), step=st.integers(0, 3))
 def test_a_run_goes_on_with_another_number_of_processes_and_the_same_total(lengths, step):

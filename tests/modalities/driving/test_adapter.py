@@ -224,3 +224,23 @@ def test_places_are_as_exact_under_autocast():
             found.append([one.where.positions for one in sets])
     for exact, mixed in zip(*found):
         assert torch.equal(exact, mixed)
+
+
+def test_patches_have_the_camera_of_their_image_and_pillars_the_lidar():
+    cameras = batched(rig(0.0, 2.0), rig(1.0, 3.0))
+    images = torch.zeros(2, 2, 3, 32, 48, dtype=torch.uint8)
+    adapter = CameraPatches(16, PATCH, LOW[:2], HIGH[:2], CELL, layers=4)
+    found = adapter(images, **cameras)
+    both = join(pillars()(torch.stack([cloud(0, 50)] * 2), **cameras), found).where.cameras
+    assert both is not None
+    count = both.shape[1] - found.features.shape[1]
+    assert torch.equal(both[:, :count], torch.eye(4).expand(2, count, 4, 4))
+    for sample in range(2):
+        for c in range(2):
+            matrix = both[sample, count + c * 24 : count + (c + 1) * 24]
+            assert torch.equal(matrix, matrix[:1].expand(24, 4, 4))
+            pose, lens = (cameras[name][sample, c] for name in ("camera_to_lidar", "intrinsics"))
+            point = (pose @ torch.tensor([0.5, -0.3, 4.0, 1.0]))[:3]  # ahead of the camera
+            row, column, depth = slow_pixel(pose, lens, point.tolist())
+            x, y, z, one = (matrix[0].double() @ torch.tensor([*point, 1.0]).double()).tolist()
+            assert (x / z, y / z, z, one) == pytest.approx((column / 48 - 0.5, row / 32 - 0.5, depth, 1.0), abs=1e-5)

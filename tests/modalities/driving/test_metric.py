@@ -183,7 +183,7 @@ ROW = dict(
     detection_name="car", detection_score=0.5, attribute_name="",
 )  # fmt: skip
 WRONG = {
-    "no json": ("{", "is not json"),
+    "no json": ("{", "is not JSON"),
     "a list": ([], "must be an object with 'meta' and 'results'"),
     "strange sample": (dict(a=[], b=[]), "for the sample 'b', which is not of this split: give the --version"),
     "missing sample": ({}, "has no predictions for 1.*a: give samples without predictions"),

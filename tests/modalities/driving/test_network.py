@@ -1,5 +1,6 @@
 """The complete network: missing sensors, samples without images, and a LiDAR alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,3 +123,21 @@ def test_images_without_cameras_and_of_several_sizes_are_refused():
     images = [inputs["images"][0], inputs["images"][1][..., :40]]
     with pytest.raises(ValueError, match="images of a batch must have one size, got 40 x 32, 48 x 32: resize or crop"):
         heat(model("points", "images"), inputs | dict(images=images))
+
+
+def test_relative_cameras_reach_an_encoding_that_uses_them():
+    """One camera turned about its own axis: positions of patches stay, as the calibration of the places is cached."""
+    net, inputs = model("points", "images", encoding="PRoPE"), batch()
+    tokens = net.tokens(inputs)
+    cameras = tokens.where.cameras
+    assert cameras is not None
+    turned = cameras.clone()
+    turned[:, -24:] = turned[:, -24:] @ torch.diag(torch.tensor([-1.0, -1.0, 1.0, 1.0]))
+    features = []
+    for encoding in ("PRoPE", "AxialRoPE"):
+        body = model("points", "images", encoding=encoding).backbone
+        for given in (cameras, turned):
+            with torch.no_grad():
+                features.append(body(replace(tokens, where=replace(tokens.where, cameras=given))).features)
+    assert (features[0] - features[1]).abs().max() > 1e-3
+    assert torch.equal(features[2], features[3])

@@ -119,6 +119,7 @@ class PTv3(nn.Module):
         level = self._level(points, grid)
         x = self.stem(x, level.sites)
         encoding = self.encoder[0].encoding
+        encoding.refuse_cameras(tokens.where, "PTv3")
         where = level.where if points.objects is None else replace(level.where, objects=points.objects[None])
         x = encoding.embed(x[None], encoding.prepare(where))[0]
 

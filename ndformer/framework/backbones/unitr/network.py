@@ -1,6 +1,7 @@
 """UniTR (Wang 2023): attention among LiDAR pillars and camera patches, in sets within windows of a plane."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -117,6 +118,8 @@ class UniTR(nn.Module):
 
     def forward(self, tokens: TokenSet) -> TokenSet:
         flat = Flat.from_tokens(tokens)
+        if not any(encoding.uses_cameras for encoding in self.encodings.values()):
+            flat = replace(flat, cameras=None)
         x = flat.flat(tokens.features)
         prepared: dict[str, Any] = {}  # encoding states of planes whose embedding was added
         for k, (kind, block) in enumerate(zip(self.kinds, self.blocks)):
@@ -177,7 +180,8 @@ class UniTR(nn.Module):
                 for plane in planes:
                     sensor = "camera" if plane == "off" else plane
                     placed = None if plane == name else rows.gather(self._placed(sensor, flat))
-                    where = Where(rows.gather(coordinates[plane]), valid=rows.valid, placed=placed)
+                    cameras = None if flat.cameras is None else rows.gather(flat.cameras)
+                    where = Where(rows.gather(coordinates[plane]), valid=rows.valid, placed=placed, cameras=cameras)
                     states.append((where, self._encoding(plane).prepare(where)))
                     layers.append(self.off if plane == "off" else cast(LayerEncoding, layer[plane]))
                 where, state = states[0]

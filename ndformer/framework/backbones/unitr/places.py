@@ -25,6 +25,7 @@ class Flat:
     index: Tensor  # (T,) indices among the B N tokens of the set
     pillars: int
     shape: tuple[int, int]  # B, N
+    cameras: Tensor | None = None  # (T, 4, 4)
 
     @classmethod
     def from_tokens(cls, tokens: TokenSet) -> Flat:
@@ -40,7 +41,8 @@ class Flat:
         groups = [((kind == k) & valid).expand(B, N).flatten().nonzero().squeeze(1) for k in (PILLARS, PATCHES)]
         index = torch.cat(groups)
         places = where.positions.expand(B, -1, -1).flatten(0, 1)[index]
-        return cls(places, index // max(N, 1), index, len(groups[0]), (B, N))
+        cameras = None if where.cameras is None else where.cameras.expand(B, -1, -1, -1).flatten(0, 1)[index]
+        return cls(places, index // max(N, 1), index, len(groups[0]), (B, N), cameras)
 
     def token_slice(self, plane: str) -> slice:
         """Return the slice of the tokens in a plane."""

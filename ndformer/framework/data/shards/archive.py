@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import zlib
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +27,7 @@ from ndformer.framework.registry.signature import fits
 
 INDEX, META, FINGERPRINTS = "index", "meta.json", "fingerprints.json"
 FORM = 1  # version of the index
+STRIDE = 64  # every 64th name is in memory, where a search begins
 OPEN_SHARDS = 128  # files that a process has open
 COLUMNS = dict(shard=np.uint32, offset=np.int64, size=np.int64, crc=np.uint32, start=np.int64, text=np.uint8)
 TABLE: dict[str, Any] = dict(source=str, options=dict, splits=list[str], classes=list[str], state=str, values=bool)
@@ -76,6 +77,7 @@ class Archive:
         columns = self._columns("files", COLUMNS, ("shard", "offset", "size", "crc"))
         self.shard, self.offset, self.size, self.crc = (columns[n] for n in ("shard", "offset", "size", "crc"))
         self.names = Texts(columns["start"], columns["text"])
+        self.landmarks = [self.names[i] for i in range(0, len(self.names), STRIDE)]
         if len(self.shard):
             end = np.array([size for _, size in self.shards] or [0], np.int64)
             inside = self.shard < len(self.shards)
@@ -124,7 +126,8 @@ class Archive:
 
     def find(self, name: str) -> int | None:
         wanted = os.fsencode(name)
-        i = bisect_left(self.names, wanted)
+        start = max(0, bisect_right(self.landmarks, wanted) - 1) * STRIDE
+        i = bisect_left(self.names, wanted, start, min(start + STRIDE, len(self.names)))
         return i if i < len(self.names) and self.names[i] == wanted else None
 
     def names_in(self, folder: str) -> list[str]:

@@ -80,7 +80,11 @@ class Values:
         if load is not None:
             decoder = json.JSONDecoder(object_hook=functools.partial(self._value, load=load))
         try:
-            return decoder.decode(text if isinstance(text, str) else text.decode())
+            text = text if isinstance(text, str) else text.decode()
+            value, end = decoder.raw_decode(text)
+            if end != len(text):
+                raise ValueError(f"it has {len(text) - end} letters too many")
+            return value
         except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
             raise DataError(
                 f"{self.root}: a record of the index is damaged ({foreign.single_line(error):.200}). "

@@ -32,6 +32,9 @@ class Loading:
     batch_tokens: Count | None = key(
         "training batches of so many tokens per process instead of batch_size samples", None
     )
+    lengths: list[Count] | None = key(
+        "with batch_tokens: each batch has a random one of these lengths, to which KeepAspect shrinks images", None
+    )
     loops: Count = key("passes over the training set per epoch", 1)
     skip_bad: bool = key("skip samples that cannot be read, and list them at the end", False)
     random_labels: bool = key("a control experiment: shuffle the labels, so that there is nothing to learn", False)

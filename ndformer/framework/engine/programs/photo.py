@@ -11,6 +11,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.registry import TRANSFORMS
 
+SIZES = ("size", "longest", "multiple_of")  # options of transforms in pixels
 MAX_SIDE = 448  # pixels of the shorter side
 MAX_DIFFERENCE = 12.0  # of 255, the average difference between two images of the same view
 
@@ -18,7 +19,7 @@ MAX_DIFFERENCE = 12.0  # of 255, the average difference between two images of th
 def with_photo(sample: Sample, raw: Sample, transforms: Sequence[Any]) -> Sample:
     """Add `photo`, the sample with a larger image, if the config's `transforms` can make one of the same view.
 
-    Every `size` in the transforms is multiplied by the same whole number, so that patches cover the same parts.
+    Every SIZES option of the transforms is multiplied by the same whole number, so that patches cover the same parts.
     """
     if list(sample.get("inputs", ())) != ["image"] or "image" not in raw:
         return sample
@@ -36,11 +37,12 @@ def with_photo(sample: Sample, raw: Sample, transforms: Sequence[Any]) -> Sample
 
 
 def _enlarged(transform: dict[str, Any], times: int) -> dict[str, Any]:
-    size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
-    if size is None:
-        return transform
-    old = transform.get("size", size.default)
-    return dict(transform, size=times * old if isinstance(old, int) else tuple(times * side for side in old))
+    options = inspect.signature(TRANSFORMS.get(transform["type"])).parameters
+    larger = {}
+    for name in (name for name in SIZES if name in options):
+        old = transform.get(name, options[name].default)
+        larger[name] = times * old if isinstance(old, int) else tuple(times * side for side in old)
+    return transform | larger
 
 
 def _same_view(sample: Sample, photo: Sample, times: int) -> bool:

@@ -1,11 +1,13 @@
 """Checks of the first batch: tokens per sample, and the radius of the encoding against the spacing of tokens."""
 
+from __future__ import annotations
+
 import contextlib
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
@@ -13,9 +15,11 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.base import short
 from ndformer.framework.encoding.spacing import Spacing
-from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
+
+if TYPE_CHECKING:
+    from ndformer.framework.engine.training.trainer import Trainer
 
 MIN_TOKENS = 16  # per sample; training and show_tokens warn below it
 
@@ -41,7 +45,7 @@ def record_positions(model: nn.Module, record: Callable[[PositionEncoding, Where
 
 
 @contextlib.contextmanager
-def first_warnings(trainer: Runner) -> Iterator[None]:
+def first_warnings(trainer: Trainer) -> Iterator[None]:
     """Print warnings about the tokens of a run's first batch."""
     if trainer.iter > 0 or trainer.cfg.train_cfg.get("compile"):  # a graph would be traced twice
         yield
@@ -67,7 +71,7 @@ def collect_warnings(model: nn.Module) -> Iterator[list[str]]:
 def few_tokens(name: str, adapter: Adapter, counts: Sequence[int]) -> str | None:
     """Return a warning if the samples of a modality, with these token counts, are below MIN_TOKENS; else None."""
     typical = statistics.median(counts) if counts else MIN_TOKENS
-    if typical >= MIN_TOKENS:
+    if typical >= MIN_TOKENS or not adapter.more_tokens:
         return None
     source = "a sample" if len(counts) == 1 else f"the median of {len(counts)} samples"
     return (
@@ -97,8 +101,11 @@ def _counting(model: nn.Module) -> Iterator[dict[str, tuple[Adapter, list[int]]]
 
 def token_counts(adapter: Adapter, tokens: TokenSet) -> list[int]:
     """Return the number of tokens of each sample, without padding, class token and registers."""
-    (rows, count, _), valid = tokens.features.shape, tokens.where.valid
-    counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
+    (rows, count, _), valid, segment = tokens.features.shape, tokens.where.valid, tokens.where.segment
+    if segment is not None:
+        counts = segment[segment >= 0].bincount().tolist()
+    else:
+        counts = [count] * rows if valid is None else valid.sum(1).expand(rows).tolist()
     return [each - len(adapter.prefix_names) for each in counts]
 
 

@@ -13,10 +13,12 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
+from ndformer.framework.data.length_batches import LengthBatches
 from ndformer.framework.data.mixture import Mixture, TurnBatches
-from ndformer.framework.data.token_batches import TokenBatches
+from ndformer.framework.data.token_batches import TokenBatches, substitutes
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
+from ndformer.framework.engine.training.token_lengths import prefix_tokens, token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
 
@@ -100,23 +102,35 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
     loops = options.loops
     if loops < 1 or (loops > 1 and not shuffle):
         raise DataError(f"{split}_dataloader.loops: expected 1{' or more' * shuffle}, got {loops}")
-    batches = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops)
+    batches, bad = kind(length, size, shuffle, cfg.seed, processes.rank(), share, loops), {}
     if options.batch_tokens is not None:
-        batches = _token_batches(dataset, split, options.batch_tokens, cfg.seed, share, loops)
+        if split != "train":
+            raise DataError(f"{split}_dataloader.batch_tokens: expected it for training alone. Remove it")
+        place = cfg.seed, processes.rank(), share, loops
+        if options.lengths is not None:
+            batches = _length_batches(cfg, dataset, options.lengths, options.batch_tokens, place)
+        else:
+            lengths, bad = token_lengths(cfg, dataset, options.batch_tokens)
+            batches = TokenBatches(lengths, options.batch_tokens, *place)
+            dataset.substitutes = substitutes(lengths)
+    elif options.lengths is not None:
+        raise DataError(f"{split}_dataloader.lengths: expected batch_tokens with it, got none. Set batch_tokens")
     batches.shards = dataset.shards
-    return Loader(dataset, split, batches, workers, options.timeout)
+    loader = Loader(dataset, split, batches, workers, options.timeout)
+    loader.bad |= bad
+    return loader
 
 
-def _token_batches(data: Dataset, split: str, tokens: int, seed: int, share: int, loops: int) -> TokenBatches:
-    if split != "train":
-        raise DataError(f"{split}_dataloader.batch_tokens: expected it for training alone. Remove it")
-    lengths = data.lengths()
-    if lengths is None:
+def _length_batches(
+    cfg: Config, data: Dataset, lengths: Sequence[int], tokens: int, place: tuple[int, int, int, int]
+) -> LengthBatches:
+    prefix = prefix_tokens(cfg, data)
+    if not lengths or min(lengths) <= prefix or max(lengths) > tokens:
         raise DataError(
-            f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
-            f"{type(data).__name__}. Pack it with this config and tools/pack_shards.py, or give its class a lengths()"
+            f"train_dataloader.lengths: expected numbers of tokens from {prefix + 1} to batch_tokens={tokens}, got "
+            f"{list(lengths)}. Change them, or raise batch_tokens"
         )
-    return TokenBatches(lengths, tokens, seed, processes.rank(), share, loops)
+    return LengthBatches(len(data), lengths, tokens, prefix, *place)
 
 
 def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tuple[dict[str, Any], float]]:

@@ -14,6 +14,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "classes.txt",
     "confusion_matrix.png",
     "pr_curves.png",
+    "parity.png",
     "curves.png",
     "report.html",
     "shown",

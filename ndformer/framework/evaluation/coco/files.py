@@ -14,6 +14,7 @@ from ndformer.framework.evaluation.coco.match import Detections, Truth
 from ndformer.framework.system import atomic
 
 Item = Mapping[str, Any]
+REMEDY = "name a complete JSON file"
 COLUMNS = ("image_id", "category_id", "bbox")
 
 
@@ -29,7 +30,7 @@ class GroundTruth:
 
 
 def read_truth(path: Path) -> GroundTruth:
-    content = _read(path)
+    content = foreign.json_or_error(path, REMEDY)
     if not isinstance(content, dict):
         raise DataError(
             f"{path} holds {_kind(content)}, but ground truth is an object: did the two files change places?"
@@ -55,7 +56,7 @@ def truth_from(content: Item, name: str = "the ground truth") -> GroundTruth:
 
 
 def read_detections(path: Path, truth: GroundTruth) -> Detections:
-    content = _read(path)
+    content = foreign.json_or_error(path, REMEDY)
     if not isinstance(content, list):
         raise DataError(
             f"{path} holds {_kind(content)}, but detections are a list of objects with image_id, category_id, bbox and "
@@ -82,17 +83,6 @@ def listed(detections: Detections, images: Sequence[Any], categories: Sequence[A
 def write_detections(path: Path, detections: Detections, images: Sequence[Any], categories: Sequence[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write(path, json.dumps(listed(detections, images, categories)))
-
-
-def _read(path: Path) -> Any:
-    try:
-        return foreign.plain_json(path)
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}: check the name") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): name a json file") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not json ({error}): was it cut off, or is it another kind of file?") from None
 
 
 def _kind(content: Any) -> str:

@@ -25,14 +25,7 @@ class Pair:
 
 def read_task(path: Path) -> dict[str, list[Pair]]:
     """Read the pairs of `train` and `test`, each with at least one."""
-    try:
-        content = foreign.plain_json(path)
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: get the corpus again, or name another task") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): get it again") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON ({foreign.single_line(error):.100}): get it again") from None
+    content = foreign.json_or_error(path, "get the corpus again, or name another task")
     if not isinstance(content, dict) or not all(isinstance(content.get(part), list) for part in PARTS):
         raise DataError(f"{path} is no task of ARC: it must be an object with two lists, train and test")
     parts = {}

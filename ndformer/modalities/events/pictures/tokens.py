@@ -35,12 +35,12 @@ def latest(packed: Tensor, patch: int, bins: int, ages: bool, size: tuple[int, i
     time, place, cells = (x.numpy() for x in unpack(packed))
     place = place.astype(np.int64)
     rows, columns = (-(-side // patch) for side in size) if size else place.max(0, initial=0) + 1
-    board = np.full((rows, columns, patch, patch, 3), PAPER, np.uint8)
+    image = np.full((rows, columns, patch, patch, 3), PAPER, np.uint8)
     patches = place[:, 0] * columns + place[:, 1]
     order = np.lexsort((-time if ages else time, patches))
     last = order[np.append(np.diff(patches[order]) > 0, True)] if len(order) else order
-    board[place[last, 0], place[last, 1]] = color_events(counts(cells[last], patch, bins))
-    picture = board.swapaxes(1, 2).reshape(rows * patch, columns * patch, 3)
+    image[place[last, 0], place[last, 1]] = color_events(counts(cells[last], patch, bins))
+    picture = image.swapaxes(1, 2).reshape(rows * patch, columns * patch, 3)
     return picture if size is None else picture[: size[0], : size[1]]
 
 
@@ -66,12 +66,12 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     times = max(1, LARGE // (max(rows, columns) * patch))
     pictures = []
     for number in range(FRAMES):
-        board = np.full((rows, patch + 1, columns, patch + 1, 3), PAPER, np.uint8)
-        board[:, patch], board[:, :, :, patch] = GRID, GRID
+        image = np.full((rows, patch + 1, columns, patch + 1, 3), PAPER, np.uint8)
+        image[:, patch], image[:, :, :, patch] = GRID, GRID
         for token in np.flatnonzero(which == number):  # the last token of a patch covers the others
             row, column = place[token]
-            board[row, :patch, column, :patch] = color_events(seen[token][None])[0]
-        picture = board.reshape(rows * (patch + 1), columns * (patch + 1), 3)
+            image[row, :patch, column, :patch] = color_events(seen[token][None])[0]
+        picture = image.reshape(rows * (patch + 1), columns * (patch + 1), 3)
         pictures.append(_headed(picture.repeat(times, 0).repeat(times, 1), edges, number))
     return pictures
 

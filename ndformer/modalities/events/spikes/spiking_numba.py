@@ -39,15 +39,15 @@ def _count() -> Callable[..., Any]:
             before = time
             if time < free[k]:
                 continue
-            held = size[k]
-            buffers[k, held] = i
-            if held + 1 == threshold:
+            filled = size[k]
+            buffers[k, filled] = i
+            if filled + 1 == threshold:
                 members[spikes] = buffers[k]
                 trigger[spikes] = i
                 spikes += 1
                 free[k] = time + refractory
-                held = -1
-            size[k] = held + 1
+                filled = -1
+            size[k] = filled + 1
         return True, trigger[:spikes], members[:spikes], buffers, size
 
     return count

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 
 
-class LabelledImages(Dataset):
+class LabelledImages(SizedImages):
     """Base class of datasets whose records are (path, label)."""
 
     def read(self, record: Any) -> Sample:
@@ -18,7 +19,7 @@ class LabelledImages(Dataset):
 
 
 @DATASETS.register_module()
-class ImageFolder(ClassFolders):
+class ImageFolder(SizedImages, ClassFolders):
     """A dataset of images in one folder for each class; `mode` is RGB, or L for gray."""
 
     endings, kind = ENDINGS, "image"

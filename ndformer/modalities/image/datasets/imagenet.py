@@ -97,10 +97,7 @@ class ImageNet(LabelledImages):
 
 
 def _object(path: Path) -> dict[str, Any]:
-    try:
-        content = foreign.plain_json(path)
-    except ValueError as error:
-        raise DataError(f"{path} is not json ({error}): get it again") from None
+    content = foreign.json_or_error(path, "get it again")
     if not isinstance(content, dict):
         raise DataError(f"{path} must be a JSON object: get it again")
     return content

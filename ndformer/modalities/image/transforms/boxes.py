@@ -12,7 +12,7 @@ from ndformer.framework.registry.ranges import Share, Span
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
 
 IGNORED = 255  # value of unlabelled pixels in a mask
-FILL = tuple(round(255 * mean) for mean in RGB_MEAN)  # about 0 after normalization
+FILL, GRAY = tuple(round(255 * mean) for mean in RGB_MEAN), 128  # about 0 after normalization
 
 
 def clip_boxes(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, min_side: float = 1.0) -> dict[str, Any]:
@@ -47,8 +47,9 @@ def scaled(image: Image.Image, scale: float) -> tuple[int, int]:
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
-def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill: Any = FILL) -> Image.Image:
-    """Crop an image; the area outside of it is filled with `fill`."""
+def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill: Any = None) -> Image.Image:
+    """Crop an image; the area outside of it is filled with `fill`, by default the mean color."""
+    fill = (FILL if image.mode == "RGB" else GRAY) if fill is None else fill
     frame = Image.new(image.mode, (width, height), fill)
     frame.paste(image, (-left, -top))
     return frame

@@ -28,6 +28,11 @@ class ImageMix(Mixer):
     def __call__(self, inputs: dict[str, Tensor], targets: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Mix `inputs['image']` (B, C, H, W) and one-hot or soft `targets` (B, classes)."""
         images = inputs["image"]
+        if not isinstance(images, Tensor):
+            raise ValueError(
+                f"ImageMix mixes images of one size, got a list of {len(images)} images of different sizes. Set "
+                "model.mix=None, or put a Resize or a crop before PackImage"
+            )
         cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
         alpha = self.cutmix if cut else self.mixup
         share = float(torch.distributions.Beta(alpha, alpha).sample())

@@ -63,12 +63,7 @@ SPLIT = "give the --version and --split that it was made for"
 
 
 def _results(path: Path) -> dict[str, Any]:
-    try:
-        content = foreign.plain_json(path)
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: give a json that an export has written") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not json ({error}): {REMEDY}") from None
+    content = foreign.json_or_error(path, REMEDY)
     if not isinstance(content, dict) or not isinstance(content.get("results"), dict):
         raise DataError(f"{path} must be an object with 'meta' and 'results' by sample: {REMEDY}")
     return content["results"]

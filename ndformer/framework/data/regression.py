@@ -1,0 +1,33 @@
+"""The targets of a whole dataset, from which heads for regression compute means, spreads and references."""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from ndformer.framework.data.dataset import Dataset
+
+
+class TargetTable(NamedTuple):
+    """The targets of N samples and, if they have one, their compositions: counts of K kinds of parts, such as atoms."""
+
+    targets: np.ndarray  # (N, T) float64, NaN where unknown
+    composition: np.ndarray | None = None  # (N, K)
+
+
+@runtime_checkable
+class Tabulated(Protocol):
+    """A dataset that knows the targets of all samples without reading them one by one."""
+
+    def target_table(self) -> TargetTable:
+        """Return the targets, and the composition, of all samples."""
+        ...
+
+
+def target_table(data: Dataset) -> TargetTable:
+    """Return the targets of a dataset, by reading all its samples if they are not known without."""
+    if isinstance(data, Tabulated):
+        return data.target_table()
+    samples = [data.sample(0, i)["data_sample"] for i in range(len(data))]
+    composition = [sample["composition"] for sample in samples if "composition" in sample]
+    targets = np.stack([np.asarray(sample["targets"], np.float64) for sample in samples])
+    return TargetTable(targets, np.stack(composition) if composition else None)

@@ -1,0 +1,94 @@
+"""Numbers of tokens of samples before they are read, for batches of a limited number of tokens."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import numpy as np
+import torch
+from mmengine.config import Config
+
+from ndformer.framework.adapter import Adapter
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import MODALITIES
+
+THREADS = 16  # that read headers; disks in a network answer slowly
+CHUNK = 4096  # samples that are submitted to the threads at once
+
+
+def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, dict[str, str]]:
+    """Return the number of tokens of each training sample (N,), and the errors of unusable ones by name.
+
+    A sample is unusable, with length -1, if its file cannot be read or has more than `limit` tokens. The first one
+    raises its error unless the dataset has `skip_bad`.
+    """
+    known = None if _knows_sizes(data) else data.lengths()  # counts of shards may be of other transforms
+    counts = _measured(cfg, data) if known is None else known.tolist()
+    lengths, bad = np.full(len(data), -1, np.int64), {}
+    for i, count in enumerate(counts):
+        error = count
+        if isinstance(error, int):
+            if error <= limit:
+                lengths[i] = error
+                continue
+            error = DataError(
+                f"{data.name(i)} has {count} tokens, and a batch at most batch_tokens={limit}. Raise "
+                "train_dataloader.batch_tokens, make the sample smaller or remove it"
+            )
+        if not data.skip_bad:
+            raise error
+        bad[data.name(i)] = str(error)
+    if (lengths < 0).all():
+        raise DataError(f"no training sample can be used. The first error: {next(iter(bad.values()), '')}")
+    return lengths, bad
+
+
+def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
+    """Yield the number of tokens of each sample, computed from its size, or its error."""
+    adapter = _adapter(cfg, data)
+
+    def count(i: int) -> int | DataError | None:
+        try:
+            size = data.input_size(i)
+            return None if size is None else adapter.count_tokens(size)
+        except DataError as error:
+            return error
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for start in range(0, len(data), CHUNK):
+            for counted in pool.map(count, range(start, min(start + CHUNK, len(data)))):
+                if counted is None:
+                    raise _unknown(data)
+                yield counted
+
+
+def prefix_tokens(cfg: Config, data: Dataset) -> int:
+    """Return the number of tokens besides those of a sample; raise if its transforms cannot shrink it to a length."""
+    if not _knows_sizes(data):
+        raise _unknown(data)
+    return _adapter(cfg, data).count_tokens((0, 0)) or 0
+
+
+def _knows_sizes(data: Dataset) -> bool:
+    try:
+        return data.input_size(0) is not None
+    except DataError:  # of a damaged file, or of one whose size the transforms refuse
+        return True
+
+
+def _adapter(cfg: Config, data: Dataset) -> Adapter:
+    """Return the adapter of the data, without weights."""
+    modalities = list(cfg.model.modalities.values())
+    if not _knows_sizes(data) or len(modalities) > 1:
+        raise _unknown(data)
+    with torch.device("meta"):  # draws no random numbers
+        return cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
+
+
+def _unknown(data: Dataset) -> DataError:
+    return DataError(
+        f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
+        f"{type(data).__name__}. Pack it with this config and tools/pack_shards.py, begin the transforms of images "
+        "with KeepAspect, or give its class a lengths()"
+    )

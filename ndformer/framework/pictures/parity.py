@@ -1,0 +1,38 @@
+"""Parity plots: predictions against true values, with the density of samples as color."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ndformer.framework.pictures.figures import STYLE
+from ndformer.framework.system import atomic
+
+COLUMNS, BINS, SIDE = 4, 80, 2.9  # panels in a row, bins along each axis, inches of a panel
+SHOWN = (0.1, 99.9)  # percentiles of the true values that set the range of the axes
+
+
+def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> None:
+    """Draw a panel for each target from truth and predictions (N, T); unknown truth is NaN."""
+    import matplotlib
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(SIDE * columns + 0.6, SIDE * rows + 0.3), layout="constrained")
+        for t, (axis, name) in enumerate(zip(figure.subplots(rows, columns, squeeze=False).flat, names)):
+            known = np.isfinite(truth[:, t])
+            x, y = truth[known, t], predicted[known, t]
+            low, high = (float(v) for v in np.percentile(x, SHOWN))
+            margin = 0.05 * (high - low) or 1.0
+            ends = (low - margin, high + margin)
+            axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
+            axis.plot(ends, ends, color="0.4", lw=0.8)
+            axis.set(xlim=ends, ylim=ends, xlabel=f"true {name}", ylabel=f"predicted {name}", aspect="equal")
+            axis.set_title(f"mean absolute error {np.abs(y - x).mean():.4g}", loc="left")
+        for axis in figure.axes[len(names) :]:
+            axis.set_axis_off()
+        with atomic.replacing(path) as half:
+            figure.savefig(half, dpi=110)

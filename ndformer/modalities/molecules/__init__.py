@@ -1,0 +1,1 @@
+"""Molecules: atoms as tokens, with positions in Angstrom."""

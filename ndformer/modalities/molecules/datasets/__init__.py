@@ -1,0 +1,1 @@
+"""Datasets of molecules and their properties."""

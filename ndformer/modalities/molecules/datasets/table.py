@@ -1,0 +1,101 @@
+"""Base class of datasets whose molecules are read at once, into a few arrays without an object per molecule."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
+from ndformer.framework.data.regression import TargetTable
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry.ranges import Count
+
+
+@dataclass(eq=False)
+class Molecules:
+    """M molecules with A atoms in all, and their properties."""
+
+    rows: np.ndarray  # (A, 4) float32: atomic number and position in Angstrom, relative to the molecule's mean
+    starts: np.ndarray  # (M + 1,) int64: the first atom of each molecule, and A
+    targets: np.ndarray  # (M, T) float64
+    names: np.ndarray  # (M,) numbers or texts that identify the molecules
+
+    @classmethod
+    def create(
+        cls, atoms: np.ndarray, numbers: np.ndarray, positions: np.ndarray, targets: np.ndarray, names: np.ndarray
+    ) -> "Molecules":
+        """Return molecules of `atoms` (M,) atoms each, with numbers (A,) and positions (A, 3) one after the other."""
+        starts = np.concatenate([[0], np.cumsum(atoms, dtype=np.int64)])
+        centers = np.add.reduceat(positions.astype(np.float64), starts[:-1]) / np.diff(starts)[:, None]  # (M, 3)
+        rows = np.empty((len(numbers), 4), np.float32)
+        rows[:, 0] = numbers
+        rows[:, 1:] = positions - np.repeat(centers, np.diff(starts), axis=0)
+        return cls(rows, starts, np.asarray(targets, np.float64), names)
+
+    @cached_property
+    def composition(self) -> np.ndarray:
+        """(M, K) the number of atoms of each element, by atomic number up to the largest."""
+        molecule = np.repeat(np.arange(len(self.names)), np.diff(self.starts))
+        numbers = self.rows[:, 0].astype(np.int64)
+        kinds = int(numbers.max(initial=0)) + 1
+        counts = np.bincount(molecule * kinds + numbers, minlength=len(self.names) * kinds)
+        return counts.reshape(-1, kinds).astype(np.int32)
+
+
+class MoleculeTable(Dataset):
+    """Base class of datasets that load() returns as Molecules, split at random by the seed.
+
+    `train` and `val` are numbers of molecules; the others are the test set. Subclasses set `classes`, the names of the
+    targets with their units, in load().
+    """
+
+    splits = SPLITS
+    answer = "Values"
+    preview_transforms = (dict(type="PackAtoms"),)
+    parted_by = ("train", "val")
+
+    def __init__(self, *args: Any, train: Count, val: Count, **kwargs: Any) -> None:
+        self.sizes = (train, val)
+        super().__init__(*args, **kwargs)
+
+    def load(self) -> Molecules:
+        """Return all molecules, and set `classes`."""
+        raise NotImplementedError
+
+    def index(self, split: str) -> tuple[Any, np.ndarray]:
+        self.molecules = self.load()
+        count, (train, val) = len(self.molecules.names), self.sizes
+        if train + val >= count:
+            raise DataError(
+                f"{self.data_root} has {count} molecules, which must be more than train={train} and val={val} together",
+                f'--cfg-options "dataset.train={count * 8 // 10}" "dataset.val={count // 10}"',
+            )
+        order = np.random.default_rng(self.seed).permutation(count)
+        part = np.split(order, [train, train + val])[SPLITS.index(split)]
+        return np.sort(part), np.zeros(len(part), np.int64)
+
+    def select_records(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+        return records[rows], labels[rows]
+
+    def read(self, record: Any) -> Sample:
+        molecules = self.molecules
+        rows = molecules.rows[molecules.starts[record] : molecules.starts[record + 1]]
+        return dict(molecules=rows, targets=molecules.targets[record], path=self._path(record))
+
+    def _path(self, record: Any) -> str:
+        return f"{self.data_root.name}/{self.molecules.names[record]}"
+
+    def name(self, i: int) -> str:
+        return self._path(self.records[i])
+
+    def identity(self, i: int) -> Any:
+        record, molecules = self.records[i], self.molecules
+        rows = molecules.rows[molecules.starts[record] : molecules.starts[record + 1]]
+        return molecules.names[record], rows, molecules.targets[record]
+
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.molecules.starts)[self.records]
+
+    def target_table(self) -> TargetTable:
+        return TargetTable(self.molecules.targets[self.records], self.molecules.composition[self.records])

@@ -1,0 +1,1 @@
+"""Descriptions of molecule files in numbers (tools/peek.py)."""

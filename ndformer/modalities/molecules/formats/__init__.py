@@ -1,0 +1,1 @@
+"""Readers of molecule files: .xyz, .sdf and .mol, .pdb."""

@@ -1,0 +1,63 @@
+"""Reader of .xyz files, plain and extended: the number of atoms, a comment, and a line for each atom.
+
+A plain line has the symbol or the atomic number, x, y and z; more columns are ignored. The comment of an extended file
+names its columns, Properties=species:S:1:pos:R:3:forces:R:3. A file may contain several molecules.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from ndformer.modalities.molecules.formats.elements import atomic_number
+from ndformer.modalities.molecules.formats.molecule import check_count, to_rows
+
+PROPERTIES = re.compile(r'properties="?([\w:]+)', re.IGNORECASE)
+SYMBOL_NAMES, POSITION_NAMES = ("species", "z", "numbers", "element"), ("pos", "positions")
+
+
+def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
+    """Yield the molecules (n, 4) of the lines of a file; raise ValueError."""
+    for line in lines:
+        if not line.strip():
+            continue
+        if not re.fullmatch(r"\s*\d{1,9}\s*", line, re.ASCII):
+            raise ValueError(f"it must begin with the number of atoms, got '{line.strip():.40}'")
+        count = int(line)
+        check_count(count)
+        symbol, place = _columns(next(lines, ""))
+        numbers, positions = [], []
+        for _ in range(count):
+            words = next(lines, "").split()
+            if len(words) < max(symbol, place + 2) + 1:
+                got = f"'{' '.join(words):.40}'" if words else "the end or an empty line"
+                raise ValueError(f"it says to have {count} atoms, and atom {len(numbers) + 1} is {got}")
+            numbers.append(atomic_number(words[symbol]))
+            positions.append([number(word) for word in words[place : place + 3]])
+        yield to_rows(numbers, positions)
+
+
+def _columns(comment: str) -> tuple[int, int]:
+    """Return the column of the symbol and the first of the position."""
+    match = PROPERTIES.search(comment)
+    if match is None:
+        return 0, 1
+    parts, start, found = match[1].split(":"), 0, {}
+    for name, _, width in zip(parts[::3], parts[1::3], parts[2::3]):
+        if not width.isascii() or not width.isdigit() or len(width) > 3:
+            raise ValueError(f"its Properties are not NAME:TYPE:COLUMNS, got '{match[1]:.60}'")
+        found[name.lower()] = start
+        start += int(width)
+    symbol = next((found[name] for name in SYMBOL_NAMES if name in found), None)
+    place = next((found[name] for name in POSITION_NAMES if name in found), None)
+    if symbol is None or place is None:
+        raise ValueError(f"its Properties must name species and pos, got '{match[1]:.60}'")
+    return symbol, place
+
+
+def number(word: str) -> float:
+    """Parse a number, also as Mathematica writes it in the files of QM9: 1.5*^-6."""
+    try:
+        return float(word.replace("*^", "e"))
+    except ValueError:
+        raise ValueError(f"'{word:.40}' is no number") from None

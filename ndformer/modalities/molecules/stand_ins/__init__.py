@@ -1,0 +1,1 @@
+"""Generated stand-ins of datasets of molecules."""

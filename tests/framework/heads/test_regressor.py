@@ -1,0 +1,175 @@
+"""Regression: standardization, references for extensive targets, readouts, losses, answers and metrics."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.answers.values import Values
+from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.evaluation.metric import main_metric
+from ndformer.framework.evaluation.regression import RegressionError
+from ndformer.framework.heads.regressor import Regressor
+from ndformer.framework.quantity import split_unit
+from ndformer.framework.tokens import TokenSet, Where
+
+COUNTS = np.array([[0, 4, 1], [0, 2, 3], [0, 1, 1], [0, 6, 2], [0, 2, 2]])
+
+
+class Table(Dataset):
+    """Five samples with composition and two targets, one of them unknown."""
+
+    def __init__(self) -> None:
+        self.targets = np.array([[-38.6, 1.0], [-115.9, 2.0], [-38.9, 4.0], [-79.0, np.nan], [-76.9, 1.0]])
+
+    def __len__(self) -> int:
+        return 5
+
+    def sample(self, epoch: int, i: int) -> dict[str, Any]:
+        return dict(data_sample=dict(targets=self.targets[i], composition=COUNTS[i], path=f"{i}"))
+
+
+def fitted(readout: Any = ("sum", "mean"), **options: Any) -> Regressor:
+    torch.manual_seed(0)
+    head = Regressor(8, classes=2, readout=readout, **options)
+    head.fit(Table())
+    torch.nn.init.normal_(head.linear.weight)
+    return head
+
+
+def samples() -> list[dict[str, Any]]:
+    return [Table().sample(0, i)["data_sample"] for i in range(5)]
+
+
+def tokens(valid: bool = True) -> TokenSet:
+    mask = torch.arange(7) < torch.tensor([5, 7, 2, 1, 4])[:, None]
+    x = torch.randn(5, 7, 8, generator=torch.Generator().manual_seed(1))
+    return TokenSet(x, Where(torch.zeros(5, 7, 3), valid=mask if valid else None))
+
+
+def test_fit_is_least_squares_and_standardization():
+    head, targets = fitted(), Table().targets
+    A = COUNTS[:, 1:].astype(float)  # no sample has part 0
+    reference = np.linalg.solve(A.T @ A, A.T @ targets[:, 0])  # normal equations
+    assert head.reference[0, :4].tolist() == pytest.approx([0, *reference, 0], rel=1e-9)
+    assert not head.reference[1].any()  # a mean has no references
+    left = targets[:, 0] - A @ reference
+    known = targets[[0, 1, 2, 4], 1]
+    assert head.mean.tolist() == pytest.approx([left.mean(), known.mean()])
+    assert head.spread.tolist() == pytest.approx([left.std(), known.std()])
+
+
+def test_predictions_invert_targets_and_checkpoints_keep_the_numbers():
+    head, other = fitted(), Regressor(8, classes=2, readout=("sum", "mean"))
+    other.load_state_dict(head.state_dict())
+    standardized = head.targets(samples(), torch.device("cpu"))
+    other.forward = lambda tokens: standardized.nan_to_num()  # pyright: ignore[reportAttributeAccessIssue]
+    values = np.stack([cast(Values, answer).values.numpy() for answer in other.predict(tokens(), samples())])
+    truth = Table().targets
+    assert np.allclose(values[np.isfinite(truth)], truth[np.isfinite(truth)], rtol=1e-6)
+
+
+def test_readouts_are_sums_and_means_of_real_tokens_or_the_first_token():
+    head, inputs = fitted(("sum", "mean")), tokens()
+    first = fitted("class")
+    assert inputs.where.valid is not None
+    for row in range(5):
+        y = head.linear(torch.nn.functional.gelu(head.hidden(inputs.features[row])))[inputs.where.valid[row]].detach()
+        expected = [float(y[:, 0].sum()), float(y[:, 1].mean())]
+        assert head(inputs)[row].tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        assert first(inputs)[row].tolist() == pytest.approx(y[0].tolist(), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["l1", "l2", "huber"])
+def test_losses_average_over_known_targets(name):
+    head, inputs = fitted(loss=name), tokens()
+    targets = head.targets(samples(), torch.device("cpu"))
+    assert targets.isnan().sum() == 1
+    loss = head.loss(inputs, targets)["loss"]
+    d = (head(inputs) - targets).detach().double()[targets.isfinite()].abs()
+    slow = dict(l1=d, l2=d**2, huber=torch.where(d < 1, d**2 / 2, d - 0.5))[name]
+    assert loss.item() == pytest.approx(slow.mean().item(), rel=1e-5)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+
+
+def test_it_starts_at_the_mean():
+    head = Regressor(8, classes=2, readout=("sum", "mean"))
+    head.fit(Table())
+    predicted = cast(Values, head.predict(tokens(), samples())[0]).values
+    expected = head.mean[0] + 4 * head.reference[0, 1] + head.reference[0, 2]
+    assert predicted.tolist() == pytest.approx([float(expected), float(head.mean[1])])
+
+
+def test_mistakes_are_explained():
+    with pytest.raises(ValueError, match="one for each of 2 targets, got 1"):
+        Regressor(8, classes=2, readout=["sum"])
+    with pytest.raises(DataError, match="must be 3 numbers for each sample"):
+        Regressor(8, classes=3).fit(Table())
+    table = Table()
+    table.targets[:, 1] = np.nan
+    with pytest.raises(DataError, match="target 1 is unknown for all"):
+        Regressor(8, classes=2).fit(table)
+
+
+def answer(values: list[float], truth: list[float] | None, spread: Any = (1284.0, 1.5)) -> Values:
+    sample = dict(path="a.xyz") | ({} if truth is None else dict(targets=np.array(truth)))
+    return Values(sample=sample, values=torch.tensor(values).double(), spread=torch.tensor(spread).double())
+
+
+def test_answers_have_units_and_suitable_decimals():
+    names = ["gap (meV)", "mu (D)"]
+    assert answer([6857.123, 2.67891], None).words(names, 3, 0.3) == "gap 6857 meV  mu 2.679 D"
+    assert answer([6857.1, 2.6789], [6800, np.nan]).rows(names) == [
+        {"path": "a.xyz", "gap (meV)": 6857.0, "true gap (meV)": 6800.0, "mu (D)": 2.679}
+    ]
+    assert answer([6857.1, 2.6789], [6800, 2.0]).verdict(names, 0) == "mu off by 0.679 D"
+    assert answer([6857.1, 2.6789], None).verdict(names, 0) == "predicted"
+    assert split_unit("Cv (cal/mol/K)") == ("Cv", "cal/mol/K")
+    assert split_unit("score") == ("score", "")
+
+
+def evaluated(metric: RegressionError, answers: list[Values]) -> dict[str, float]:
+    metric.take({}, answers)
+    return metric.compute_metrics(metric.results)
+
+
+def test_metrics_against_their_definitions(tmp_path):
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.normal(size=(2, 40, 2)) * [1284, 1.5]
+    truth[3, 1] = np.nan
+    metric = RegressionError(targets=["gap (meV)", "mu (D)"])
+    found = evaluated(metric, [answer(p.tolist(), t.tolist()) for p, t in zip(predicted, truth)])
+    maes = []
+    for t, name in enumerate(("gap", "mu")):
+        pairs = [(a, b) for a, b in zip(truth[:, t], predicted[:, t]) if a == a]
+        middle = sum(a for a, _ in pairs) / len(pairs)
+        maes.append(sum(abs(a - b) for a, b in pairs) / len(pairs))
+        squares = sum((a - b) ** 2 for a, b in pairs)
+        assert found[f"MAE_{name}"] == pytest.approx(maes[-1], rel=1e-6)
+        assert found[f"RMSE_{name}"] == pytest.approx((squares / len(pairs)) ** 0.5, rel=1e-6)
+        assert found[f"R2_{name}"] == pytest.approx(1 - squares / sum((a - middle) ** 2 for a, _ in pairs), rel=1e-6)
+    assert found["standardized_MAE"] == pytest.approx((maes[0] / 1284 + maes[1] / 1.5) / 2, rel=1e-6)
+    assert metric.quantity("MAE_gap").unit == "meV"
+    assert metric.quantity("R2_mu").better == "higher"
+    metric.views(tmp_path, [])
+    assert (tmp_path / "parity.png").stat().st_size > 1000
+
+
+def test_one_target_has_plain_names():
+    config = [dict(type="RegressionError", targets=["gap (meV)"])]
+    name, quantity = main_metric(config)
+    assert (name, quantity.unit, quantity.better) == ("MAE", "meV", "lower")
+    found = evaluated(
+        RegressionError(targets=["gap (meV)"]), [answer([2.0], [1.0], [1.0]), answer([2.0], [4.0], [1.0])]
+    )
+    assert found == pytest.approx(dict(MAE=1.5, RMSE=2.5**0.5, R2=1 - 5 / 4.5))
+
+
+def test_a_metric_needs_truth_and_the_names_of_all_targets():
+    with pytest.raises(DataError, match="a.xyz has no true value"):
+        evaluated(RegressionError(), [answer([1.0], None, [1.0])])
+    with pytest.raises(ConfigError, match="must name 2 targets, got 1"):
+        evaluated(RegressionError(), [answer([1.0, 2.0], [1.0, 2.0])])

@@ -1,0 +1,92 @@
+"""KeepAspect: sizes, boxes and masks, and sizes that are known from the headers."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.image.transforms.boxes import FlipBoxes
+from ndformer.modalities.image.transforms.keep_aspect import KeepAspect
+
+RNG = np.random.default_rng(0)
+
+
+def expected_size(height, width, longest, patch):
+    """Return height and width in the words of the documentation, with integers alone."""
+    cells = longest // patch
+    short, long = min(height, width), max(height, width)
+    nearest = min(range(1, cells + 1), key=lambda n: abs(n * long - cells * short))
+    return (longest, nearest * patch) if height >= width else (nearest * patch, longest)
+
+
+@settings(max_examples=100, deadline=None)
+@given(height=st.integers(1, 300), width=st.integers(1, 300), cells=st.integers(1, 9), patch=st.integers(1, 16))
+def test_sides_are_multiples_of_the_patch_nearest_to_the_ratio(height, width, cells, patch):
+    step = KeepAspect(cells * patch, patch)
+    if 2 * cells * min(height, width) < max(height, width):
+        with pytest.raises(DataError, match="less than half a patch"):
+            step.largest_size(height, width)
+        return
+    got = step(dict(image=Image.new("L", (width, height))), RNG)["image"]
+    assert (got.height, got.width) == step.largest_size(height, width)
+    if (2 * cells * min(height, width)) % max(height, width):  # not halfway between two sizes
+        assert (got.height, got.width) == expected_size(height, width, cells * patch, patch)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    height=st.integers(20, 200),
+    width=st.integers(20, 200),
+    share=st.floats(0.05, 1.0),
+    ratio=st.floats(1.0, 3.0),
+    tokens=st.one_of(st.none(), st.integers(1, 64)),
+    seed=st.integers(0, 99),
+)
+def test_random_pieces_are_never_larger_than_their_bound(height, width, share, ratio, tokens, seed):
+    step = KeepAspect(64, 8, scale=(share, 1.0), ratio=(1 / ratio, ratio))
+    sample = dict(image=Image.new("L", (width, height))) | ({} if tokens is None else dict(max_tokens=tokens))
+    rng = np.random.default_rng(seed)
+    got = step(sample, rng)["image"]
+    assert got.width % 8 == got.height % 8 == 0
+    cells = got.height * got.width // 64
+    assert cells <= math.prod(step.largest_size(height, width)) // 64
+    assert tokens is None or cells <= max(tokens, 1)
+
+
+def test_boxes_and_masks_follow_the_image():
+    """A white rectangle is drawn in image and mask; after each step its box still bounds it."""
+    pixels = np.zeros((90, 200, 3), np.uint8)
+    pixels[30:60, 100:160] = 255
+    mask = Image.fromarray((pixels[..., 0] > 0).astype(np.uint8))
+    sample = dict(
+        image=Image.fromarray(pixels),
+        mask=mask,
+        boxes=np.array([[100.0, 30.0, 160.0, 60.0]]),
+        labels=np.array([3]),
+        size=(90, 200),
+        frame=np.array([1.0, 1.0, 0.0, 0.0]),
+    )
+    step = KeepAspect(320, 16, scale=(0.5, 0.9), ratio=(0.8, 1.25))
+    for seed in range(8):
+        got = FlipBoxes(0.5)(step(sample, np.random.default_rng(seed)), np.random.default_rng(seed))
+        for image in (np.asarray(got["image"])[..., 0] > 127, np.asarray(got["mask"]) == 1):
+            rows, columns = (np.flatnonzero(image.any(axis)) for axis in (1, 0))
+            edges = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+            assert np.abs(got["boxes"][0] - edges).max() <= 1.5
+        scale_x, scale_y, x, y = got["frame"]  # maps the box back to the file
+        back = np.sort((got["boxes"][0].reshape(2, 2) * (scale_x, scale_y) + (x, y)), axis=0)
+        inside = got["boxes"][0].reshape(2, 2)
+        clipped = (inside <= 0) | (inside >= [got["image"].width, got["image"].height])
+        assert clipped.any() or np.abs(back - [[100, 30], [160, 60]]).max() < 1e-6
+
+
+def test_an_extreme_photo_is_refused_in_one_sentence(tmp_path):
+    with pytest.raises(DataError) as error:
+        KeepAspect(512, 16)(dict(image=Image.new("L", (10_000, 1)), path="line.png"), RNG)
+    assert str(error.value).startswith("line.png has 1 x 10000 pixels: with a longer side of 512 its shorter side")
+    with pytest.raises(ValueError, match=r"multiple of multiple_of=16, got 500\. Set longest=496"):
+        KeepAspect(500, 16)

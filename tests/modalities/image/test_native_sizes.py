@@ -1,0 +1,190 @@
+"""A batch of images of different sizes equals each image by itself: features, losses and gradients."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ndformer.framework.engine.training.first_batch import token_counts
+from ndformer.framework.engine.training.throughput import Throughput
+from ndformer.framework.model import TokenModel
+from ndformer.framework.packing import unpacked
+from ndformer.framework.registry import ENCODINGS, MODALITIES
+from ndformer.framework.tokens import TokenSet, Where
+
+DIM, HEADS, CLASSES = 24, 2, 5
+OPTIONS: dict[str, dict[str, Any]] = dict(
+    PaPE=dict(m=3), CoPE=dict(two_sided=True), LearnableAbsolute=dict(extent=[(0, 12), (0, 12)])
+)
+GRID = [name for name, kind in ENCODINGS.all().items() if kind.needs_grid and name not in OPTIONS]
+FREE = [name for name in ENCODINGS.all() if name not in GRID]
+
+
+def new_model(encoding="PaPE", patch=4, pool="class", seed=0, **image) -> Any:
+    torch.manual_seed(seed)
+    options = OPTIONS.get(encoding, {})
+    model = TokenModel(
+        modalities=dict(image=dict(type="ImagePatches", patch=patch, **image)),
+        backbone=dict(
+            type="Transformer", dim=DIM, depth=2, heads=HEADS, position_dims=2, encoding=dict(type=encoding, **options)
+        ),
+        head=dict(type="Classifier", classes=CLASSES, pool=pool, label_smoothing=0.1),
+    )
+    with torch.no_grad():  # zeros at the start would hide the terms of encodings and the head
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def images(sizes, patch, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(3, patch * rows, patch * columns, generator=generator) for rows, columns in sizes]
+
+
+def gradients(model, loss: Tensor):
+    model.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def assert_equals_alone(model, batch):
+    """Compare a packed batch with its images one by one: features, logits, losses and gradients of the sum."""
+    labels = [dict(label=i % CLASSES) for i in range(len(batch))]
+    together = model(batch, labels, mode="loss")["loss"] * len(batch)
+    packed = gradients(model, together)
+    alone = [model(image[None], [label], mode="loss")["loss"] for image, label in zip(batch, labels)]
+    single = gradients(model, sum(alone, torch.zeros(())))
+    torch.testing.assert_close(together, sum(alone, torch.zeros(())), atol=1e-5, rtol=1e-5)
+    assert packed.keys() == single.keys()
+    for name, grad in packed.items():
+        torch.testing.assert_close(grad, single[name], atol=1e-5, rtol=1e-4, msg=lambda text, name=name: name + text)
+    model.eval()
+    with torch.no_grad():
+        tokens, logits = model.features(batch), model(batch)
+        for i, image in enumerate(batch):
+            expected = model.features(image[None])
+            torch.testing.assert_close(
+                tokens.features[i, : expected.features.shape[1]], expected.features[0], atol=1e-5, rtol=1e-5
+            )
+            torch.testing.assert_close(logits[i], model(image[None])[0], atol=1e-5, rtol=1e-5)
+    model.train()
+
+
+@pytest.mark.parametrize("encoding", FREE)
+def test_a_packed_batch_equals_each_image_alone(encoding):
+    model = new_model(encoding, 4, class_at="auto", registers=2)
+    batch = images([(2, 5), (3, 3), (1, 1), (4, 2), (3, 3), (1, 7)], 4)
+    assert model.tokens(batch).features.shape[0] == 1
+    assert_equals_alone(model, batch)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=2, max_size=7),
+    patch=st.integers(1, 5),
+    encoding=st.sampled_from(FREE),
+    registers=st.integers(0, 2),
+    pool=st.sampled_from(["class", "mean"]),
+    class_at=st.sampled_from(["auto", "centre", "origin"]),
+    packed=st.booleans(),
+)
+def test_any_sizes_and_patches(sizes, patch, encoding, registers, pool, class_at, packed):
+    options = dict(registers=registers, class_token=pool == "class", class_at=class_at, packed=packed)
+    model = new_model(encoding, patch, pool, **options)
+    assert_equals_alone(model, images(sizes, patch))
+
+
+def test_patches_are_the_convolution_and_positions_are_those_of_each_image():
+    """The slow way: a loop over images, rows, columns and channels in float64."""
+    torch.manual_seed(0)
+    adapter: Any = MODALITIES.create(
+        dict(type="ImagePatches", patch=3, registers=1, class_at="centre", start=1), dim=DIM
+    )
+    batch = images([(2, 4), (3, 1)], 3)
+    tokens: TokenSet = adapter(batch)
+    weight, bias = (t.detach().double().numpy() for t in (adapter.project.weight, adapter.project.bias))
+    n = 0
+    for sample, image in enumerate(batch):
+        pixels, places = image.double().numpy(), []
+        rows, columns = pixels.shape[1] // 3, pixels.shape[2] // 3
+        for y in range(rows):
+            for x in range(columns):
+                patch = pixels[:, 3 * y : 3 * y + 3, 3 * x : 3 * x + 3]
+                got = tokens.features[0, n + 2 + y * columns + x].detach().numpy()
+                np.testing.assert_allclose(got, np.tensordot(weight, patch, 3) + bias, atol=1e-5)
+                places.append([y + 1.0, x + 1.0])
+        expected = [np.mean(places, 0)] * 2 + places  # class token and register, then the patches
+        count = len(expected)
+        np.testing.assert_array_equal(tokens.where.positions[0, n : n + count].numpy(), np.array(expected, np.float32))
+        assert tokens.where.segment is not None
+        assert tokens.where.segment[0, n : n + count].tolist() == [sample] * count
+        torch.testing.assert_close(tokens.features[0, n : n + 2], adapter.tokens)
+        n += count
+    assert n == tokens.features.shape[1]
+    assert tokens.where.positions.dtype == torch.float32
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6), rows=st.integers(1, 3), seed=st.integers(0, 9))
+def test_unpacked_rows_are_the_segments(lengths, rows, seed):
+    """Samples are distributed over `rows` packed rows with padding; empty samples have no token anywhere."""
+    if sum(lengths) == 0:
+        return
+    parts = np.array_split(np.arange(len(lengths)), rows)
+    width = max(sum(lengths[i] for i in part) for part in parts) + 1
+    segment = torch.full((rows, width), -1)
+    for row, part in enumerate(parts):
+        numbers = [i for i in part.tolist() for _ in range(lengths[i])]
+        segment[row, : len(numbers)] = torch.tensor(numbers, dtype=torch.int64)
+    generator = torch.Generator().manual_seed(seed)
+    x, r = (torch.randn(rows, width, size, generator=generator) for size in (4, 2))
+    got = unpacked(TokenSet(x, Where(r, segment=segment)), len(lengths))
+    assert got.features.shape[:2] == (len(lengths), max(lengths))
+    assert got.where.valid is not None
+    for i, length in enumerate(lengths):
+        assert got.where.valid[i].tolist() == [True] * length + [False] * (max(lengths) - length)
+        torch.testing.assert_close(got.features[i, :length], x[segment == i], rtol=0, atol=0)
+        torch.testing.assert_close(got.where.positions[i, :length], r[segment == i], rtol=0, atol=0)
+
+
+def test_encodings_of_grids_refuse_mixed_sizes_in_a_sentence():
+    for name in GRID:
+        model = new_model(name)
+        with pytest.raises(ValueError, match=r"requires a full grid.*got samples of different sizes.*use "):
+            model(images([(2, 3), (3, 2)], 4))
+        assert model(torch.stack(images([(2, 3), (2, 3)], 4))).shape == (2, CLASSES)
+
+
+def test_tokens_are_counted_for_each_image():
+    model = new_model(registers=3)
+    rates = Throughput(model)
+    batch = images([(2, 3), (5, 1)], 4)
+    assert token_counts(model.modalities.image, model.tokens(batch)) == [6, 5]
+    assert int(rates.tokens) == 11
+    assert model.modalities.image.count_tokens((8, 12)) == 6 + 4
+
+
+def test_sizes_below_a_patch_are_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"sides divisible by the patch size 4, got 3 x 3 x 8\. KeepAspect"):
+        new_model()([torch.zeros(3, 3, 8), torch.zeros(3, 4, 4)])
+
+
+def test_no_mask_over_the_packed_row_is_built(monkeypatch):
+    """Attention on a CPU sees rows of single images, so that memory grows with the images and not their square."""
+    widths = []
+    attention = F.scaled_dot_product_attention
+
+    def recorded(q, k, v, **options):
+        widths.append(k.shape[-2])
+        return attention(q, k, v, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
+    for name in ("NoPE", "PaPE", "ALiBi", "RoPEMixed"):
+        new_model(name)(images([(2, 5), (3, 3), (4, 2), (1, 7)] * 8, 4))
+    assert widths
+    assert max(widths) <= 2 * 11

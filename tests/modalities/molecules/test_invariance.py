@@ -1,0 +1,76 @@
+"""Predictions for rotated and shifted molecules: unchanged with invariant encodings, different with the others."""
+
+import numpy as np
+import pytest
+import torch
+
+from ndformer.framework.model import TokenModel
+from ndformer.modalities.molecules.formats.molecule import to_rows
+from ndformer.modalities.molecules.stand_ins.qm9 import grow
+from ndformer.modalities.molecules.transforms.atoms import random_rotation
+
+INVARIANT = ["PaPERI", "ALiBi", "RadialBias", "PaPEDirectional"]
+
+
+def molecules() -> list[np.ndarray]:
+    """Return molecules of different sizes, so that rows have padding."""
+    grown = [grow(np.random.default_rng(i)) for i in range(40)]
+    return [to_rows(*next(pair for pair in grown if size <= len(pair[0]) < size + 3)) for size in (5, 11, 15, 20)]
+
+
+def model(encoding: str) -> TokenModel:
+    torch.manual_seed(0)
+    built = TokenModel(
+        modalities=dict(molecules=dict(type="Atoms")),
+        backbone=dict(
+            type="Transformer",
+            dim=48,
+            depth=3,
+            heads=4,
+            position_dims=3,
+            initial_norm=True,
+            encoding=dict(type=encoding),
+        ),
+        head=dict(type="Regressor", classes=3, readout=["mean", "sum", "mean"]),
+    )
+    with torch.no_grad():
+        for parameter in built.parameters():  # away from zeros at initialization
+            parameter += 0.1 * torch.randn_like(parameter)
+    return built.eval()
+
+
+@torch.no_grad()
+def difference(encoding: str) -> float:
+    """Return the largest change under rotations and shifts, in standard deviations of the training data."""
+    network, originals = model(encoding), molecules()
+    expected = network([torch.from_numpy(rows) for rows in originals])  # (B, 3)
+    assert expected.std(0).min() > 0.01  # predictions tell molecules apart
+    largest, rng = 0.0, np.random.default_rng(0)
+    for _ in range(5):
+        moved = []
+        for rows in originals:
+            places = rows[:, 1:].astype(np.float64) @ random_rotation(rng).T + rng.uniform(-3, 3, 3)
+            moved.append(torch.from_numpy(np.column_stack([rows[:, 0], places]).astype(np.float32)))
+        largest = max(largest, float((network(moved) - expected).abs().max()))
+    return largest
+
+
+@pytest.mark.parametrize("encoding", INVARIANT)
+def test_invariant_encodings_do_not_see_rotations(encoding):
+    assert difference(encoding) < 1e-5
+
+
+@pytest.mark.parametrize("encoding", ["AxialRoPE", "PaPE"])
+def test_other_encodings_do(encoding):
+    assert difference(encoding) > 1e-2
+
+
+@pytest.mark.parametrize("encoding", INVARIANT)
+@torch.no_grad()
+def test_invariant_encodings_see_distances(encoding):
+    """An encoding that ignores positions would be invariant too."""
+    network = model(encoding)
+    rows = torch.from_numpy(molecules()[2])[None]
+    larger = rows.clone()
+    larger[..., 1:] *= 1.3
+    assert float((network(rows) - network(larger)).abs().max()) > 1e-3

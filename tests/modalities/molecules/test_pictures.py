@@ -1,0 +1,61 @@
+"""Pictures of molecules, and their description by tools/peek.py."""
+
+from typing import cast
+
+import numpy as np
+import torch
+
+from ndformer.framework.data.describe import describe
+from ndformer.modalities.molecules.adapter import Atoms
+from ndformer.modalities.molecules.pictures.balls import SIZE, TurningMolecule, draw
+from ndformer.modalities.molecules.transforms.atoms import PackAtoms
+
+CO2 = np.array([[6, 0, 0, 0], [8, 1.16, 0, 0], [8, -1.16, 0, 0]], np.float32)
+
+
+def is_red(picture: np.ndarray) -> np.ndarray:
+    return (picture[..., 0] > 180) & (picture[..., 1] < 90)
+
+
+def test_atoms_are_drawn_at_their_spots():
+    canvas = TurningMolecule(CO2, CO2[:, 1:])
+    picture = canvas.plain(0)
+    assert picture.shape == (SIZE, SIZE, 3)
+    assert np.array_equal(draw(CO2), picture)
+    for token in (1, 2):  # the oxygens, seen from the side
+        y, x = canvas.spot(token, 0)
+        assert is_red(picture)[round(y), round(x)]
+    y, x = canvas.spot(0, 0)
+    assert not is_red(picture)[round(y), round(x)]
+    columns = [canvas.spot(1, moment)[1] for moment in range(canvas.moments)]
+    assert max(columns) - min(columns) > SIZE / 2  # it turns
+
+
+def test_token_values_color_their_atoms():
+    colors = np.array([[0, 0, 1, 1.0], [1, 0, 0, 1], [0, 1, 0, 1]])
+    adapter = Atoms(8)
+    packed = PackAtoms()(dict(molecules=CO2), np.random.default_rng(0))
+    places = adapter(packed["inputs"]["molecules"][None]).where.positions[0].numpy()
+    canvas = adapter.canvas(packed, PackAtoms(), places)
+    painted = canvas.painted(colors, 0)
+    for token, color in enumerate(colors):
+        y, x = cast(TurningMolecule, canvas).spot(token, 0)
+        assert painted[round(y), round(x)].tolist() == (255 * color[:3]).tolist()
+    assert torch.is_tensor(packed["inputs"]["molecules"])
+    assert cast(TurningMolecule, canvas).view().token.tolist() == [0, 1, 2]
+
+
+def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):
+    (tmp_path / "a.xyz").write_text("3\n\nC 0 0 0\nO 1.16 0 0\nO -1.16 0 0\n")
+    found = describe(tmp_path / "a.xyz", 2)
+    assert {name: found[name] for name in ("format", "molecules", "formula", "atoms", "bonds")} == dict(
+        format="molecule (.xyz)", molecules=1, formula="CO2", atoms=3, bonds=2
+    )
+    assert found["elements"] == dict(C=1, O=2)
+    assert [row["atom"] for row in found["first"]] == ["C", "O"]
+    assert not found["odd"]
+    (tmp_path / "b.xyz").write_text("2\n\nC 0 0 0\nO 0.1 0 0\n")
+    assert found["odd"] != describe(tmp_path / "b.xyz", 2)["odd"] == ["two atoms are closer than 0.5 Angstrom"]
+    for text in ("0 0 0\n1 1 1\n2 2 2\n", "3\n0 0 0\n1 1 1\n2 2 2\n"):
+        (tmp_path / "cloud.xyz").write_text(text)
+        assert describe(tmp_path / "cloud.xyz", 2)["format"].startswith("point cloud")

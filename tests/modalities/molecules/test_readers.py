@@ -1,0 +1,148 @@
+"""Readers of molecules: all formats give the same atoms; broken files give one sentence."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.errors import DataError
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, atomic_number, bonds, formula
+from ndformer.modalities.molecules.formats.files import read_molecule, read_molecules, to_molecule
+
+# Methanol as in QM9, in Angstrom
+NUMBERS = np.array([6, 8, 1, 1, 1, 1])
+POSITIONS = np.array(
+    [
+        [-0.0131, 1.3924, 0.0174],
+        [0.0052, -0.0219, 0.0196],
+        [0.9889, 1.7764, 0.0057],
+        [-0.5418, 1.7566, -0.8697],
+        [-0.5314, 1.7611, 0.9094],
+        [0.9173, -0.3160, 0.0081],
+    ]
+)
+
+
+def xyz(rows: list[str], comment: str = "") -> str:
+    return f"{len(rows)}\n{comment}\n" + "".join(f"{row}\n" for row in rows)
+
+
+def texts() -> dict[str, str]:
+    """Return methanol in every format."""
+    atoms = list(zip([SYMBOLS[n] for n in NUMBERS], POSITIONS.tolist()))
+    plain = [f"{s} {x} {y} {z}" for s, (x, y, z) in atoms]
+    extended = [f"{i} {x} {y} {z} {s} 0.5" for i, (s, (x, y, z)) in enumerate(atoms)]
+    v2000 = [f"{x:10.4f}{y:10.4f}{z:10.4f} {s:<3} 0  0  0" for s, (x, y, z) in atoms]
+    v3000 = [f"M  V30 {i} {s} {x} {y} {z} 0" for i, (s, (x, y, z)) in enumerate(atoms, 1)]
+    pdb = [
+        f"HETATM{i:5d}  {s:<3} MOL A   1    {x:8.3f}{y:8.3f}{z:8.3f}  1.00  0.00          {s:>2}"
+        for i, (s, (x, y, z)) in enumerate(atoms, 1)
+    ]
+    return {
+        "plain.xyz": xyz(plain, "methanol"),
+        "numbers.xyz": xyz([f"{n} {x} {y} {z}" for n, (_, (x, y, z)) in zip(NUMBERS, atoms)]),
+        "qm9.xyz": xyz([row.replace("0.0081", "8.1*^-3") + " -0.1" for row in plain]) + "",
+        "extended.xyz": xyz(extended, 'Lattice="9 0 0 0 9 0 0 0 9" Properties=id:I:1:pos:R:3:species:S:1:q:R:1'),
+        "v2000.sdf": "\n".join(["methanol", "  made  3D", "", "  6  5  0  0  0  0            999 V2000", *v2000])
+        + "\n  1  2  1  0\nM  END\n> <gap>\n1\n\n$$$$\n",
+        "v3000.mol": "\n".join(
+            ["", "", "", "  0  0  0     0  0            999 V3000", "M  V30 BEGIN CTAB", "M  V30 COUNTS 6 5 0 0 0"]
+            + ["M  V30 BEGIN ATOM", *v3000, "M  V30 END ATOM", "M  END\n"]
+        ),
+        "a.pdb": "\n".join(["HEADER", *pdb, "ENDMDL", *pdb, "END\n"]),
+    }
+
+
+@pytest.mark.parametrize("name", texts())
+def test_all_formats_give_the_same_molecule(tmp_path, name):
+    (tmp_path / name).write_text(texts()[name])
+    molecule = read_molecule(tmp_path / name)
+    assert molecule.dtype == np.float32
+    assert molecule[:, 0].tolist() == NUMBERS.tolist()
+    tolerance = 1e-3 if name.endswith(".pdb") else 1e-4  # a PDB has three decimals
+    assert np.abs(molecule[:, 1:] - (POSITIONS - POSITIONS.mean(0))).max() < tolerance
+
+
+def test_a_file_may_have_several_molecules(tmp_path):
+    for name in ("plain.xyz", "v2000.sdf"):
+        (tmp_path / name).write_text(texts()[name] * 3)
+        assert len(list(read_molecules(tmp_path / name))) == 3
+        with pytest.raises(DataError, match="expected one molecule, got several"):
+            read_molecule(tmp_path / name)
+
+
+def test_molecules_from_memory():
+    class ASE:
+        numbers, positions = NUMBERS, POSITIONS
+
+    rows = np.column_stack([NUMBERS, POSITIONS])
+    for value in (rows, dict(numbers=NUMBERS.tolist(), positions=POSITIONS.tolist()), ASE()):
+        assert np.allclose(to_molecule(value)[:, 1:], POSITIONS - POSITIONS.mean(0), atol=1e-6)
+    for value, words in ((rows[:, :3], "rows \\(atoms, 4\\)"), (rows * 1.5, "whole numbers"), (rows[:0], "z each")):
+        with pytest.raises(ValueError, match=words):
+            to_molecule(value)
+
+
+def test_a_molecule_far_from_the_origin_keeps_its_geometry(tmp_path):
+    (tmp_path / "far.xyz").write_text(xyz(["H 90000.00012 0 0", "H 90000.74012 0 0"]))
+    first, second = read_molecule(tmp_path / "far.xyz")[:, 1]
+    assert second - first == pytest.approx(0.74, abs=1e-6)
+
+
+BROKEN = {
+    "empty.xyz": ("", "has no molecule"),
+    "words.xyz": ("hello\n", "must begin with the number of atoms, got 'hello'"),
+    "zero.xyz": ("0\n\n", "1 to 10000 atoms, got 0"),
+    "many.xyz": ("99999999\n\n", "1 to 10000 atoms"),
+    "short.xyz": ("2\n\nH 0 0 0\n", "says to have 2 atoms, and atom 2 is the end"),
+    "element.xyz": ("1\n\nQq 0 0 0\n", "'Qq' is no chemical element"),
+    "number.xyz": ("1\n\nH 0 x 0\n", "'x' is no number"),
+    "infinite.xyz": ("1\n\nH 0 inf 0\n", "not finite"),
+    "huge.xyz": ("2\n\nH 0 1e9 0\nH 0 0 0\n", "larger than"),
+    "columns.xyz": ("1\nProperties=species:S:x\nH 0 0 0\n", "NAME:TYPE:COLUMNS"),
+    "unnamed.xyz": ("1\nProperties=a:S:1:b:R:3\nH 0 0 0\n", "must name species and pos"),
+    "line.xyz": ("1\n" + "a" * 70000 + "\nH 0 0 0\n", "a line of more than"),
+    "flat.sdf": ("\n  programs01012026002D\n\n  1  0\n", "drawing"),
+    "header.sdf": ("a\nb\n", "four lines before the atoms"),
+    "counts.sdf": ("\n\n\nhello\n", "fourth line must begin with the number of atoms"),
+    "short.sdf": ("\n\n\n  2  0\n    0.0000    0.0000    0.0000 H\n", "says to have 2 atoms and has 1"),
+    "block.mol": ("\n\n\n  0  0 V3000\nM  END\n", "no block of atoms"),
+    "none.pdb": ("HEADER\nEND\n", "no ATOM or HETATM"),
+    "column.pdb": ("HETATM    1  C   MOL A   1       a       b       c\n", "is no number"),
+    "a.cif": ("", "got another ending"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_one_sentence(tmp_path, name):
+    text, words = BROKEN[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=words) as caught:
+        read_molecule(tmp_path / name)
+    assert str(caught.value).count("\n") == 0
+    assert str(tmp_path / name) in str(caught.value)
+
+
+def test_damaged_files_raise_nothing_but_a_sentence(tmp_path):
+    """500 files with bytes cut out, doubled or replaced: a molecule or a DataError."""
+    rng, read, sentences = np.random.default_rng(0), 0, list[str]()
+    originals = [(name, text.encode()) for name, text in texts().items()]
+    for i in range(500):
+        name, content = originals[i % len(originals)]
+        start, stop = np.sort(rng.integers(0, len(content), 2))
+        middle = [b"", content[start:stop] * 2, rng.bytes(int(stop - start)), b"-9e99 ", b"\0"][i % 5]
+        path = tmp_path / f"{i}{name[name.index('.') :]}"
+        path.write_bytes(content[:start] + middle + content[stop:])
+        try:
+            read += len(list(read_molecules(path)))
+        except DataError as error:
+            sentences.append(str(error))
+    assert 100 < len(sentences) < 500
+    assert read > 50
+    assert not any("\n" in sentence for sentence in sentences)
+
+
+def test_elements_bonds_and_formulas():
+    assert len(SYMBOLS) == 119
+    assert [atomic_number(word) for word in ("H", "CL", "og", "92", "D")] == [1, 17, 118, 92, 1]
+    assert formula(NUMBERS) == "CH4O"
+    assert formula(np.array([1, 8, 1])) == "H2O"
+    assert bonds(NUMBERS, POSITIONS).tolist() == [[0, 1], [0, 2], [0, 3], [0, 4], [1, 5]]

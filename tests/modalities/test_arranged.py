@@ -1,0 +1,77 @@
+"""Generated sets of pieces: kind and arrangement are independent, and tokens without positions have no arrangement.
+
+Issue 47.
+"""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DATASETS
+from ndformer.modalities.events.datasets import moving_events
+from ndformer.modalities.pointcloud.datasets import solid_pieces
+from ndformer.modalities.video.datasets import moving_pieces
+
+NAMES = ["MovingPieces", "MovingEvents", "SolidPieces"]
+
+
+def build(name, **options):
+    return DATASETS.create(dict(type=name, data_root="", label="arrangement", size=128) | options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrangement_and_kind_are_balanced_and_independent_labels_of_the_same_samples(name):
+    arrangement, kind = (build(name, label=label, split="test") for label in ("arrangement", "kind"))
+    assert np.bincount(arrangement.labels * 8 + kind.labels, minlength=64).tolist() == [2] * 64
+    assert len(arrangement.classes) == len(kind.classes) == 8
+    assert arrangement.classes != kind.classes
+    for i in (0, 77):
+        first, second = arrangement.sample(0, i), kind.sample(0, i)
+        assert str(first.pop("label")) + str(second.pop("label")) == f"{arrangement.labels[i]}{kind.labels[i]}"
+        (one,), (other,) = ([v for k, v in s.items() if k in ("video", "events", "points")] for s in (first, second))
+        np.testing.assert_array_equal(*(v.t if name == "MovingEvents" else v for v in (one, other)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_splits_share_no_sample_and_the_size_must_be_balanced(name):
+    splits = [build(name, split=split) for split in ("train", "val", "test")]
+    identities = [{dataset.identity(i) for i in range(len(dataset))} for dataset in splits]
+    assert len(set.union(*identities)) == sum(map(len, splits)) == 256
+    with pytest.raises(DataError, match="size must be divisible by 64"):
+        build(name, size=100)
+
+
+def test_films_of_all_directions_have_the_same_patches(monkeypatch):
+    monkeypatch.setattr(moving_pieces, "NOISE", 0.0)
+    films = [
+        build("MovingPieces").generate(arrangement, 3, np.random.default_rng(5))["video"] for arrangement in range(8)
+    ]
+    patches = [film[..., 0].reshape(3, 5, 8, 5, 8).swapaxes(2, 3).reshape(75, 64) for film in films]
+    assert len({np.sort(p.view("V64"), axis=0).tobytes() for p in patches}) == 1
+    assert len({film.tobytes() for film in films}) == 8
+
+
+def test_recordings_of_all_directions_have_the_same_events_within_patches(monkeypatch):
+    monkeypatch.setattr(moving_events, "NOISE", 0)
+    streams = [
+        build("MovingEvents").generate(arrangement, 3, np.random.default_rng(5))["events"] for arrangement in range(8)
+    ]
+    assert len({(s.t.tobytes(), (s.x % 8).tobytes(), (s.y % 8).tobytes(), s.p.tobytes()) for s in streams}) == 1
+    assert len({(s.x.tobytes(), s.y.tobytes()) for s in streams}) == 8
+
+
+def test_solids_have_pieces_of_the_same_pattern_and_their_own_surface(monkeypatch):
+    rng = np.random.default_rng(0)
+    surfaces = {solid: solid_pieces.surface(solid, rng) for solid in solid_pieces.SOLIDS}
+    assert np.allclose(np.linalg.norm(surfaces["sphere"], axis=1), 1)
+    assert np.allclose(np.abs(surfaces["cube"]).max(1), 0.8)
+    assert np.allclose(np.abs(surfaces["octahedron"]).sum(1), 1.2)
+    x, y, z = surfaces["torus"].T
+    assert np.allclose((np.hypot(x, z) - 0.75) ** 2 + y**2, 0.09)
+    x, y, z = surfaces["cone"].T
+    assert np.allclose(np.hypot(x, z), (1 - y) / 2)
+    monkeypatch.setattr(solid_pieces, "surface", lambda solid, rng: np.zeros((solid_pieces.PIECES, 3)))
+    clouds = [
+        build("SolidPieces").generate(arrangement, 4, np.random.default_rng(5))["points"] for arrangement in range(8)
+    ]
+    assert all((cloud == clouds[0]).all() for cloud in clouds)

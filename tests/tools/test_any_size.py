@@ -1,0 +1,59 @@
+"""Programs on photos of any size, with a model of configs/imagefolder_native.py that nobody trained."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ndformer.framework.engine.config.load import load
+from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, save_untrained, write_images
+from tools import explore, predict, show_attention, train
+
+CONFIG = "imagefolder_native"
+OPTIONS = ["--cfg-options", *SMALL, "preset=small", "model.head.classes=2"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home, rng = tmp_path_factory.mktemp("home"), np.random.default_rng(0)
+    save_untrained(home / "best.pth", load(CONFIGS / f"{CONFIG}.py", OPTIONS[1:]), ("left", "right"))
+    for name, size in dict(wide=(200, 900), tall=(300, 100), line=(1, 10_000)).items():
+        Image.fromarray(rng.integers(0, 255, (*size, 3), np.uint8)).save(home / f"{name}.png")
+    return home
+
+
+def test_predict_reads_rectangles_and_names_the_ones_it_cannot(home, tmp_path, capsys):
+    files = [home / f"{name}.png" for name in ("wide", "line", "tall")]
+    out = tmp_path / "out.json"
+    text = printed(capsys, predict.main, CONFIG, home / "best.pth", *files, "--out", out, *OPTIONS)
+    assert "line.png has 1 x 10000 pixels: with a longer side of 60 its shorter side has less than half a patch" in text
+    assert "1 of 3 files could not be read" in text
+    assert len(json.loads(out.read_text())) == 2
+
+
+def test_attention_of_a_wide_photo_is_drawn_at_its_ratio(home, tmp_path, capsys):
+    words = [CONFIG, home / "best.pth", home / "wide.png", "--out"]
+    show_attention.main(list(map(str, [*words, tmp_path / "a.png", *OPTIONS])))
+    with Image.open(tmp_path / "a.png") as picture:
+        assert min(picture.size) > 100
+    printed(capsys, explore.main, *words, tmp_path / "a.html", *OPTIONS)
+    assert (tmp_path / "a.html").stat().st_size > 10_000
+
+
+def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
+    write_images(tmp_path / "mine", ("left", "right"))
+    Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/train/left/line.png")
+    options = [*OPTIONS, *NO_WORKERS, "train_cfg.max_epochs=1", f"work_dir={tmp_path / 'run'}"]
+    words = [CONFIG, "--data-root", tmp_path / "mine", *options]
+    assert "line.png has 1 x 10000 pixels" in refusal(train.main, *words)
+    text = printed(capsys, train.main, *words, "train_dataloader.skip_bad=True", "train_dataloader.batch_tokens=120")
+    assert "1 samples of train could not be read and were skipped" in text
+    assert "test, with the checkpoint best on validation" in text
+
+
+def test_an_encoding_of_grids_is_refused_before_data_is_read(tmp_path):
+    sentence = refusal(train.main, CONFIG, "--sample", "--encoding", "SaPE2", "--cfg-options", f"work_dir={tmp_path}")
+    assert (
+        "batch_tokens gives batches of samples of different sizes, and SaPE2 requires a full grid: use CoPE" in sentence
+    )
