@@ -19,6 +19,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# each worker takes the files in turn, so that what a file prepares is prepared once
+WORKERS := -n auto --dist worksteal
 # without cached bytecode each worker of a test run compiles all tests and modules anew, which takes half a minute
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,11 +32,11 @@ train: $(READY)
 test: lint
 	@# types beside the tests: the type checker uses one core
 	$(BIN)/basedpyright > $(VENV)/types.txt & types=$$!; \
-	$(BIN)/python -m pytest -q -n auto; tests=$$?; \
+	$(BIN)/python -m pytest -q $(WORKERS); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests + types))
 
 test-all: test
-	$(BIN)/python -m pytest -q -n auto --rest
+	$(BIN)/python -m pytest -q $(WORKERS) --rest
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # imported by FSDP's first step, here once instead of in each process
 import torch.distributed as dist
+
+from ndformer.framework.registry import ENCODINGS, MODALITIES
 
 
 def spawned(count: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Return function(*arguments) of each rank of a group of `count` processes; raise the error of one that fails."""
+    for registry in (ENCODINGS, MODALITIES):
+        registry.all()  # imported before the fork, once for all processes
     with tempfile.TemporaryDirectory() as folder:
         children = [_forked(rank, count, Path(folder), function, arguments) for rank in range(count)]
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]

@@ -51,7 +51,12 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
     return [y.detach(), x.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS if os.environ.get("LAYOUTS") == "all" else ["unplaced padded", "packed"])
+@pytest.mark.parametrize(
+    "layout",
+    LAYOUTS
+    if os.environ.get("LAYOUTS") == "all"
+    else ["unplaced padded", pytest.param("packed", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "PaPE")) for n in ANYWHERE])
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -> None:
     network, given = model(name), tokens(layout)

@@ -1,5 +1,6 @@
 """Parabolas in narrow heads, compiled: the numbers of the reference, and a no where it cannot serve."""
 
+import inspect
 import math
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias, QuadraticBias
-from ndformer.framework.kernels import attend
+from ndformer.framework.kernels import attend, narrow_backward, narrow_numba
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.kernels.narrow_numba import NEGLIGIBLE, TILE, pieces
 from ndformer.framework.tokens import Where
@@ -187,3 +188,14 @@ def test_what_it_cannot_do_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=r"backend 'narrow' requires a parabolic bias .* Use backend 'auto'"):
             attend(given_q, given_q.detach(), given_q.detach(), where, bias, backend="narrow")
+
+
+def test_other_processes_find_them_compiled() -> None:
+    """Keys of numba's cache on disk have the closures, of which a compiled function differs in each process."""
+    for module in (narrow_numba, narrow_backward):
+        shared = inspect.getclosurevars(module.compiled()).nonlocals["shared"]
+        main = getattr(module, "attention" if module is narrow_numba else "gradients")
+        for function in (shared, main):
+            cells = [cell.cell_contents for cell in function.py_func.__closure__ or ()]
+            assert not any(hasattr(value, "py_func") for value in cells), cells
+        assert module is narrow_numba or narrow_numba.SOURCE in [c.cell_contents for c in main.py_func.__closure__]

@@ -40,7 +40,7 @@ def home(tmp_path_factory):
         boxes = np.array([(moment, *PLACE, 1, 1.0, 0) for moment in MOMENTS], BOX)
         np.save(home / "data" / split / "a_bbox.npy", boxes)
     options = ["--sample", "--data-root", home / "data", "--work-dir", home / "run"]
-    run(train.main, CONFIG, *options, "--cfg-options", *TINY)
+    run(train.main, CONFIG, *options, "--no-report", "--cfg-options", *TINY)
     return home
 
 

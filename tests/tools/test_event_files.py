@@ -66,7 +66,7 @@ def home(tmp_path_factory):
                     home / split / name / f"{i}_td.dat",
                     random_events(1500, seed=100 * (split == "test") + 10 * label + i),
                 )
-    run(train.main, CONFIG, "--data-root", home, "--work-dir", home / "run", "--cfg-options", *TINY)
+    run(train.main, CONFIG, "--data-root", home, "--work-dir", home / "run", "--no-report", "--cfg-options", *TINY)
     files = home / "of_all" / "train" / "a"
     files.mkdir(parents=True)
     for name, write in WRITERS.items():

@@ -26,12 +26,11 @@ RECIPES = {  # stand-in: config, smaller data
     "arc": ("arc_task", dict(train=2, test=1)),
     "imagefolder": ("imagefolder", {}),
     "lidar": ("custom_lidar", dict(train=6, test=2)),
-    "mnist": ("mnist_small", {}),
     "modelnet40": ("modelnet40_pape", dict(train=3, test=2, points=1100)),
     "paired": ("paired_sample", dict(train=8, test=2, points=400)),
-    "scannet": ("scannet_pape", dict(train=6, val=2)),
 }
 SLOW = {"ade20k": ("ade20k_pape", {}), "cifar10": ("cifar10_pape", {}), "imagenet1k": ("imagenet1k_pape", {})}
+SLOW |= {"mnist": ("mnist_small", {}), "scannet": ("scannet_pape", dict(train=6, val=2))}
 SLOW |= {"nmnist": ("nmnist_small", dict(train=4, test=2))}
 SLOW |= {"nuscenes": ("nuscenes_pape", dict(train=4, val=1, moments=2))}
 SLOW |= {"coco": ("coco_pape", {}), "dvsgesture": ("dvsgesture_pape", dict(lights=("led",)))}

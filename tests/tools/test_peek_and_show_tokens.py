@@ -112,7 +112,7 @@ def test_wrong_files_are_a_sentence(files, tmp_path):
 
 def test_a_sensor_too_large_to_be_drawn_is_a_sentence():
     place = np.array([[0, 0], [4095, 4095]])
-    with pytest.raises(DataError, match="4096 x 4096 patches of 16 pixels are too many to draw"):
+    with pytest.raises(DataError, match="got 4096 x 4096 patches of 16 pixels. Use a smaller sensor"):
         spikes(np.array([0, 1]), place, np.zeros((2, 1), int), 16, 1)
 
 

@@ -14,7 +14,7 @@ from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
 MAX_DISTANCE_M = 2.0  # between the centers of a prediction and the object it matches
-MISSED, MATCHED = (60, 110, 220), (160, 160, 160)
+MISSED, MATCHED = (60, 110, 220), (160, 160, 160)  # RGB of true boxes without and with a matching prediction
 
 
 @ANSWERS.register_module()

@@ -1,7 +1,7 @@
 """Building blocks of the fused kernels: loads, position differences, the bias and gradients of its forms (Triton).
 
-Tiles are queries by keys or keys by queries: numbers of tokens along AXIS are (n, 1) or (1, n) and broadcast. Kinds
-and forms are those of fused_op.py.
+Tiles are queries by keys or keys by queries. One number per token along AXIS has shape (n, 1) or (1, n), and broadcasts
+over the other axis. KIND is the kind of bias and `form` its coefficients for a query; fused_op.py lists both.
 """
 
 import triton  # pyright: ignore[reportMissingImports]
@@ -19,7 +19,7 @@ def program_index(H, tiles):
 
 @triton.jit
 def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.constexpr):
-    """Load n rows of a matrix, (n, D), with 0 beyond its width, and beyond N unless ALL rows are inside."""
+    """Load n rows of a matrix as (n, D), with 0 beyond its WIDTH, and beyond N unless ALL rows are inside."""
     at = base + n[:, None] * step + d[None, :]
     if ALL:
         if WIDTH == D:
@@ -32,7 +32,7 @@ def rows(base, n, step, d, N, WIDTH: tl.constexpr, D: tl.constexpr, ALL: tl.cons
 
 @triton.jit
 def load_row(base, n, N, ALL: tl.constexpr):
-    """Load numbers of n tokens, with 0 beyond N unless ALL tokens are inside."""
+    """Load one number for each of n tokens, with 0 beyond N unless ALL tokens are inside."""
     if ALL:
         return tl.load(base + n)
     else:

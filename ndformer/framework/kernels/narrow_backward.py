@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ndformer.framework.kernels.narrow_numba import OPTIONS, ROW, TILE, TOGETHER, pieces, threaded
+from ndformer.framework.kernels.narrow_numba import OPTIONS, ROW, SOURCE, TILE, TOGETHER, pieces, threaded
 
 PART = 64  # keys at a time: their channels and gradients fit in 32 KiB
 
@@ -23,9 +23,10 @@ def compiled() -> Callable[..., Any]:
     and the monomials of each coefficient, and p times dout.
     """
     import numpy as np
-    from numba import njit
+    from numba import njit, prange
 
-    loops, options = pieces(PART), OPTIONS
+    global bias, add_products, exp2, sums, add_outer, moments, sensitive, gradients  # as in narrow_numba.py
+    loops, options, source = pieces(PART), OPTIONS, SOURCE
     bias, add_products, exp2, sums = loops.bias, loops.add_products, loops.exp2, loops.sums
 
     @njit(**options)
@@ -73,6 +74,9 @@ def compiled() -> Callable[..., Any]:
     def gradients(
         begin, end, heads, counts, rT, rL, q, kT, vT, kL, parabolas, weights, dout, delta, dq, dkT, dvT, dparabolas
     ):
+        assert (
+            source >= 0
+        )  # a closure, so that the key of the cache changes with that file, whose functions are inlined
         N, D, V = q.shape[1], q.shape[2], dout.shape[2]
         p, t = np.empty(PART, np.float32), np.empty(PART, np.float32)
         sensitivity = np.empty((TOGETHER, kL.shape[2]), np.float32)
@@ -115,4 +119,10 @@ def compiled() -> Callable[..., Any]:
                     moments(u, parabolas[row, i], rL[b, 0], rL[b, 1], rL[b, 2], dparabolas[row, i], full)
                     moments(w, parabolas[row, j], rL[b, 0], rL[b, 1], rL[b, 2], dparabolas[row, j], full)
 
-    return threaded(gradients)
+    @njit(parallel=True, **options)
+    def shared(parts, n, args):
+        assert source >= 0
+        for part in prange(parts):
+            gradients(n * part // parts, n * (part + 1) // parts, *args)
+
+    return threaded(gradients, shared)

@@ -2,7 +2,9 @@
 
 import functools
 import math
+import zlib
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +14,15 @@ OPTIONS: dict[str, Any] = dict(cache=True, error_model="numpy", fastmath={"reass
 TILE, ROW = 128, 144  # keys in a tile, and stride between its channels: no power of 2, to avoid cache conflicts
 NEGLIGIBLE = 63  # weights below 2^-63 of the largest are 0: their products with values would soon be denormals
 TOGETHER = 32  # queries at a time, an even number, that reuse cached keys and values
+SOURCE = zlib.crc32(Path(__file__).read_bytes())
 
 
-def threaded(rows: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function (threads, n, *args) that runs rows(begin, end, *args) over range(n) on several threads."""
-    from numba import config, get_num_threads, njit, prange, set_num_threads
+def threaded(rows: Callable[..., Any], shared: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function (threads, n, *args) that runs rows(begin, end, *args) over range(n) on several threads.
 
-    @njit(parallel=True, **OPTIONS)
-    def shared(parts, n, args):
-        for part in prange(parts):
-            rows(n * part // parts, n * (part + 1) // parts, *args)
+    `shared` calls `rows` in a parallel loop.
+    """
+    from numba import config, get_num_threads, set_num_threads
 
     def call(threads: int, n: int, *args: Any) -> None:
         if threads == 1:
@@ -147,8 +148,11 @@ def compiled() -> Callable[..., Any]:
     are log2 of its denominator.
     """
     import numpy as np
-    from numba import njit
+    from numba import njit, prange
 
+    # Globals, not closures: numba's cache on disk has the values of closures in its keys, and those of compiled
+    # functions differ in each process, which would compile for seconds each time.
+    global bias, add_products, exp2, sums, largest, attention
     loops, one, options = pieces(TILE), np.float32(1), OPTIONS
     bias, add_products, exp2, sums = loops.bias, loops.add_products, loops.exp2, loops.sums
 
@@ -206,4 +210,9 @@ def compiled() -> Callable[..., Any]:
                     for c in range(out.shape[2]):
                         out[row, first + a, c] *= over[a]
 
-    return threaded(attention)
+    @njit(parallel=True, **options)
+    def shared(parts, n, args):
+        for part in prange(parts):
+            attention(n * part // parts, n * (part + 1) // parts, *args)
+
+    return threaded(attention, shared)

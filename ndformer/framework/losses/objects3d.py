@@ -48,7 +48,7 @@ class Objects3D:
 
 
 def peaks(objects: Objects3D, grid: BEVGrid, classes: int, overlap: float = 0.1) -> Tensor:
-    """Return target heatmaps (B, classes, ny, nx): a Gaussian around each object's center cell, which is 1.
+    """Return target heatmaps (B, classes, ny, nx): a Gaussian around the center cell of each object, with peak 1.
 
     Overlapping Gaussians are combined by their maximum. The radius is CornerNet's: boxes with corners within it have an
     IoU of at least `overlap`. Objects outside the map are left out.
@@ -74,7 +74,10 @@ def peaks(objects: Objects3D, grid: BEVGrid, classes: int, overlap: float = 0.1)
 
 
 def corner_radius(length: Tensor, width: Tensor, overlap: float) -> Tensor:
-    """Return the peak radius of Law & Deng 2018 as in their code, which divides roots by 2 instead of 2a."""
+    """Return how far both corners of a box may move such that its IoU with the true one stays at least `overlap`.
+
+    The formula is that of CornerNet's code (Law & Deng 2018), which divides the roots by 2 instead of 2a.
+    """
     total, area = length + width, length * width
     roots = []
     for a, b, c in (
@@ -96,7 +99,7 @@ def peak_focal(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:
-    """Return scores (B, classes, ny, nx), set to 0 if a neighbor is larger, except in the classes `sharp`."""
+    """Set scores (B, classes, ny, nx) to 0 where one of the 8 neighbors is larger; `sharp` classes stay unchanged."""
     mask = scores == torch.nn.functional.max_pool2d(scores, 3, 1, 1)
     if len(sharp):
         mask = mask.index_fill(1, tensor_like(list(sharp), scores), True)

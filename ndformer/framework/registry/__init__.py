@@ -38,7 +38,10 @@ class Registry(mmengine.registry.Registry):
             names = sorted(self.module_dict)
             synonym = self.synonyms.get(key.lower())
             suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
-            raise UnknownNameError(f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}")
+            raise UnknownNameError(
+                f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}. "
+                "Import the module of a class of your own first, by custom_imports in a config"
+            )
         return kind
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:

@@ -59,28 +59,28 @@ class Names:
         return all(isinstance(key, str) and key.isidentifier() and key not in dir(nn.ModuleDict) for key in value)
 
     def __str__(self) -> str:
-        return "whose keys are names of yours, in letters, that torch's modules do not have"
+        return "whose keys are Python identifiers, and not the name of an attribute of torch.nn.ModuleDict"
 
 
 LARGE = 1e12
 
 Finite = Annotated[float, Range(-LARGE, LARGE)]
 Positive = Annotated[float, Range(0, LARGE, above=True)]
-Factor = Annotated[float, Range(1, LARGE)]  # or its inverse
+Factor = Annotated[float, Range(1, LARGE)]  # 2: at most twice or half as large
 NonNegative = Annotated[float, Range(0, LARGE)]
 Share = Annotated[float, Range(0, 1)]
 Rate = Annotated[float, Range(0, 1, below=True)]  # 1 would drop everything
 SomeShare = Annotated[float, Range(0, 1, above=True)]  # 0 would select nothing
-Inside = Annotated[float, Range(0, 1, above=True, below=True)]
+Inside = Annotated[float, Range(0, 1, above=True, below=True)]  # neither 0 nor 1
 Degrees = Annotated[float, Range(0, 360)]
 Seconds = Annotated[float, Range(0, 10**7, above=True)]  # maximum of timers
 
 Count = Annotated[int, Range(1, 10**9)]
 Natural = Annotated[int, Range(0, 10**9)]
 Few = Annotated[int, Range(1, 1024)]  # layers, heads, bins
-FewOrNone = Annotated[int, Range(0, 1024)]
+FewOrNone = Annotated[int, Range(0, 1024)]  # 0: no layer
 Width = Annotated[int, Range(1, 65536)]  # channels of a token, entries of a table
-WidthOrNone = Annotated[int, Range(0, 65536)]
+WidthOrNone = Annotated[int, Range(0, 65536)]  # 0: no channel
 Side = Annotated[int, Range(1, 16384)]  # pixels, cells
 SideOrNone = Annotated[int, Range(0, 16384)]
 Dims = Annotated[int, Range(1, 16)]  # axes of a position
@@ -89,7 +89,7 @@ Classes = Annotated[int, Range(1, 10**6)]
 Offset = Annotated[int, Range(-(10**9), 10**9)]
 Seed = Annotated[int, Range(0, 2**32 - 1)]  # range of numpy
 
-Span = Annotated[tuple[Positive, Positive], Ascending()]
+Span = Annotated[tuple[Positive, Positive], Ascending()]  # (lowest, highest)
 ShareSpan = Annotated[tuple[Share, Share], Ascending()]
 SomeShareSpan = Annotated[tuple[SomeShare, SomeShare], Ascending()]
 Text = Annotated[str, Filled()]

@@ -55,7 +55,8 @@ class Clouds(Adapter):
         for cloud in clouds:
             if cloud.dim() != 2 or cloud.shape[1] != 3 + features:
                 raise ValueError(
-                    f"clouds must be (points, 3 + {features} features), got {tuple(cloud.shape)}: {who} must agree"
+                    f"clouds must have shape (points, 3 + {features}), got {tuple(cloud.shape)}. "
+                    f"Set {who} to the same features"
                 )
         x = clouds if isinstance(clouds, Tensor) else pad_sequence(clouds, batch_first=True)
         return x.float(), [len(cloud) for cloud in clouds]
@@ -112,7 +113,9 @@ class PointPatches(Clouds):
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         x, counts = self.padded(clouds, self.features, "PackPoints and the modality's `features`")
         if 0 in counts:
-            raise DataError(f"sample {counts.index(0)} of a batch has no points: remove it, or what removed them")
+            raise DataError(
+                f"sample {counts.index(0)} of a batch has no points: remove it, or the transform that removed them"
+            )
         valid = valid_rows(counts, x.shape[1], x.device)
         positions, index, inside = self.groups(x[..., :3], valid)  # (B, M, 3), (B, M, K), (B, M, K)
         group = take(x, index)  # (B, M, K, 3 + features)

@@ -124,8 +124,8 @@ def home(tmp_path_factory):
             "train_cfg.max_epochs=1", "train_dataloader.batch_size=4",
             *(f"{split}_dataloader.num_workers=0" for split in ("train", "val", "test"))]  # fmt: skip
     before = sys.argv
-    sys.argv = ["x", CONFIG, "--sample", "--data-root", f"{home}/data", "--work-dir", f"{home}/run", "--cfg-options",
-                *tiny]  # fmt: skip
+    sys.argv = ["x", CONFIG, "--sample", "--data-root", f"{home}/data", "--work-dir", f"{home}/run", "--no-report",
+                "--cfg-options", *tiny]  # fmt: skip
     train.main()
     sys.argv = before
     return home

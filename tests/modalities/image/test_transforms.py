@@ -143,7 +143,7 @@ def test_random_crop_takes_every_window_of_the_padded_image_alike_often():
 
 
 def test_a_random_crop_larger_than_the_image_is_an_error(photo):
-    with pytest.raises(DataError, match=r"needs at least 64 x 64 .* a\.jpg has 40 x 56 and 4 of padding.*Resize"):
+    with pytest.raises(DataError, match=r"needs at least 64 x 64 .* a\.jpg has 40 x 56 with a padding of 4.*Resize"):
         run(dict(type="RandomCrop", size=64, padding=4), photo(), path="a.jpg")
 
 
@@ -256,5 +256,5 @@ def test_packing_can_be_undone(mode, photo):
 
 
 def test_statistics_of_the_wrong_number_are_refused(photo):
-    with pytest.raises(DataError, match="3 means and 1 deviations for an image of 1 channels"):
+    with pytest.raises(DataError, match="a mean and a std for each of 1 channels, got 3 and 1"):
         run(dict(type="PackImage", mean=(0.1, 0.2, 0.3)), photo(mode="L"))

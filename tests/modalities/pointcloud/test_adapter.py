@@ -114,7 +114,7 @@ def test_without_features_points_alone_are_enough(adapter):
 
 
 def test_the_wrong_number_of_features_is_reported(adapter):
-    with pytest.raises(ValueError, match=r"\(points, 3 \+ 3 features\), got \(20, 3\).*PackPoints"):
+    with pytest.raises(ValueError, match=r"\(points, 3 \+ 3\), got \(20, 3\).*PackPoints"):
         adapter()(torch.randn(2, 20, 3))
     with pytest.raises(ValueError, match=r"got \(20, 7\)"):
         adapter()([torch.randn(30, 6), torch.randn(20, 7)])
@@ -123,7 +123,9 @@ def test_the_wrong_number_of_features_is_reported(adapter):
 def test_an_error_names_the_empty_cloud(adapter):
     full, empty = torch.randn(9, 6), torch.zeros(0, 6)
     for clouds, number in (([full, empty], 1), ([empty], 0), (torch.zeros(2, 0, 6), 0)):
-        with pytest.raises(DataError, match=f"sample {number} of a batch has no points: remove it, or what removed"):
+        with pytest.raises(
+            DataError, match=f"sample {number} of a batch has no points: remove it, or the transform that removed"
+        ):
             adapter()(clouds)
 
 

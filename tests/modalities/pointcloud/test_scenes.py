@@ -188,5 +188,5 @@ def test_points_are_tokens_in_a_unit():
     assert adapter(torch.stack([clouds[0]] * 2)).where.valid is None
     with pytest.raises(ValueError, match="unit of Points must be a length above 0, got 0"):
         MODALITIES.create(dict(type="Points", unit=0.0), dim=2)
-    with pytest.raises(ValueError, match=r"\(points, 3 \+ 2 features\), got \(4, 6\)"):
+    with pytest.raises(ValueError, match=r"\(points, 3 \+ 2\), got \(4, 6\)"):
         adapter([torch.zeros(4, 6)])

@@ -15,15 +15,16 @@ from ndformer.framework.transformer import MLP
 
 
 class Norm(nn.BatchNorm1d):
-    """Batch norm over all points with the published constants, whose first 1 / momentum batches are averaged evenly.
+    """Batch norm over all points with the published constants, and running statistics that are a plain mean at first.
 
-    So running statistics after a short training do not contain their initial values.
+    The first 1 / momentum batches have equal weights, so that statistics after a short training do not contain their
+    initial values.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, eps=1e-3, momentum=0.01)
         self.batches: int | None = None  # number of training batches; None: not read from the device yet
-        self.register_load_state_dict_post_hook(_loaded)
+        self.register_load_state_dict_post_hook(_set_batch_count)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and len(input) == 1:
@@ -40,8 +41,8 @@ class Norm(nn.BatchNorm1d):
         return super().forward(input)
 
 
-def _loaded(norm: Norm, keys: object) -> None:
-    """Treat loaded statistics without a batch count (converted weights) as complete, not to be averaged anew."""
+def _set_batch_count(norm: Norm, keys: object) -> None:
+    """Set the batch count of loaded statistics that have none (converted weights), so that they are not overwritten."""
     assert norm.num_batches_tracked is not None
     assert norm.running_mean is not None
     assert norm.running_var is not None

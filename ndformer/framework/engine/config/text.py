@@ -48,6 +48,8 @@ def parse_encoding(text: str) -> Any:
         encodings = [_parse_call(item) for item in nodes]
     except (SyntaxError, ValueError) as error:
         reason = "" if isinstance(error, SyntaxError) else f" ({error})"
+        if ".py" in text:
+            reason += ". Give the class alone, and import its file by --cfg-options custom_imports.imports=MODULE"
         raise ConfigError(
             f"encoding: expected NAME, 'NAME(key=value)' or several of them, got '{text}'{reason}"
         ) from error

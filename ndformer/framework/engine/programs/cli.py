@@ -1,4 +1,4 @@
-"""The frame of all command-line programs: their shared arguments, the config, and error messages."""
+"""Shared parts of all command-line programs: arguments, loading the config, and error messages."""
 
 import argparse
 import os
@@ -155,7 +155,7 @@ def weights_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _adapter(args: argparse.Namespace) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """Return the function that adapts a config to --weights."""
+    """Return the function that changes the sizes of a config's model to those of --weights."""
     text, keep_encoding = args.weights, args.keep_encoding
     if text is None:
         if keep_encoding:

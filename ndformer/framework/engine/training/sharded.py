@@ -1,8 +1,8 @@
-"""Checkpoints as folders: every process writes its shards with torch.distributed.checkpoint while training goes on.
+"""Sharded checkpoints: a folder into which all processes write their shards while training continues.
 
-A folder has shards `__RANK_NUMBER.distcp`, `values.pth` with all that is no tensor, and `manifest.json` with the place
-of every tensor and a digest of every file. torch's own index `.metadata` is a pickle, which can run code when it is
-read: it is not written, and a tensor is read by system/archive.py, which runs none.
+torch.distributed.checkpoint writes the shards `__RANK_NUMBER.distcp`. `values.pth` has everything that is not a tensor,
+and `manifest.json` the place of every tensor and a digest of every file. torch's own index `.metadata` is a pickle,
+which can run code when it is read: it is not written, and a tensor is read by system/archive.py, which runs none.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from ndformer.framework.system import archive, atomic, processes
 
 VALUES, SHARD = "values.pth", r"__\d+_\d+\.distcp"
 DTYPES = {str(t).partition(".")[2]: t for t in vars(torch).values() if isinstance(t, torch.dtype)}
-ALONE = "torch.distributed is disabled"  # a warning, while one process or each for itself is meant
+ALONE = "torch.distributed is disabled"  # torch's warning where a single process saves or loads, which is intended
 
 
 class Saver:
-    """Writes the checkpoints of a run one after the other, in a thread and with a gloo group of its own.
+    """Writes the checkpoints of a run in a background thread, one after the other, with its own gloo process group.
 
     After save_async(), call wait_staged() before anything changes the saved tensors: an optimizer step, or an average
-    that replaces the weights. Call wait_written() before relying on the folder, which raises an error of the writing,
-    and close() at the end.
+    that replaces the weights. Call wait_written() before relying on the folder: it raises the errors of the thread.
+    Call close() at the end.
     """
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Saver:
         writer = Writer(self.temporary, path, old, values)
         if torch.cuda.is_available():  # the stream that copies does not wait for the optimizer's step
             torch.cuda.current_stream().synchronize()
-        warnings.filterwarnings("ignore", ALONE)  # in the thread too
+        warnings.filterwarnings("ignore", ALONE)  # not catch_warnings: the thread that writes warns too
         response: Any = async_save(tensors, storage_writer=writer, process_group=self.group, async_stager=self.stager)
         self.staged, self.written = response.staging_completion, response.upload_completion
 
@@ -125,7 +125,7 @@ class Saver:
 
 
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors of nested dicts by name, and dict(values=the rest, places=the keys to each tensor).
+    """Split nested dicts into tensors by name, and dict(values=everything else, places=the keys to each tensor).
 
     The state of an optimizer is stored by the names of its parameters.
     """
@@ -215,7 +215,7 @@ def _template(keys: list[Any], shape: torch.Size, templates: dict[str, Tensor]) 
 
 
 def write_manifest(folder: Path, metadata: dcp.Metadata, results: list[list[Any]]) -> None:
-    """Write the index of a folder whose files are complete; the results of Writer.write_data have their places."""
+    """Write the manifest of a folder whose files are complete; `results` of Writer.write_data say where tensors are."""
     files = {VALUES: file_entry(folder / VALUES)}
     places: dict[dcp.MetadataIndex, _StorageInfo] = {}
     for result in (result for part in results for result in part):
@@ -249,7 +249,7 @@ def _digest(manifest: dict[str, Any]) -> str:
 
 
 def read_manifest(folder: Path, part: int = 0, parts: int = 1) -> dcp.Metadata:
-    """Return the index of a folder, or raise unless it is sound and the digests of the files fit.
+    """Return the manifest of a folder, or raise if it is damaged or a file does not have its digest.
 
     With `parts`, only every parts-th file from `part` on is compared with its digest, and values.pth.
     """
@@ -311,7 +311,7 @@ class Writer(FileSystemWriter):
 
 
 class Reader(FileSystemReader):
-    """Reads tensors without running code, from an index that is already read."""
+    """Reads tensors without running code, with the metadata of a manifest that was read before."""
 
     def __init__(self, folder: Path, metadata: dcp.Metadata) -> None:
         super().__init__(folder)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
 
 FOLDER = "profile"  # in the work dir
-SAMPLES = 8  # of the first batch, whose FLOPs are counted
+SAMPLES = 8  # number of samples of the first batch on which FLOPs are counted
 
 
 class Throughput:
@@ -36,7 +36,7 @@ class Throughput:
     """
 
     def __init__(self, model: TokenModel) -> None:
-        self.forward_flops: dict[tuple[str, ...], float] = {}  # of a sample
+        self.forward_flops: dict[tuple[str, ...], float] = {}  # per sample, by the modalities of a batch
         self.rates: dict[str, float] = {}
         self.tokens: int | Tensor = 0
         self.flops = 0.0
@@ -61,7 +61,7 @@ class Throughput:
         self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
 
     def after_train_epoch(self, runner: Trainer) -> None:
-        """Compute the rates of all processes, which have batches of the same size."""
+        """Compute rates summed over all processes, from those of this one: their batches have the same size."""
         progress = runner.progress
         per_second = processes.count() / max(1e-9, progress.seconds)
         self.rates = dict(samples_per_second=progress.rate, tokens_per_second=int(self.tokens) * per_second)
@@ -77,7 +77,7 @@ class Throughput:
 
 
 def _with_prefix(value: float) -> tuple[float, str]:
-    """Return 12.3 and "k" for 12300."""
+    """Split a number into a value and an SI prefix: 12300 into 12.3 and "k"."""
     power = min(5, int(math.log10(max(1.0, value)) // 3))
     return value / 1000**power, ["", *"kMGTP"][power]
 

@@ -59,7 +59,9 @@ def stamps(tables: Tables) -> np.ndarray:
 def write_index(tables: Tables, index: Index, stamp: np.ndarray) -> Path:
     path = index_path(tables.home)
     if path.parent.is_symlink():
-        raise DataError(f"{path.parent} is a link, but the index must stay in the dataset: remove the link")
+        raise DataError(
+            f"{path.parent} must be a folder of the dataset, which the index is written to, got a link. Remove the link"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.replacing(path) as half, half.open("wb") as file:
         parts: dict[str, Any] = dict(form=FORM, stamps=stamp) | _parts(index)
@@ -103,5 +105,5 @@ def _checked(index: Index) -> Index:
     ]
     lengths = [len(frames.file), *map(len, (frames.taken, frames.before, frames.car, frames.mount))]
     if any(len(rows) and (rows.min() < -1 or rows.max() >= end) for rows, end in ends) or len(set(lengths)) > 1:
-        raise ValueError("rows that are not there")
+        raise ValueError("the index names rows that its tables do not have")
     return index

@@ -80,7 +80,10 @@ def extent(place: np.ndarray, patch: int) -> tuple[int, int]:
     """Return the rows and columns of patches; raise where they are too many to draw."""
     rows, columns = place.max(0) + 1
     if rows * columns * (patch + 1) ** 2 > MAX_PIXELS:
-        raise DataError(f"{rows} x {columns} patches of {patch} pixels are too many to draw: use a smaller sensor")
+        raise DataError(
+            f"a picture may have {MAX_PIXELS} pixels, got {rows} x {columns} patches of {patch} pixels. "
+            "Use a smaller sensor"
+        )
     return int(rows), int(columns)
 
 

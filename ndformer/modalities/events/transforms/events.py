@@ -72,7 +72,10 @@ class FlipEvents:
         sample = sample | dict(events=Events(x, events.y, events.t, events.p, events.height, events.width))
         if self.labels is not None and sample["label"] >= 0:  # -1: a file without a label
             if sample["label"] >= len(self.labels):
-                raise DataError(f"FlipEvents has {len(self.labels)} labels, but a sample has label {sample['label']}")
+                raise DataError(
+                    f"FlipEvents expects labels below {len(self.labels)}, the length of `labels`, "
+                    f"got {sample['label']}. Add the missing ones"
+                )
             sample["label"] = self.labels[sample["label"]]
             if "blend" in sample:
                 other, share = sample["blend"]
@@ -89,7 +92,7 @@ class Drop:
 
     def __init__(self, share: ShareSpan = (0.1, 0.75)) -> None:
         if not 0 <= share[0] <= share[1] <= 1:
-            raise ValueError(f"share must be from and to, each 0 to 1, got {share[0]:g} and {share[1]:g}")
+            raise ValueError(f"share must be (lowest, highest), each from 0 to 1, got {share[0]:g} and {share[1]:g}")
         self.share = share
 
 
@@ -149,7 +152,7 @@ class LastEvents:
 
     def __init__(self, count: Count = 500_000, until: Finite | None = None) -> None:
         if count < 1:
-            raise ValueError(f"LastEvents needs a count of 1 or more, got count={count}")
+            raise ValueError(f"count of LastEvents must be 1 or more, got {count}")
         self.count, self.until = count, until
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
@@ -159,7 +162,9 @@ class LastEvents:
             if not sample["start"] <= end <= sample["end"] + 100_000:  # allows for rounding up
                 seconds = (sample["end"] - sample["start"]) / 1e6
                 name = sample.get("path", "this recording")
-                raise DataError(f"until={self.until:g} must be a second of {name}, which lasts {seconds:.3g}")
+                raise DataError(
+                    f"until must be a time within {name}, which lasts {seconds:.3g} s, got {self.until:g} s"
+                )
             events, sample = events.time_window(sample["start"], end + 1), sample | dict(end=end)
         events = events.take(slice(max(0, len(events) - self.count), None))
         start = int(events.t[0]) if len(events) else sample["end"]
@@ -225,7 +230,9 @@ class RotateEvents:
 
 def _no_boxes(transform: object, sample: Sample) -> None:
     if "boxes" in sample:
-        raise ValueError(f"{type(transform).__name__} cannot transform boxes: remove it from the transforms")
+        raise ValueError(
+            f"{type(transform).__name__} changes positions but not boxes. Remove it from the transforms of a detector"
+        )
 
 
 @TRANSFORMS.register_module()

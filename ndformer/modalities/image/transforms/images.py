@@ -151,7 +151,7 @@ class RandomCrop:
         if min(room) < 0:
             raise DataError(
                 f"RandomCrop needs at least {height} x {width} pixels, but {sample.get('path', 'the image')} has "
-                f"{image.height} x {image.width} and {pad} of padding: put a Resize before it"
+                f"{image.height} x {image.width} with a padding of {pad}. Put a Resize before it"
             )
         top, left = (int(rng.integers(r + 1)) - pad for r in room)
         return sample | dict(image=crop(image, top, left, height, width))
@@ -221,8 +221,8 @@ class PackImage(Pack):
         mean, std = self.mean or (RGB_MEAN if rgb else (0.5,)), self.std or (RGB_STD if rgb else (0.5,))
         if len(mean) != channels or len(std) != channels:
             raise DataError(
-                f"PackImage has {len(mean)} means and {len(std)} deviations for an image of {channels} channels: "
-                "give one of each per channel"
+                f"PackImage expects a mean and a std for each of {channels} channels, got {len(mean)} and {len(std)}. "
+                "Set mean and std to one number per channel"
             )
         return np.array(mean, np.float32), np.array(std, np.float32)
 

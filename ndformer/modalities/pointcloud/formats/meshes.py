@@ -21,10 +21,10 @@ def parse_off(rows: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
     body = ([counts_line] if counts_line else []) + lines[1:]
     counts = body[0].split() if body else []
     if len(counts) < 2 or not all(count.isdigit() for count in counts):
-        raise ValueError("the numbers of vertices and faces do not follow OFF")
+        raise ValueError("it must have the numbers of vertices and faces after OFF")
     V, F = int(counts[0]), int(counts[1])
     if len(body) - 1 < V + F:
-        raise ValueError(f"it announces {V} vertices and {F} faces, but {len(body) - 1} lines follow")
+        raise ValueError(f"it must have a line for each of {V} vertices and {F} faces, got {len(body) - 1} lines")
     if V == 0:
         raise ValueError("it has no vertices")
     vertices = np.loadtxt(body[1 : V + 1], usecols=(0, 1, 2), ndmin=2)
@@ -39,7 +39,9 @@ def polygons(lines: list[str]) -> list[np.ndarray]:
         if k >= 3:  # faces with fewer corners have no area
             chosen = [line for line, count in zip(lines, corners) if count == k]
             if k > len(chosen[0].split()) - 1:  # before a list of k columns is allocated
-                raise ValueError(f"a face announces {k} corners in the line '{chosen[0][:40]}'")
+                raise ValueError(
+                    f"a face must have a number of corners and as many vertices, got {k} in the line '{chosen[0][:40]}'"
+                )
             arrays.append(np.loadtxt(chosen, usecols=range(1, k + 1), dtype=np.int64, ndmin=2))
     return arrays
 
@@ -50,7 +52,7 @@ def triangles(faces: list[np.ndarray], vertices: int) -> np.ndarray:
     corners = np.concatenate([fan.reshape(-1, 3) for fan in fans]) if fans else np.zeros((0, 3), np.int64)
     if corners.size and (corners.min() < 0 or corners.max() >= vertices):
         wrong = corners[(corners < 0) | (corners >= vertices)][0]
-        raise ValueError(f"a face has vertex {wrong}, but vertices are numbered 0 to {vertices - 1}")
+        raise ValueError(f"corners of faces must be vertices 0 to {vertices - 1}, got {wrong}")
     return corners
 
 

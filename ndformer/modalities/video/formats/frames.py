@@ -32,10 +32,10 @@ class FrameFolder:
         """Return frames as VideoFile.frames does."""
         names, indices = self.names(), sorted(set(map(int, indices)))
         if not indices or indices[0] < 0:
-            raise ValueError(f"frames are numbered from 0, got {indices}")
+            raise ValueError(f"frame numbers must be 0 or more, got {indices}")
         numbers = [number for number in indices if number < len(names)]
         if not numbers:
-            raise DataError(f"{self.path} has {len(names)} frames, so there is no frame {indices[0]}: remove it")
+            raise DataError(f"{self.path} has frames 0 to {len(names) - 1}, got frame {indices[0]}. Remove the video")
         width, height = foreign.image_size(self.path / names[numbers[0]])
         foreign.check_size(self.path, 3 * width * height * len(numbers))
         pixels = np.empty((len(numbers), height, width, 3), np.uint8)
@@ -43,8 +43,8 @@ class FrameFolder:
             frame = np.asarray(foreign.picture(self.path / names[number]))
             if frame.shape != pixels.shape[1:]:
                 raise DataError(
-                    f"{self.path / names[number]} has {frame.shape[1]} x {frame.shape[0]} pixels and "
-                    f"{names[numbers[0]]} {width} x {height}: frames of a video must have one size"
+                    f"frames of a video must have one size, got {frame.shape[1]} x {frame.shape[0]} pixels in "
+                    f"{self.path / names[number]} and {width} x {height} in {names[numbers[0]]}. Resize the frames"
                 )
             pixels[place] = frame
         return pixels, numbers
@@ -66,7 +66,9 @@ class FramesInMemory:
         """Return frames as VideoFile.frames does."""
         numbers = [number for number in sorted(set(map(int, indices))) if number < len(self.pixels)]
         if not numbers or numbers[0] < 0:
-            raise DataError(f"a video of {len(self.pixels)} frames has no frames {sorted(indices)}")
+            raise DataError(
+                f"frame numbers must be below {len(self.pixels)}, the length of the video, got {sorted(indices)}"
+            )
         return self.pixels[numbers], numbers
 
     def facts(self) -> dict[str, Any]:

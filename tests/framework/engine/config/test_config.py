@@ -188,7 +188,7 @@ OF_ONE_DATASET = [
 ]  # a mixture's parts say their data_root
 
 
-@settings(FILES, max_examples=40)
+@settings(FILES, max_examples=20)
 @given(st.sampled_from(OF_ONE_DATASET), CHANGES, st.booleans(), st.sampled_from([None, "ALiBi", "Sincos, PaPE(m=8)"]))
 def test_a_loaded_config_reads_back_the_same(write, path, changes, sample, encoding):
     if load(path).model.backbone.type in ("PTv3", "UniTR"):

@@ -115,7 +115,7 @@ CRASHED = [  # a traceback, or a sentence about something else
     ("model.backbone.encoding=[]", "model.backbone.encoding: expected a list of one or more, got an empty one"),
     ("model.type=", "model.type: no model is called ''"),
     ("model.backbone.encoding.type=", "model.backbone.encoding.type: no encoding is called ''"),
-    ("model.modalities=dict(_delete_=True)", "model.modalities: takes a dict that is not empty whose keys are names"),
+    ("model.modalities=dict(_delete_=True)", "model.modalities: takes a dict that is not empty whose keys are Python"),
     ("model.backbone.position_dims=dict(_delete_=True,type=2)", "model.backbone.position_dims: takes a whole number"),
     ("optimizer.type=os.system", "optimizer.type: no optimizer is called 'os.system'"),
 ]

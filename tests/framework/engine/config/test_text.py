@@ -72,6 +72,10 @@ def test_an_encoding_that_is_no_name_is_refused(text):
     assert "encoding: expected NAME" in refusal(parse_encoding, text)
 
 
+def test_the_file_of_an_encoding_is_answered_with_how_to_import_it():
+    assert refusal(parse_encoding, "window.py:Window(radius=5)").endswith("custom_imports.imports=MODULE")
+
+
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 INSIDE = st.text() | st.sampled_from(["class", "for"]) | st.from_regex(r"[a-z_]{1,9}", fullmatch=True) | st.integers()
 TREE = st.recursive(VALUES, lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v), max_leaves=12)
