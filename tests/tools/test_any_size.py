@@ -8,7 +8,7 @@ from PIL import Image
 
 from ndformer.framework.engine.config.load import load
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, save_untrained, write_images
-from tools import explore, predict, show_attention, train
+from tools import explore, extrapolate, predict, show_attention, train
 
 CONFIG = "imagefolder_native"
 OPTIONS = ["--cfg-options", *SMALL, "preset=small", "model.head.classes=2"]
@@ -39,6 +39,32 @@ def test_attention_of_a_wide_photo_is_drawn_at_its_ratio(home, tmp_path, capsys)
         assert min(picture.size) > 100
     printed(capsys, explore.main, *words, tmp_path / "a.html", *OPTIONS)
     assert (tmp_path / "a.html").stat().st_size > 10_000
+
+
+def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
+    write_images(tmp_path / "mine", ("left", "right"), count=2, splits=("train", "val", "test"), size=(32, 48))
+    sides = [word for name in ("heights", "widths") for word in (f"--{name}", "24", "48")]
+    words = [
+        CONFIG,
+        home / "best.pth",
+        "--data-root",
+        tmp_path / "mine",
+        *sides,
+        "--scalings",
+        "none",
+        "--out",
+        tmp_path,
+    ]
+    extrapolate.main(list(map(str, [*words, *OPTIONS, *NO_WORKERS])))
+    content = json.loads((tmp_path / "extrapolate.json").read_text())
+    figures = content["runs"][0]["figures"]
+    found = {tuple(figure["shape"]): figure["tokens"] for figure in figures}
+    assert found == {(h, w): h * w // 36 + 1 for h in (24, 48) for w in (24, 48)}  # and the class token
+    assert "KeepAspect replaced by Resize to 24 x 48" in {figure["did"] for figure in figures}
+    assert [(gap["encoding"], gap["scaling"], gap["n"]) for gap in content["aspect_gaps"]] == [
+        ("PaPE(m=50)", "none", 1)
+    ]
+    assert "aspect gap" in (tmp_path / "extrapolate.md").read_text()
 
 
 def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
