@@ -83,7 +83,7 @@ def extrapolate(
     checkpoint.load_weights(model, content, path)
     classes = content.get("classes", ())
     warn_changed_data(content, build_loader(cfg, "test", classes).data, path)
-    train_shape, test_shape = _shape(cfg, "train", classes), _shape(cfg, "test", classes)
+    train_shape, test_shape = (_longest(cfg, split) or _shape(cfg, split, classes) for split in ("train", "test"))
     patch = cast(Any, model.modalities["image"]).patch
     shapes = {_scaled(test_shape, size): size for size in sizes}
     _check({size: shape for shape, size in shapes.items()}, patch)
@@ -137,7 +137,7 @@ def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str]
     Every size in the test transforms changes in proportion; KeepAspect becomes a Resize; without a size, a Resize is
     put first. A Resize to another aspect ratio stretches the image. Batches have about as many pixels as before.
     """
-    if shape == test_shape:
+    if shape == test_shape and _longest(cfg, "test") is None:
         return cfg, "as in the config"
     at = copy.deepcopy(cfg)
     transforms, did = [], []
@@ -186,6 +186,13 @@ def _shape(cfg: Config, split: str, classes: Sequence[str] = ()) -> Shape:
         raise DataError(f"other sizes are for models whose only input is an image, got {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]
     return height, width
+
+
+def _longest(cfg: Config, split: str) -> Shape | None:
+    """Return the square that KeepAspect gives the most pixels, for a split with images of any size; else None."""
+    transforms = cfg[f"{split}_dataloader"].dataset.get("transforms", ())
+    side = next((transform["longest"] for transform in transforms if "longest" in transform), None)
+    return None if side is None else (side, side)
 
 
 def _scaled(test_shape: Shape, size: Size) -> Shape:

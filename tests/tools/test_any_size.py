@@ -43,7 +43,7 @@ def test_attention_of_a_wide_photo_is_drawn_at_its_ratio(home, tmp_path, capsys)
 
 def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
     write_images(tmp_path / "mine", ("left", "right"), count=2, splits=("train", "val", "test"), size=(32, 48))
-    sides = [word for name in ("heights", "widths") for word in (f"--{name}", "24", "48")]
+    sides = [word for name in ("heights", "widths") for word in (f"--{name}", "24", "60")]
     words = [
         CONFIG,
         home / "best.pth",
@@ -59,11 +59,12 @@ def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
     content = json.loads((tmp_path / "extrapolate.json").read_text())
     figures = content["runs"][0]["figures"]
     found = {tuple(figure["shape"]): figure["tokens"] for figure in figures}
-    assert found == {(h, w): h * w // 36 + 1 for h in (24, 48) for w in (24, 48)}  # and the class token
-    assert "KeepAspect replaced by Resize to 24 x 48" in {figure["did"] for figure in figures}
+    assert found == {(h, w): h * w // 36 + 1 for h in (24, 60) for w in (24, 60)}  # and the class token
+    assert {figure["did"] for figure in figures} == {f"KeepAspect replaced by Resize to {h} x {w}" for h, w in found}
     assert [(gap["encoding"], gap["scaling"], gap["n"]) for gap in content["aspect_gaps"]] == [
         ("PaPE(m=50)", "none", 1)
     ]
+    assert content["runs"][0]["trained"] == [60, 60]
     assert "aspect gap" in (tmp_path / "extrapolate.md").read_text()
 
 
