@@ -45,14 +45,14 @@ def gaps(tested: Sequence[Tested]) -> Gaps:
     return {key: Summary.from_values(found) for key, found in values.items()}
 
 
-def text(found: Gaps, quantity: Quantity) -> str:
+def text(summaries: Gaps, quantity: Quantity) -> str:
     """Return a table of the gaps; an empty text if there are none."""
-    if not found:
+    if not summaries:
         return ""
-    scalings: dict[ScalingName, None] = dict.fromkeys(scaling for _, scaling in found)
+    scalings: dict[ScalingName, None] = dict.fromkeys(scaling for _, scaling in summaries)
     rows = [
-        [name, *(difference(found.get((name, scaling)), quantity) for scaling in scalings)]
-        for name in dict.fromkeys(name for name, _ in found)
+        [name, *(difference(summaries.get((name, scaling)), quantity) for scaling in scalings)]
+        for name in dict.fromkeys(name for name, _ in summaries)
     ]
     table = markdown.table(["encoding", *(f"positions: {scaling}" for scaling in scalings)], rows)
     return f"\naspect gap: the mean over rectangles minus the square of equal area\n\n{table}\n"
