@@ -1,6 +1,6 @@
 """Ten hand signs as rectangles of different sizes in one batch, packed: a small ViT with PaPE. docs/how-to/any-size.md
-Cost: not measured.
-Reaches: not measured.
+Cost: 20 minutes on one thread of a machine that other runs shared.
+Reaches: 96.4 % accuracy (1 seed).
 Command: ndformer train sign_digits_native --data-root data/sign_digits
 """
 

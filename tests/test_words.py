@@ -21,13 +21,17 @@ REFUSED = set(
 )
 # refused words that stay, and why
 EXCEPTIONS: dict[str, str] = {
-    **dict.fromkeys(["class_at", "reach", "most", "least_score", "least_side", "least_diagonal"], "a config key"),
+    **dict.fromkeys(
+        ["class_at", "multiple_of", "reach", "most", "least_score", "least_side", "least_diagonal"], "a config key"
+    ),
     **dict.fromkeys(["keep_own", "whole", "known", "trained"], "a config key"),
     **dict.fromkeys(["keep_encoding", "keep_table"], "public: an option, an argument of with_encoding"),
     **dict.fromkeys(["of_token", "of_position", "drawn", "own", "one", "told"], "in the state_dict, or a config key"),
     **dict.fromkeys(["held_out", "held_out_by"], "a held-out set is the term"),
     **dict.fromkeys(["LookHere", "_LookHereLayer"], "the name of an encoding"),
-    **dict.fromkeys(["OneCycle", "OneOf", "KeepRange", "DrawnTasks", "MoveScene", "Scenes"], "a registered name"),
+    **dict.fromkeys(
+        ["OneCycle", "OneOf", "KeepAspect", "KeepRange", "DrawnTasks", "MoveScene", "Scenes"], "a registered name"
+    ),
     **dict.fromkeys(["scene", "scenes", "_scene", "SensorScene", "split_scenes", "list_scenes"], "ScanNet, nuScenes"),
     **dict.fromkeys(["is_scene", "read_scene", "scene_baselines", "scene_votes", "vote_scenes"], "ScanNet's scenes"),
     **dict.fromkeys(["NuScenes"], "the name of a data set"),

@@ -3,13 +3,15 @@
 
     python tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
     python tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
-    python tools/extrapolate.py work_dirs/mnist_pape --sizes 28x28 28x56 56x28 56x56    # height x width: drawn as a map
+    python tools/extrapolate.py work_dirs/mnist_pape --heights 28 42 56 --widths 28 42 56    # drawn as a map
 
 A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it is used.
-Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png.
+Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png. Where sizes include rectangles and
+squares, it reports the aspect gap: the mean over rectangles of the score minus that of the square of equal area.
 """
 
 import argparse
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.errors import DataError
-from ndformer.lab import extrapolate, extrapolate_table
+from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -27,8 +29,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     device_argument(parser)
     parser.add_argument("checkpoints", metavar="CHECKPOINT", type=Path, nargs="*")
     parser.add_argument(
-        "--sizes", metavar="S", type=size, nargs="+", required=True, help="in pixels, the shorter side or HEIGHTxWIDTH"
+        "--sizes", metavar="S", type=size, nargs="+", default=[], help="in pixels, the shorter side or HEIGHTxWIDTH"
     )
+    parser.add_argument("--heights", metavar="H", type=int, nargs="+", default=[], help="every height with every width")
+    parser.add_argument("--widths", metavar="W", type=int, nargs="+", default=[], help="in pixels")
     parser.add_argument(
         "--scalings",
         nargs="+",
@@ -38,7 +42,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    if bool(args.heights) != bool(args.widths) or bool(args.sizes) == bool(args.heights):
+        parser.error("expected --sizes, or --heights and --widths")
+    args.sizes = args.sizes or list(itertools.product(args.heights, args.widths))
+    return args
 
 
 def size(word: str) -> extrapolate.Size:
@@ -82,11 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train_shapes = sorted({one.train_shape for one in tested})
     sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in train_shapes)
     tables = (
-        extrapolate_table.text(rows, list(sizes), metric, quantity, sides) + f"\n{STAND_IN.capitalize()}.\n" * generated
+        extrapolate_table.text(rows, list(sizes), metric, quantity, sides)
+        + aspect_gap.text(aspect_gap.gaps(tested), quantity)
+        + f"\n{STAND_IN.capitalize()}.\n" * generated
     )
     out = args.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
-    extrapolate_table.draw(out / "extrapolate.png", rows, sizes, metric, quantity, train_shapes)
+    extrapolate_table.draw(
+        out / "extrapolate.png", rows, sizes, metric, quantity, train_shapes, extrapolate_table.tokens(tested)
+    )
     print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 from mmengine.config import Config
 
+from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import create, rooted
 from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.encoding import PositionEncoding
@@ -45,6 +46,7 @@ class Figure:
     scaling: ScalingName
     did: str  # how the test transforms were changed
     test: dict[str, float]
+    tokens: int | None = None  # of an image
 
     @property
     def interpolated(self) -> bool:
@@ -81,7 +83,7 @@ def extrapolate(
     checkpoint.load_weights(model, content, path)
     classes = content.get("classes", ())
     warn_changed_data(content, build_loader(cfg, "test", classes).data, path)
-    train_shape, test_shape = _shape(cfg, "train", classes), _shape(cfg, "test", classes)
+    train_shape, test_shape = (_longest(cfg, split) or _shape(cfg, split, classes) for split in ("train", "test"))
     patch = cast(Any, model.modalities["image"]).patch
     shapes = {_scaled(test_shape, size): size for size in sizes}
     _check({size: shape for shape, size in shapes.items()}, patch)
@@ -101,7 +103,8 @@ def extrapolate(
                 batches = with_stderr_progress(build_loader(at, "test", classes), f"{named(size)} px, {scaling_name}")
                 found = evaluate(at, model, batches)
                 test, quantities = found.values, found.quantities
-            figures.append(Figure(named(size), shape, scaling_name, did, test))
+            tokens = cast(Adapter, model.modalities["image"]).count_tokens(shape)
+            figures.append(Figure(named(size), shape, scaling_name, did, test, tokens))
     shown = metric or main_metric(cfg.metrics)[0]
     metric_value(shown, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, train_shape, shown, quantities[shown], figures)
@@ -131,16 +134,20 @@ def encodings(model: TokenModel) -> list[PositionEncoding]:
 def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str] = ()) -> tuple[Config, str]:
     """Return the config with test images of another shape, and the changes in words.
 
-    Every size in the test transforms changes in proportion; without a size, a Resize is put first. A Resize to another
-    aspect ratio stretches the image. Batches have about as many pixels as before.
+    Every size in the test transforms changes in proportion; KeepAspect becomes a Resize; without a size, a Resize is
+    put first. A Resize to another aspect ratio stretches the image. Batches have about as many pixels as before.
     """
-    if shape == test_shape:
+    if shape == test_shape and _longest(cfg, "test") is None:
         return cfg, "as in the config"
     at = copy.deepcopy(cfg)
     transforms, did = [], []
     for transform in at.test_dataloader.dataset.get("transforms", ()):
-        size = inspect.signature(TRANSFORMS.get(transform["type"])).parameters.get("size")
-        if size is not None:
+        options = inspect.signature(TRANSFORMS.get(transform["type"])).parameters
+        size = options.get("size")
+        if "longest" in options:
+            did.append(f"{transform['type']} replaced by Resize to {shape[0]} x {shape[1]}")
+            transform = dict(type="Resize", size=shape)
+        elif size is not None:
             old = transform.get("size", size.default)
             new = _proportional(old, test_shape, shape, transform["type"])
             did.append(f"{transform['type']} size {old} -> {new}")
@@ -179,6 +186,13 @@ def _shape(cfg: Config, split: str, classes: Sequence[str] = ()) -> Shape:
         raise DataError(f"other sizes are for models whose only input is an image, got {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]
     return height, width
+
+
+def _longest(cfg: Config, split: str) -> Shape | None:
+    """Return the square that KeepAspect gives the most pixels, for a split with images of any size; else None."""
+    transforms = cfg[f"{split}_dataloader"].dataset.get("transforms", ())
+    side = next((transform["longest"] for transform in transforms if "longest" in transform), None)
+    return None if side is None else (side, side)
 
 
 def _scaled(test_shape: Shape, size: Size) -> Shape:

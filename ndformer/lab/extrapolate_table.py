@@ -14,7 +14,7 @@ import numpy as np
 from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab import markdown
+from ndformer.lab import aspect_gap, markdown
 from ndformer.lab.extrapolate import ScalingName, Shape, Tested
 from ndformer.lab.interval import Summary, mean, within
 
@@ -91,18 +91,34 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
     for figure, one in ((f, g) for run, o in zip(runs, tested) for f, g in zip(run["figures"], o.figures)):
         figure["interpolated"] = one.interpolated
     out.mkdir(parents=True, exist_ok=True)
-    content = dict(rows=means, runs=runs)
+    gaps = [dict(encoding=name, scaling=kind, **asdict(gap)) for (name, kind), gap in aspect_gap.gaps(tested).items()]
+    content = dict(rows=means, aspect_gaps=gaps, runs=runs)
     atomic.write(out / "extrapolate.json", json.dumps(content, indent=1) + "\n")
     atomic.write(out / "extrapolate.md", tables)
 
 
+def tokens(tested: Sequence[Tested]) -> dict[Shape, int]:
+    """Return the number of tokens of an image of each shape, where it is known and equal for all models."""
+    found = {(figure.shape, figure.tokens) for one in tested for figure in one.figures if figure.tokens is not None}
+    counts = dict(found)
+    return counts if len(counts) == len(found) else {}
+
+
 def draw(
-    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
+    path: Path,
+    rows: Rows,
+    sizes: dict[int | str, Shape],
+    metric: str,
+    quantity: Quantity,
+    train: Sequence[Shape],
+    counts: dict[Shape, int] | None = None,
 ) -> None:
-    """Draw a map if sizes are a grid of heights and widths, else curves."""
+    """Draw a map if sizes are a grid of heights and widths, with the tokens of each cell, else curves."""
     heights, widths = _sides(sizes)
-    grid = min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths)
-    (_maps if grid else _curves)(path, rows, sizes, metric, quantity, train)
+    if min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths):
+        _maps(path, rows, sizes, metric, quantity, train, counts or {})
+    else:
+        _curves(path, rows, sizes, metric, quantity, train)
 
 
 def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
@@ -143,7 +159,13 @@ def _curves(
 
 
 def _maps(
-    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
+    path: Path,
+    rows: Rows,
+    sizes: dict[int | str, Shape],
+    metric: str,
+    quantity: Quantity,
+    train: Sequence[Shape],
+    counts: dict[Shape, int],
 ) -> None:
     """Draw a map of heights and widths for each encoding and scaling; a frame marks the training size."""
     from matplotlib.patches import Rectangle
@@ -168,11 +190,14 @@ def _maps(
             axis.imshow(values[n, w], vmin=low, vmax=high, aspect="auto")
             for (i, j), value in np.ndenumerate(values[n, w]):
                 color = "w" if value < (low + high) / 2 else "k"
-                axis.text(j, i, written(value), ha="center", va="center", color=color)
+                axis.text(j, i - 0.12, written(value), ha="center", va="center", color=color)
+                count = counts.get((heights[i], widths[j]), "")
+                axis.text(j, i + 0.28, str(count), ha="center", va="center", color=color, fontsize=6)
             for shape in train:
                 if shape in sizes.values():
                     corner = widths.index(shape[1]) - 0.5, heights.index(shape[0]) - 0.5
                     axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="r", lw=1.5))
-        figure.supxlabel("height downwards, width to the right; framed: size of training", fontsize=8, color="0.35")
+        note = "height downwards, width to the right; framed: size of training; small: tokens of an image"
+        figure.supxlabel(note, fontsize=8, color="0.35")
     with atomic.replacing(path) as half:
         figure.savefig(half)

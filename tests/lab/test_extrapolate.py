@@ -1,6 +1,7 @@
 """Trained models at other input sizes: test images, scaling of positions, tables and pictures."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
-from ndformer.lab import extrapolate, extrapolate_table
+from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
 from ndformer.lab.interval import Summary
 
 PACK = dict(type="PackImage")
@@ -251,6 +252,25 @@ def test_runs_of_an_encoding_are_averaged_and_reported(tmp_path):
     assert content["runs"][2]["figures"][0]["test"] == dict(accuracy=0.7)
     assert [figure["interpolated"] for figure in content["runs"][0]["figures"]] == [False, True, False, True]
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_aspect_gap_compares_rectangles_with_squares_of_equal_area(tmp_path):
+    """Scores are linear in the side of a square, so each gap is what the rectangles were given."""
+    shapes = [(h, w) for h in (16, 36, 64) for w in (16, 36, 64)]
+    score = lambda h, w, loss: math.sqrt(h * w) / 100 - loss * (h != w)
+    sizes = [(f"{h}x{w}", (h, w)) for h, w in shapes]
+    runs = [
+        one_run("A", seed, [score(h, w, loss) for h, w in shapes], sizes, ("none",))
+        for seed, loss in enumerate((0.02, 0.04))
+    ]
+    gap = aspect_gap.gaps(runs)["A", "none"]
+    assert gap.mean == pytest.approx(-0.03)
+    assert gap.n == 2
+    assert "-3.00" in aspect_gap.text({("A", "none"): gap}, SHARE)
+    few = [(size, shape) for size, shape in sizes if shape in ((36, 36), (36, 64), (16, 16), (16, 36))]
+    (run,) = [one_run("A", 0, [score(h, w, 0.05) + (w == 64) for _, (h, w) in few], few, ("none",))]
+    assert aspect_gap.aspect_gap(run, "none") == pytest.approx(-0.05)  # 36 x 64 is larger than every square
+    assert aspect_gap.gaps([one_run("B", 0, [0.5], [("12x24", (12, 24))], ("none",))]) == {}
 
 
 def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):

@@ -8,7 +8,7 @@ from PIL import Image
 
 from ndformer.framework.engine.config.load import load
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, save_untrained, write_images
-from tools import explore, predict, show_attention, train
+from tools import explore, extrapolate, predict, show_attention, train
 
 CONFIG = "imagefolder_native"
 OPTIONS = ["--cfg-options", *SMALL, "preset=small", "model.head.classes=2"]
@@ -41,6 +41,33 @@ def test_attention_of_a_wide_photo_is_drawn_at_its_ratio(home, tmp_path, capsys)
     assert (tmp_path / "a.html").stat().st_size > 10_000
 
 
+def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
+    write_images(tmp_path / "mine", ("left", "right"), count=2, splits=("train", "val", "test"), size=(32, 48))
+    sides = [word for name in ("heights", "widths") for word in (f"--{name}", "24", "60")]
+    words = [
+        CONFIG,
+        home / "best.pth",
+        "--data-root",
+        tmp_path / "mine",
+        *sides,
+        "--scalings",
+        "none",
+        "--out",
+        tmp_path,
+    ]
+    extrapolate.main(list(map(str, [*words, *OPTIONS, *NO_WORKERS])))
+    content = json.loads((tmp_path / "extrapolate.json").read_text())
+    figures = content["runs"][0]["figures"]
+    found = {tuple(figure["shape"]): figure["tokens"] for figure in figures}
+    assert found == {(h, w): h * w // 36 + 1 for h in (24, 60) for w in (24, 60)}  # and the class token
+    assert {figure["did"] for figure in figures} == {f"KeepAspect replaced by Resize to {h} x {w}" for h, w in found}
+    assert [(gap["encoding"], gap["scaling"], gap["n"]) for gap in content["aspect_gaps"]] == [
+        ("PaPE(m=50)", "none", 1)
+    ]
+    assert content["runs"][0]["trained"] == [60, 60]
+    assert "aspect gap" in (tmp_path / "extrapolate.md").read_text()
+
+
 def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
     write_images(tmp_path / "mine", ("left", "right"))
     Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/train/left/line.png")
@@ -52,8 +79,9 @@ def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
     assert "test, with the checkpoint best on validation" in text
 
 
-def test_an_encoding_of_grids_is_refused_before_data_is_read(tmp_path):
+def test_wrong_configs_are_refused_before_data_is_read(tmp_path):
     sentence = refusal(train.main, CONFIG, "--sample", "--encoding", "SaPE2", "--cfg-options", f"work_dir={tmp_path}")
-    assert (
-        "batch_tokens gives batches of samples of different sizes, and SaPE2 requires a full grid: use CoPE" in sentence
-    )
+    assert "batches of samples of different sizes, and SaPE2 requires a full grid: use CoPE" in sentence
+    options = ["--cfg-options", f"work_dir={tmp_path}", "model.modalities.image.patch=5"]
+    sentence = refusal(train.main, CONFIG, "--sample", *options)
+    assert "transforms give multiples of 6, which patches of 5 x 5 do not divide: set multiple_of=5" in sentence

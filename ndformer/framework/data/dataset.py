@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ndformer.framework import foreign
+from ndformer.framework.data.holdout import stratified
 from ndformer.framework.data.memory import Decoding, Memory
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
@@ -62,7 +63,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     val_is_test = False
     skip_bad = False
     shards: np.ndarray | None = None  # (N,) the shard of each sample
-    max_tokens: int | None = None  # of the sample being read, for transforms; set by batches that draw a length
+    limits: Mapping[str, int] = {}  # of the sample being read, for transforms: max_tokens, drawn for its batch
     substitutes: np.ndarray | None = None  # (N,) the sample that replaces each one if it is bad
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: torch.Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
@@ -181,10 +182,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return None
 
     def input_size(self, i: int) -> tuple[int, ...] | None:
-        """Return the largest size, such as (height, width), that the transforms give a sample, without decoding it.
-
-        With it `batch_tokens` works without lengths(). None if the size is not known beforehand.
-        """
+        """Return the largest (height, width) of a transformed sample, for `batch_tokens`; None if unknown before."""
         return None
 
     def stored_fingerprint(self) -> dict[str, Any] | None:
@@ -221,7 +219,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         other splits are left out; `bad` lists their names and errors.
         """
         epoch, first, *limit = key if isinstance(key, tuple) else (0, key)
-        self.max_tokens = limit[0] if limit else None
+        self.limits = dict(max_tokens=limit[0]) if limit else {}
         with self.watched(i := first):
             if not self.skip_bad:
                 return self.sample(epoch, i)
@@ -268,9 +266,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
 
     def raw(self, epoch: int, i: int) -> Sample:
         """Return a decoded sample with its index and label override. Override it to blend samples."""
-        sample = self.decoded(i) | dict(index=i)
-        if self.max_tokens is not None:
-            sample["max_tokens"] = self.max_tokens
+        sample = {**self.decoded(i), "index": i, **self.limits}
         return sample if self.label_override is None else self._with_label(sample, int(self.label_override[i]))
 
     def shuffle_labels(self) -> None:
@@ -350,13 +346,3 @@ def _matching_type(kind: type[Dataset], dataset: dict[str, Any]) -> type[Dataset
             if len(other(**place)):
                 return other
     return None
-
-
-def stratified(labels: np.ndarray, share: float) -> np.ndarray:
-    """Return the sorted indices of about `share` of each class: every k-th sample of a class."""
-    by_class = np.argsort(labels, kind="stable")  # one sort, because a search for each of 1000 classes takes seconds
-    chosen = []
-    for members in np.split(by_class, np.flatnonzero(np.diff(labels[by_class])) + 1):
-        count = max(1, round(len(members) * share)) if share and len(members) > 1 else 0
-        chosen.append(members[np.linspace(0, len(members) - 1, count).round().astype(int)] if count else members[:0])
-    return np.sort(np.concatenate(chosen))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ndformer.framework.errors import DataError
+from ndformer.modalities.image.transforms.aspect import KeepAspect
 from ndformer.modalities.image.transforms.boxes import FlipBoxes
-from ndformer.modalities.image.transforms.keep_aspect import KeepAspect
 
 RNG = np.random.default_rng(0)
 

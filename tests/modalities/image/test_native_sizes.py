@@ -14,7 +14,7 @@ from ndformer.framework.engine.training.first_batch import token_counts
 from ndformer.framework.engine.training.throughput import Throughput
 from ndformer.framework.model import TokenModel
 from ndformer.framework.packing import unpacked
-from ndformer.framework.registry import ENCODINGS, MODALITIES
+from ndformer.framework.registry import ENCODINGS, MIXERS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
 
 DIM, HEADS, CLASSES = 24, 2, 5
@@ -172,6 +172,12 @@ def test_tokens_are_counted_for_each_image():
 def test_sizes_below_a_patch_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"sides divisible by the patch size 4, got 3 x 3 x 8\. KeepAspect"):
         new_model()([torch.zeros(3, 3, 8), torch.zeros(3, 4, 4)])
+
+
+def test_mixing_of_different_sizes_is_refused_in_a_sentence():
+    mix = MIXERS.create(dict(type="ImageMix", mixup=0.8))
+    with pytest.raises(ValueError, match=r"ImageMix mixes images of one size, got a list of 2.*model\.mix=None"):
+        mix(dict(image=images([(2, 3), (3, 2)], 4)), torch.eye(2))
 
 
 def test_no_mask_over_the_packed_row_is_built(monkeypatch):

@@ -5,7 +5,7 @@ from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.foreign import image_size
-from ndformer.modalities.image.transforms.keep_aspect import KeepAspect
+from ndformer.modalities.image.transforms.aspect import KeepAspect
 
 
 class SizedImages(Dataset):

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import Dataset, Sample, stratified
+from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.holdout import stratified
 from ndformer.framework.errors import DataError, MissingError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Offset

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import Sample, stratified
+from ndformer.framework.data.dataset import Sample
+from ndformer.framework.data.holdout import stratified
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Count
