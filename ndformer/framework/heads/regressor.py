@@ -43,7 +43,7 @@ class Regressor(Head):
     mean: Tensor  # (T,) float64, of the training data, less references
     spread: Tensor  # (T,) float64, their standard deviation
     reference: Tensor  # (T, KINDS) float64, per atom of each element
-    known_parts: Tensor  # (KINDS,) bool, those of the training data
+    training_parts: Tensor  # (KINDS,) bool, those of the training data
     sums: Tensor  # (T,) bool
     means: Tensor  # (T,) bool
 
@@ -65,7 +65,7 @@ class Regressor(Head):
         self.register_buffer("mean", torch.zeros(classes, dtype=torch.float64))
         self.register_buffer("spread", torch.ones(classes, dtype=torch.float64))
         self.register_buffer("reference", torch.zeros(classes, KINDS, dtype=torch.float64))
-        self.register_buffer("known_parts", torch.ones(KINDS, dtype=torch.bool))
+        self.register_buffer("training_parts", torch.ones(KINDS, dtype=torch.bool))
         self.register_buffer("sums", torch.tensor([name == "sum" for name in readouts]), persistent=False)
         self.register_buffer("means", torch.tensor([name == "mean" for name in readouts]), persistent=False)
 
@@ -76,7 +76,7 @@ class Regressor(Head):
             raise DataError(f"targets must be {self.classes} numbers for each sample, got {targets.shape[1:]}")
         if composition is not None:
             present = torch.from_numpy(composition.any(0))
-            self.known_parts.copy_(F.pad(present, (0, KINDS - len(present))))
+            self.training_parts.copy_(F.pad(present, (0, KINDS - len(present))))
         for t, name in enumerate(self.readouts):
             known = np.isfinite(targets[:, t])
             if not known.any():
@@ -123,14 +123,14 @@ class Regressor(Head):
         return dict(loss=losses / shared_divisor(known.sum()))
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        self._warn_of_unknown_parts(data_samples)
+        self._warn_of_untraining_parts(data_samples)
         output = finite(self(tokens), data_samples).double()  # (B, T)
         values, spread = (output * self.spread + self._offset(data_samples)).cpu(), self.spread.cpu()
         return [Values(sample=sample, values=value, spread=spread) for sample, value in zip(data_samples, values)]
 
-    def _warn_of_unknown_parts(self, data_samples: list[dict[str, Any]]) -> None:
+    def _warn_of_untraining_parts(self, data_samples: list[dict[str, Any]]) -> None:
         """Warn of samples with elements that no training sample had, for which weights are random."""
-        known = self.known_parts.cpu().numpy()
+        known = self.training_parts.cpu().numpy()
         for sample in data_samples:
             counts = np.asarray(sample.get("composition", ()))
             unknown = np.flatnonzero(counts * ~known[: len(counts)])
