@@ -123,12 +123,12 @@ class Regressor(Head):
         return dict(loss=losses / shared_divisor(known.sum()))
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        self._warn_of_untraining_parts(data_samples)
+        self._warn_new_parts(data_samples)
         output = finite(self(tokens), data_samples).double()  # (B, T)
         values, spread = (output * self.spread + self._offset(data_samples)).cpu(), self.spread.cpu()
         return [Values(sample=sample, values=value, spread=spread) for sample, value in zip(data_samples, values)]
 
-    def _warn_of_untraining_parts(self, data_samples: list[dict[str, Any]]) -> None:
+    def _warn_new_parts(self, data_samples: list[dict[str, Any]]) -> None:
         """Warn of samples with elements that no training sample had, for which weights are random."""
         known = self.training_parts.cpu().numpy()
         for sample in data_samples:
