@@ -35,6 +35,7 @@ SLOW |= {"nmnist": ("nmnist_small", dict(train=4, test=2))}
 SLOW |= {"nuscenes": ("nuscenes_pape", dict(train=4, val=1, moments=2))}
 SLOW |= {"coco": ("coco_pape", {}), "dvsgesture": ("dvsgesture_pape", dict(lights=("led",)))}
 SLOW |= {"gen1": ("gen1_pape", dict(recordings=dict(train=6, val=4, test=4)))}
+SLOW |= {"qm9": ("qm9_small", {})}
 SLOW |= {"ucf101": ("ucf101_pape", dict(groups=25, clips=1, frames=20))}
 CASES = [*RECIPES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 

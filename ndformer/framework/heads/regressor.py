@@ -1,5 +1,6 @@
 """A head that predicts numbers: one or several targets, standardized by the training data."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -42,6 +43,7 @@ class Regressor(Head):
     mean: Tensor  # (T,) float64, of the training data, less references
     spread: Tensor  # (T,) float64, their standard deviation
     reference: Tensor  # (T, KINDS) float64, per atom of each element
+    training_parts: Tensor  # (KINDS,) bool, those of the training data
     sums: Tensor  # (T,) bool
     means: Tensor  # (T,) bool
 
@@ -63,6 +65,7 @@ class Regressor(Head):
         self.register_buffer("mean", torch.zeros(classes, dtype=torch.float64))
         self.register_buffer("spread", torch.ones(classes, dtype=torch.float64))
         self.register_buffer("reference", torch.zeros(classes, KINDS, dtype=torch.float64))
+        self.register_buffer("training_parts", torch.ones(KINDS, dtype=torch.bool))
         self.register_buffer("sums", torch.tensor([name == "sum" for name in readouts]), persistent=False)
         self.register_buffer("means", torch.tensor([name == "mean" for name in readouts]), persistent=False)
 
@@ -71,6 +74,9 @@ class Regressor(Head):
         targets, composition = target_table(data)
         if targets.ndim != 2 or targets.shape[1] != self.classes:
             raise DataError(f"targets must be {self.classes} numbers for each sample, got {targets.shape[1:]}")
+        if composition is not None:
+            present = torch.from_numpy(composition.any(0))
+            self.training_parts.copy_(F.pad(present, (0, KINDS - len(present))))
         for t, name in enumerate(self.readouts):
             known = np.isfinite(targets[:, t])
             if not known.any():
@@ -117,9 +123,23 @@ class Regressor(Head):
         return dict(loss=losses / shared_divisor(known.sum()))
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
+        self._warn_new_parts(data_samples)
         output = finite(self(tokens), data_samples).double()  # (B, T)
         values, spread = (output * self.spread + self._offset(data_samples)).cpu(), self.spread.cpu()
         return [Values(sample=sample, values=value, spread=spread) for sample, value in zip(data_samples, values)]
+
+    def _warn_new_parts(self, data_samples: list[dict[str, Any]]) -> None:
+        """Warn of samples with elements that no training sample had, for which weights are random."""
+        known = self.training_parts.cpu().numpy()
+        for sample in data_samples:
+            counts = np.asarray(sample.get("composition", ()))
+            unknown = np.flatnonzero(counts * ~known[: len(counts)])
+            if len(unknown):
+                warnings.warn(
+                    f"{sample.get('path', 'a sample')} has parts that the training data do not have (atomic numbers "
+                    f"{', '.join(map(str, unknown))}): its prediction is unreliable",
+                    stacklevel=2,
+                )
 
 
 def per_part(composition: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -29,6 +29,7 @@ def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[s
             margin = 0.05 * (high - low) or 1.0
             ends = (low - margin, high + margin)
             axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
+            axis.grid(False)  # it would cover the bins
             axis.plot(ends, ends, color="0.4", lw=0.8)
             axis.set(xlim=ends, ylim=ends, xlabel=f"true {name}", ylabel=f"predicted {name}", aspect="equal")
             axis.set_title(f"mean absolute error {np.abs(y - x).mean():.4g}", loc="left")

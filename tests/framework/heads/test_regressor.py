@@ -95,6 +95,13 @@ def test_losses_average_over_known_targets(name):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
 
 
+def test_parts_unknown_to_the_training_data_are_named():
+    sulfur = [sample | dict(composition=np.pad(sample["composition"], (0, 14))) for sample in samples()]
+    sulfur[0]["composition"][16] = 1
+    with pytest.warns(UserWarning, match=r"^0 has parts .*\(atomic numbers 16\): its prediction is unreliable"):
+        fitted().predict(tokens(), sulfur)
+
+
 def test_it_starts_at_the_mean():
     head = Regressor(8, classes=2, readout=("sum", "mean"))
     head.fit(Table())

@@ -58,7 +58,7 @@ def test_a_sample_is_what_the_file_has(home):
     expected = [arrays["target"][record, 3], arrays["target"][record, column] * 27211.386]
     assert sample["data_sample"]["targets"].tolist() == pytest.approx(expected, rel=1e-12)
     assert sample["data_sample"]["composition"].tolist() == np.bincount(numbers, minlength=119).tolist()
-    assert sample["data_sample"]["path"] == f"{home.name}/{arrays['index'][record]}"
+    assert sample["data_sample"]["path"] == f"molecule {arrays['index'][record]}"
 
 
 def test_the_table_of_targets_is_that_of_the_samples(home):

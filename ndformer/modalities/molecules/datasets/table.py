@@ -84,7 +84,7 @@ class MoleculeTable(Dataset):
         return dict(molecules=rows, targets=molecules.targets[record], path=self._path(record))
 
     def _path(self, record: Any) -> str:
-        return f"{self.data_root.name}/{self.molecules.names[record]}"
+        return f"molecule {self.molecules.names[record]}"
 
     def name(self, i: int) -> str:
         return self._path(self.records[i])
