@@ -21,6 +21,7 @@ RECIPES: list[dict[str, Any]] = [
     dict(type="CenterCrop", size=224),
     dict(type="RandomCrop", size=32, padding=16),
     dict(type="RandomResizedCrop"),
+    dict(type="KeepAspect", longest=224, multiple_of=16),
     dict(type="Flip", p=1.0),
     dict(type="FlipBoxes", p=1.0),
     dict(type="RandAugment"),

@@ -77,7 +77,7 @@ def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
 
 
 def test_every_stand_in_names_the_dataset_that_reads_it_and_its_baselines():
-    assert len(STAND_INS.all()) == 17
+    assert len(STAND_INS.all()) == 18
     for stand_in in STAND_INS.all().values():
         dataset = DATASETS.get(stand_in.dataset["type"])
         for beside in (dataset, stand_in.baselines):  # all of one modality

@@ -57,7 +57,7 @@ def test_a_submission_is_measured_offline(home, tmp_path, capsys):
 def test_what_cannot_be_measured_is_told(home, tmp_path):
     with pytest.raises(DataError, match="v1.0-mini has no split 'val', did you mean 'mini_val'"):
         tool.main(["nuscenes", str(home), "x.json", "--version", "v1.0-mini"])
-    with pytest.raises(DataError, match="x.json is missing: give a json that an export has written"):
+    with pytest.raises(DataError, match="x.json is missing: export it again"):
         measured(home, tmp_path / "x.json")
     with pytest.raises(DataError, match="v1.0-trainval has no tables: put nuScenes' v1.0-trainval there"):
         tool.main(["nuscenes", str(home), "x.json"])

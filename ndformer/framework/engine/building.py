@@ -144,7 +144,7 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
         raise ConfigError(
             f"optimizer.weight_decay={decay:g} with lr={lr:g} sets weights to 0 in one step: lower one of them"
         )
-    encoding = getattr(model.backbone, "encoding", None)
+    encoding = dict(model.backbone.named_children()).get("encoding")
     if cfg.train_dataloader.get("batch_tokens") and isinstance(encoding, PositionEncoding) and encoding.needs_grid:
         raise ConfigError(
             f"train_dataloader.batch_tokens gives batches of samples of different sizes, and {encoding_name(cfg)} "

@@ -1,13 +1,11 @@
 """Checks of the first batch: tokens per sample, and the radius of the encoding against the spacing of tokens."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -15,11 +13,9 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.base import short
 from ndformer.framework.encoding.spacing import Spacing
+from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
-
-if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
 
 MIN_TOKENS = 16  # per sample; training and show_tokens warn below it
 
@@ -45,7 +41,7 @@ def record_positions(model: nn.Module, record: Callable[[PositionEncoding, Where
 
 
 @contextlib.contextmanager
-def first_warnings(trainer: Trainer) -> Iterator[None]:
+def first_warnings(trainer: Runner) -> Iterator[None]:
     """Print warnings about the tokens of a run's first batch."""
     if trainer.iter > 0 or trainer.cfg.train_cfg.get("compile"):  # a graph would be traced twice
         yield

@@ -1,10 +1,8 @@
 """The state of a run: what its checkpoints contain, and how a run resumes from them bit for bit."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,22 +14,20 @@ from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
+from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
-if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
 
-
-def save(trainer: Trainer) -> None:
+def save(trainer: Runner) -> None:
     """Write last.pth with the state of the run; the file before it becomes previous.pth."""
     content = _state(trainer) | _metadata(trainer, trainer.history.metrics)
     _write(trainer, checkpoint.LAST, content, checkpoint.PREVIOUS)
     trainer.timer.restart()
 
 
-def save_best(trainer: Trainer, metrics: dict[str, float]) -> None:
+def save_best(trainer: Runner, metrics: dict[str, float]) -> None:
     """Write best.pth with the weights that are validated."""
     _write(trainer, checkpoint.BEST, dict(model=trainer.model.state_dict(), **_metadata(trainer, metrics)))
 
@@ -45,13 +41,13 @@ def sharded_saver(model: TokenModel) -> Any:
     return sharded.Saver()
 
 
-def wait_staged(trainer: Trainer) -> None:
+def wait_staged(trainer: Runner) -> None:
     """Wait until the tensors of a checkpoint that is being written may change."""
     if trainer.saver is not None:
         trainer.saver.wait_staged()
 
 
-def wait_written(trainer: Trainer) -> None:
+def wait_written(trainer: Runner) -> None:
     """Wait until all checkpoints are complete, and remove those that they replace in another form."""
     if trainer.saver is not None:
         trainer.saver.wait_written()
@@ -59,7 +55,7 @@ def wait_written(trainer: Trainer) -> None:
         checkpoint.remove_older(trainer.folder)
 
 
-def load_best(trainer: Trainer) -> dict[str, Any]:
+def load_best(trainer: Runner) -> dict[str, Any]:
     """Load the best weights into the model; return the content of their checkpoint."""
     path = trainer.folder / checkpoint.BEST
     best = checkpoint.load(path, _templates(trainer.model))
@@ -73,7 +69,7 @@ def _templates(model: TokenModel) -> dict[str, Tensor] | None:
     return weights if any(map(processes.is_sharded, weights.values())) else None
 
 
-def restore(trainer: Trainer) -> None:
+def restore(trainer: Runner) -> None:
     """Resume from the newest checkpoint that is intact, or raise if it is of another run."""
     templates = _templates(trainer.model)
     path, state = checkpoint.load_newest(trainer.folder, templates)
@@ -104,7 +100,7 @@ def restore(trainer: Trainer) -> None:
     print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
 
 
-def _state(trainer: Trainer) -> dict[str, Any]:
+def _state(trainer: Runner) -> dict[str, Any]:
     """Return all that a resumed run needs, except its config and its data."""
     optim, progress, hooks = trainer.optim_wrapper, trainer.progress, trainer.hooks.state_dict()
     return dict(
@@ -126,16 +122,16 @@ def _state(trainer: Trainer) -> dict[str, Any]:
     ) | (dict(hooks=hooks) if hooks else {})
 
 
-def _metadata(trainer: Trainer, metrics: dict[str, float]) -> dict[str, Any]:
+def _metadata(trainer: Runner, metrics: dict[str, float]) -> dict[str, Any]:
     about = dict(classes=_classes(trainer), data=trainer.data, config=trainer.config_text)
     return dict(epoch=trainer.epoch, metrics=metrics, **about)
 
 
-def _classes(trainer: Trainer) -> list[str]:
+def _classes(trainer: Runner) -> list[str]:
     return list(cast(Any, trainer.loaders["train"].dataset).classes)
 
 
-def _write(trainer: Trainer, name: str, content: dict[str, Any], previous: str | None = None) -> None:
+def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | None = None) -> None:
     trainer.call_hook("before_save_checkpoint", checkpoint=content)
     if not nonfinite.finite(content["model"].values()):
         raise BadNumbers(f"after step {trainer.iter} the weights are not finite: {name} is not overwritten")

@@ -1,4 +1,4 @@
-"""The hooks of a run, and what its Trainer is to hooks of mmengine."""
+"""The state of a run, as the parts of the training loop and hooks of mmengine read it, and these hooks."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ import contextlib
 import importlib
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from mmengine.config import Config
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.console import Console
+from ndformer.framework.engine.training.ema import EMA
+from ndformer.framework.engine.training.history import History
+from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
+from ndformer.framework.engine.training.owner import Ownership
+from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
 from ndformer.framework.errors import BadNumbers, DataError
+from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HOOKS
 from ndformer.framework.system import processes
-
-if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
 
 PRIORITIES = dict(HIGHEST=0, VERY_HIGH=10, HIGH=30, ABOVE_NORMAL=40, NORMAL=50, BELOW_NORMAL=60, LOW=70, VERY_LOW=90)
 PRIORITIES |= dict(LOWEST=100)
@@ -65,13 +71,62 @@ def _priority(hook: Any) -> int:
 
 
 class Runner:
-    """What the Trainer is to hooks: the attributes that mmengine documents for its runner."""
+    """The state of a run, with the attributes that mmengine documents for the runner of hooks."""
 
+    cfg: Config
+    config_text: str
+    model: TokenModel
+    loaders: Mapping[str, DataLoader[Any]]
+    data: dict[str, Any]  # fingerprints of the data, by split
+    optim_wrapper: OptimWrapper
+    ema: EMA | None
+    saver: Any  # writes checkpoints as folders, if the model is sharded
     hooks: Hooks
+    history: History
+    progress: Progress
+    timer: CheckpointTimer
     console: Console
+    ownership: Ownership
+    folder: Path
+    device: torch.device
     experiment_name: str
+    max_epochs: int
+    batches: int  # of an epoch
     epoch = iter = batch = 0  # finished epochs, finished batches, and those of the current epoch
     seconds = 0.0  # of finished epochs
+    allow_config_change: bool
+    allow_data_change: bool
+
+    def loss(self, batch: dict[str, Any], model: nn.Module) -> Tensor:
+        """Run the forward pass of `model`, which is the model or its parallel form."""
+        with self.optim_wrapper.optim_context(model):
+            losses = model(**self.model.to_device(batch), mode="loss")
+        return self.model.total(losses)
+
+    @contextlib.contextmanager
+    def explained(self, batch: dict[str, Any]) -> Iterator[None]:
+        """Raise BadNumbers, with layer, samples and a remedy, for values that are not finite in a training step."""
+        try:
+            yield
+        except FloatingPointError as error:
+            raise self._bad_numbers(str(error), batch) from None
+        except RuntimeError as error:
+            if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
+                raise
+            raise self._bad_numbers(str(error).splitlines()[0], batch) from None
+
+    def _bad_numbers(self, problem: str, batch: dict[str, Any]) -> BadNumbers:
+        seed_step(self.cfg.seed, self.iter)
+        cause = nonfinite.origin(self.model, batch, lambda: self.loss(batch, self.model))
+        checkpoints = (self.folder / name for name in (checkpoint.LAST, checkpoint.BEST))
+        last = next((path for path in checkpoints if checkpoint.exists(path)), None)
+        return BadNumbers(
+            f"step {self.iter + 1} (epoch {self.epoch + 1}): {problem}; {cause}. "
+            f"The batch was {nonfinite.sample_names(batch)}. "
+            + (f"The last good checkpoint is {last}" if last else "There is no checkpoint yet")
+            + "; a lower lr, a longer warmup or clip_grad may help",
+            "--detect-anomaly names the operation",
+        )
 
     def call_hook(self, point: str, **arguments: Any) -> None:
         """Call the method `point`, such as 'before_train_epoch', of all hooks that have it."""
@@ -101,40 +156,6 @@ class Runner:
     test_dataloader = property(lambda self: self.loaders["test"])
     rank = property(lambda self: processes.rank())
     world_size = property(lambda self: processes.count())
-
-
-def compute_loss(trainer: Trainer, batch: dict[str, Any], model: nn.Module) -> Tensor:
-    """Run the forward pass of `model`, which is the model or its parallel form."""
-    with trainer.optim_wrapper.optim_context(model):
-        losses = model(**trainer.model.to_device(batch), mode="loss")
-    return trainer.model.total(losses)
-
-
-@contextlib.contextmanager
-def explained(trainer: Trainer, batch: dict[str, Any]) -> Iterator[None]:
-    """Raise BadNumbers, with layer, samples and a remedy, for values that are not finite in a training step."""
-    try:
-        yield
-    except FloatingPointError as error:
-        raise _bad_numbers(trainer, str(error), batch) from None
-    except RuntimeError as error:
-        if not torch.is_anomaly_enabled() or "returned nan values" not in str(error):
-            raise
-        raise _bad_numbers(trainer, str(error).splitlines()[0], batch) from None
-
-
-def _bad_numbers(trainer: Trainer, problem: str, batch: dict[str, Any]) -> BadNumbers:
-    seed_step(trainer.cfg.seed, trainer.iter)
-    cause = nonfinite.origin(trainer.model, batch, lambda: compute_loss(trainer, batch, trainer.model))
-    checkpoints = (trainer.folder / name for name in (checkpoint.LAST, checkpoint.BEST))
-    last = next((path for path in checkpoints if checkpoint.exists(path)), None)
-    return BadNumbers(
-        f"step {trainer.iter + 1} (epoch {trainer.epoch + 1}): {problem}; {cause}. "
-        f"The batch was {nonfinite.sample_names(batch)}. "
-        + (f"The last good checkpoint is {last}" if last else "There is no checkpoint yet")
-        + "; a lower lr, a longer warmup or clip_grad may help",
-        "--detect-anomaly names the operation",
-    )
 
 
 def seed_everything(seed: int) -> None:

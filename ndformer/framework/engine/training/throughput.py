@@ -22,7 +22,7 @@ from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet
 
 if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
+    from ndformer.framework.engine.training.runner import Runner
 
 FOLDER = "profile"  # in the work dir
 SAMPLES = 8  # number of samples of the first batch on which FLOPs are counted
@@ -51,16 +51,16 @@ class Throughput:
             samples = rows if tokens.where.segment is None else len(args[0])
             self.tokens = self.tokens + counted - samples * len(cast(Adapter, adapter).prefix_names)
 
-    def before_train_epoch(self, runner: Trainer) -> None:
+    def before_train_epoch(self, runner: Runner) -> None:
         self.tokens, self.flops = 0, 0.0
 
-    def after_train_iter(self, runner: Trainer, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
         modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
         if modalities not in self.forward_flops and samples:
             self.forward_flops[modalities] = count_flops(runner.model, data_batch)
         self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
 
-    def after_train_epoch(self, runner: Trainer) -> None:
+    def after_train_epoch(self, runner: Runner) -> None:
         """Compute rates summed over all processes, from those of this one: their batches have the same size."""
         progress = runner.progress
         per_second = processes.count() / max(1e-9, progress.seconds)
@@ -146,22 +146,22 @@ class Profile:
         self.first, self.last = first, last
         self.profiler: torch.profiler.profile | None = None
 
-    def before_train(self, runner: Trainer) -> None:
+    def before_train(self, runner: Runner) -> None:
         if self.last > runner.max_iters:
             raise DataError(f"profile: expected steps up to {runner.max_iters}, the last of the run, got {self.last}")
         if self.first <= runner.iter:
             runner.console.print(f"no profile: {runner.iter} steps are already done, and it begins with {self.first}")
 
-    def before_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def before_train_iter(self, runner: Runner, **arguments: Any) -> None:
         if runner.iter + 1 == self.first:
             self.profiler = torch.profiler.profile()
             self.profiler.start()
 
-    def after_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def after_train_iter(self, runner: Runner, **arguments: Any) -> None:
         if runner.iter + 1 >= self.last:
             self.after_train(runner)
 
-    def after_train(self, runner: Trainer) -> None:
+    def after_train(self, runner: Runner) -> None:
         """Write the trace, also if training ends before the last step."""
         if self.profiler is None:
             return

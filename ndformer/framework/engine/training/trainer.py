@@ -29,7 +29,7 @@ from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.runner import Hooks, Runner, compute_loss, explained, seed_everything, seed_step
+from ndformer.framework.engine.training.runner import Hooks, Runner, seed_everything, seed_step
 from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.engine.training.throughput import Profile, Throughput
 from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog
@@ -144,9 +144,9 @@ class Trainer(Runner):
         Returns the mean loss over all processes, as a CPU tensor.
         """
         optim = self.optim_wrapper
-        with explained(self, batch), first_warnings(self):
+        with self.explained(batch), first_warnings(self):
             seed_step(self.cfg.seed, self.iter)
-            loss = compute_loss(self, batch, self.parallel)
+            loss = self.loss(batch, self.parallel)
             flags = bool(self.preemption.signal_name), self.timer.passed()  # of this process
             stop, due = (loss.new_full((), float(flag), dtype=torch.float32) for flag in flags)
             means = processes.mean(torch.stack([stop, due, loss.detach().float()]))  # NaN in one process is NaN in all

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from ndformer.framework.system import processes
 
 if TYPE_CHECKING:
-    from ndformer.framework.engine.training.trainer import Trainer
+    from ndformer.framework.engine.training.runner import Runner
 
 HANG_AFTER = 30.0  # minutes
 TICK = 1.0  # seconds; ticks are counted, so that the time for which a process is stopped (SIGSTOP) does not count
@@ -53,19 +53,19 @@ class Watchdog:
         self.threads: list[threading.Thread] = []
         self.store: Any = None
 
-    def beat(self, runner: Trainer, **arguments: Any) -> None:
+    def beat(self, runner: Runner, **arguments: Any) -> None:
         self.ticks = 0
 
     before_run = before_train_epoch = after_train_epoch = after_train = before_test = after_test_iter = beat
     before_val = after_val_iter = after_val_epoch = after_val = before_save_checkpoint = after_load_checkpoint = beat
 
-    def before_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def before_train_iter(self, runner: Runner, **arguments: Any) -> None:
         self.position, self.ticks = 2 * runner.iter + 1, 0
 
-    def after_train_iter(self, runner: Trainer, **arguments: Any) -> None:
+    def after_train_iter(self, runner: Runner, **arguments: Any) -> None:
         self.position, self.ticks = 2 * runner.iter + 2, 0
 
-    def after_test(self, runner: Trainer) -> None:
+    def after_test(self, runner: Runner) -> None:
         self.stopped.set()
 
     def __enter__(self) -> Watchdog:
