@@ -14,5 +14,5 @@ dataset = dict(_delete_=True, type="MoleculeFolder")
 train_dataloader = dict(num_workers=2, batch_size=64)
 train_cfg = dict(max_epochs=100)
 metrics = [dict(type="RegressionError", targets=["target"])]
-versions = dict(_delete_=True)
+versions = dict(_delete_=True, small=dict(model=dict(backbone=dict(dim=96, depth=3)), train_cfg=dict(max_epochs=30)))
 sample = dict(dataset=dict(_delete_=True, type="QM9", train=1600, val=200))

@@ -8,7 +8,7 @@ _base_ = ["_base_/mnist.py"]
 data_root = "data/fashion_mnist"
 model = dict(
     modalities=dict(image=dict(class_token=False)),
-    backbone=dict(dim=64, depth=4, drop_path=0.0, encoding=dict(type="PaPE", m=50, init_radius="spread")),
+    backbone=dict(dim=64, depth=4, drop_path=0.0, encoding=dict(type="PaPE", m=50, init_radius=[1, 3])),
     head=dict(pool="mean"),
 )
 _train = [dict(type="RandomCrop", size=28, padding=2), dict(type="Flip"), dict(type="PackImage")]

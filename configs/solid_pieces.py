@@ -16,7 +16,7 @@ model = dict(
         depth=4,
         heads=4,
         position_dims=3,
-        encoding=dict(type="PaPE", m=50, init_radius="spread"),
+        encoding=dict(type="PaPE", m=50),
         initial_norm=True,
     ),
     head=dict(type="Classifier", classes=8, pool="mean"),
@@ -31,3 +31,4 @@ schedule = dict(type="WarmupCosine", warmup=0.1)
 train_cfg = dict(max_epochs=8, clip_grad=1.0)
 metrics = [dict(type="Accuracy")]
 versions = None  # it is small already
+sample = dict(dataset=dict(size=640), train_cfg=dict(max_epochs=2))

@@ -49,6 +49,7 @@ versions = dict(
         dataset=dict(targets=_all),
         model=dict(head=dict(readout=_readouts)),
         metrics=[dict(type="RegressionError", targets=_all)],
+        sample=dict(model=dict(head=dict(classes=12))),
     ),
 )
 
@@ -56,7 +57,7 @@ sample_data = "qm9"
 sample = dict(
     data_root="data/samples/qm9",
     dataset=dict(train=1600, val=200),
-    model=dict(backbone=dict(dim=64, depth=3, heads=4)),
+    model=dict(backbone=dict(dim=64, depth=3, heads=4), head=dict(classes=1)),
     train_dataloader=dict(batch_size=32, num_workers=0),
     val_dataloader=dict(num_workers=0),
     test_dataloader=dict(num_workers=0),

@@ -1,5 +1,6 @@
 """Pictures of extreme sides: no transform makes many more pixels than its own size has."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,10 @@ def test_all_transforms_of_pictures_are_tried() -> None:
 def test_extreme_sides_make_few_pixels(recipe: dict[str, Any], most_pixels: list[int]) -> None:
     """Issue 44.23."""
     for sides in SIDES:
-        TRANSFORMS.create(recipe)(sample(*sides), np.random.default_rng(0))
-    assert max(most_pixels) <= MOST
+        refused = pytest.raises(DataError, match="less than half a patch") if recipe["type"] == "KeepAspect" else None
+        with refused or nullcontext():
+            TRANSFORMS.create(recipe)(sample(*sides), np.random.default_rng(0))
+    assert max(most_pixels, default=0) <= MOST
 
 
 def test_a_video_and_cameras_of_extreme_sides_make_few_pixels(most_pixels: list[int]) -> None:

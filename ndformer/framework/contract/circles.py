@@ -42,7 +42,8 @@ def circles(tried: Sequence[Trial]) -> str:
     if seam.error > 1:
         raise Broken(
             f"circular_axes is declared, but outputs depend on which end of the period is at 0 ({seam.case}): take "
-            "differences the short way round (self.on_axes(layer) in layer()), and use round_to_turns() for frequencies"
+            "differences the short way round (self.on_axes(layer) in layer()), and use round_to_turns() for "
+            "frequencies, or set circular_axes = False"
         )
     return f"{TURNS[torch.float32]} turns change nothing ({worst[torch.float32].about})"
 

@@ -137,6 +137,13 @@ class Framing(Protocol):
     size: int | tuple[int, int]  # height and width, or the shorter side
 
 
+@runtime_checkable
+class Tiling(Protocol):
+    """A transform whose output sides are multiples of a number of pixels."""
+
+    multiple_of: int
+
+
 def rehearse(cfg: Config, model: TokenModel) -> None:
     """Build all components of a config except its datasets, so that errors appear before data is read."""
     lr, decay = cfg.optimizer.lr, cfg.optimizer.get("weight_decay", 0.0)
@@ -180,7 +187,7 @@ def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -
             f"{key}.transforms give {size[0]} x {size[1]}, which patches of {sides[0]} x {sides[1]} do not divide: "
             f"change model.modalities.{packs[0].input_name} or the size"
         )
-    for multiple in (transform.multiple_of for transform in transforms if hasattr(transform, "multiple_of")):
+    for multiple in (transform.multiple_of for transform in transforms if isinstance(transform, Tiling)):
         if sides is not None and (multiple % sides[0] or multiple % sides[1]):
             raise ConfigError(
                 f"{key}.transforms give multiples of {multiple}, which patches of {sides[0]} x {sides[1]} do not "

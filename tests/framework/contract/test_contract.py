@@ -94,6 +94,8 @@ class GridTable(PositionEncoding):
 
 
 class RowsOnly(ALiBi):
+    circular_axes = False
+
     def tables(self, positions, where):
         return WholeRows(positions)
 

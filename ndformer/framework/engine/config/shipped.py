@@ -17,6 +17,7 @@ REMOVED = dict(  # end of the name of configs/DATASET_END.py -> its encoding
     sincos="Sincos",
 )
 NEVER = [("modelnet40", "lookhere"), ("scannet", "lookhere")]  # had no config
+NEWER = ("qm9",)  # recipes that never had such configs
 IN_PAPER = ("ade20k", "coco", "coco_vitt", "dvsgesture", "gen1", "imagenet1k", "nuscenes", "ucf101")
 VARIANTS = ("LookHere", "PaPERI", "AxialRoPE", "RoPEMixed")  # which the code of the PaPE paper defines otherwise
 
@@ -43,6 +44,7 @@ def suggest(path: Path) -> str:
 def removed() -> dict[str, tuple[str, str]]:
     """Return the config and the encoding that take the place of each removed config, by its name."""
     datasets = [path.stem.removesuffix("_pape") for path in sorted(CONFIGS.glob("*_pape.py"))]
+    datasets = [dataset for dataset in datasets if dataset not in NEWER]
     pairs = [(dataset, end) for dataset in datasets for end in REMOVED]
     pairs = [pair for pair in pairs if pair not in NEVER]
     return {f"{dataset}_{end}": (f"{dataset}_pape", paper_encoding(dataset, REMOVED[end])) for dataset, end in pairs}

@@ -18,7 +18,7 @@ class SizedImages(Dataset):
     def input_size(self, i: int) -> tuple[int, int] | None:
         """Return the largest height and width of a sample, if KeepAspect comes first and no `size` follows it."""
         first, *later = self.transforms or [None]
-        if not isinstance(first, KeepAspect) or any(hasattr(step, "size") for step in later):
+        if not isinstance(first, KeepAspect) or any("size" in vars(step) for step in later):
             return None
         path = self.image_path(self.records[i])
         width, height = image_size(path)
