@@ -38,6 +38,7 @@ class RingBias(PositionBias):
         return -((distance - self.square[h]) ** 2)
 
 
+torch.manual_seed(0)
 encoding = build_encoding(dict(type="Ring"), dim=32, heads=4, position_dims=1, depth=1)
 x, where = torch.randn(1, 9, 32), Where(torch.arange(9.0)[None, :, None])  # nine tokens in a row
 logits = Attention(32, 4, encoding.layer(0, 1)).logits(x, where, encoding.prepare(where))  # (1, H, N, N)
