@@ -31,11 +31,11 @@ def stream(count: int, seconds: float, seed: int = 0) -> Events:
     rng = np.random.default_rng(seed)
     t = np.sort(rng.integers(0, int(seconds * 1e6), count))
     x, y = rng.integers(0, WIDTH, count), rng.integers(0, HEIGHT, count)
-    object_number, near = rng.integers(0, 12, count), rng.random(count) < 0.5
+    object_number, on_object = rng.integers(0, 12, count), rng.random(count) < 0.5
     phase = object_number + 2e-6 * t
     moving_x = WIDTH * (0.5 + 0.4 * np.sin(phase)) + rng.normal(0, 6, count)
     moving_y = HEIGHT * (0.5 + 0.4 * np.cos(1.7 * object_number + phase)) + rng.normal(0, 6, count)
-    x, y = np.where(near, moving_x, x).clip(0, WIDTH - 1), np.where(near, moving_y, y).clip(0, HEIGHT - 1)
+    x, y = np.where(on_object, moving_x, x).clip(0, WIDTH - 1), np.where(on_object, moving_y, y).clip(0, HEIGHT - 1)
     return Events.from_arrays(x, y, t, rng.integers(0, 2, count), HEIGHT, WIDTH)
 
 

@@ -29,12 +29,16 @@ class LengthBatches(Batches):
     ) -> None:
         """`length` is the number of samples, `tokens` the limit of a batch per process."""
         self.prefix = prefix
-        rng, drawn, sizes = np.random.default_rng(seed), [], []
-        while sum(sizes) + processes <= length:
-            drawn.append(int(rng.choice(lengths)))
-            sizes.append(min(processes * (tokens // drawn[-1]), length - sum(sizes)))
-        self.drawn, self.sizes = np.array(drawn), np.array(sizes)
-        super().__init__(length, sum(sizes) // len(sizes), True, seed, rank, processes, loops)
+        rng, token_counts, sizes, end = np.random.default_rng(seed), [], [], 0
+        while end + processes <= length:
+            token_counts.append(int(rng.choice(lengths)))
+            sizes.append(min(processes * (tokens // token_counts[-1]), length - end))
+            end += sizes[-1]
+        self.token_counts, self.sizes = (
+            np.array(token_counts),
+            np.array(sizes),
+        )  # of each batch: tokens a sample, samples
+        super().__init__(length, end // len(sizes), True, seed, rank, processes, loops)
 
     def __len__(self) -> int:
         return len(self.sizes) * self.loops
@@ -54,4 +58,4 @@ class LengthBatches(Batches):
             batches = np.split(samples, self.sizes[order].cumsum())
             for k, batch in list(zip(order, batches))[max(0, skip - n * len(self.sizes)) :]:
                 share = np.array_split(batch, self.processes)[self.rank]
-                yield [(number, int(i), int(self.drawn[k]) - self.prefix) for i in share]
+                yield [(number, int(i), int(self.token_counts[k]) - self.prefix) for i in share]

@@ -7,7 +7,9 @@ from tests.encodings.references.gta import GTA
 
 
 class PRoPE(GTA):
-    share = 0.5  # type: ignore[assignment]
+    @property
+    def share(self) -> float:
+        return 0.5
 
     def camera(self, n: int) -> Tensor:
         return torch.eye(4).double() if self.cameras is None else self.cameras[n].clone()

@@ -126,10 +126,10 @@ class Archive:
         return columns
 
     def find(self, name: str) -> int | None:
-        wanted = os.fsencode(name)
-        start = max(0, bisect_right(self.landmarks, wanted) - 1) * STRIDE
-        i = bisect_left(self.names, wanted, start, min(start + STRIDE, len(self.names)))
-        return i if i < len(self.names) and self.names[i] == wanted else None
+        key = os.fsencode(name)
+        start = max(0, bisect_right(self.landmarks, key) - 1) * STRIDE
+        i = bisect_left(self.names, key, start, min(start + STRIDE, len(self.names)))
+        return i if i < len(self.names) and self.names[i] == key else None
 
     def names_in(self, folder: str) -> list[str]:
         prefix = os.fsencode(folder) + b"/"
