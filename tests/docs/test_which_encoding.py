@@ -1,22 +1,36 @@
-"""docs/how-to/which-encoding.md: its sections (`python -m tests.docs.test_which_encoding` writes them)."""
+"""docs/how-to/which-encoding.md: its answers and picture (`python -m tests.docs.test_which_encoding` writes them)."""
 
 import json
-from collections import Counter
+import math
+from dataclasses import dataclass
 
 from ndformer.framework.attention import build_encoding
+from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.registry import ENCODINGS
+from ndformer.framework.system import atomic
 from ndformer.lab import markdown
-from ndformer.lab.interval import Summary
-from ndformer.lab.rank import Cell, join
+from ndformer.lab.interval import Summary, student_t
+from ndformer.lab.rank import join
 from tests.docs import made
 
 PAGE = "docs/how-to/which-encoding.md"
 DOCS = made.ROOT / "docs"
+PICTURE = DOCS / "results" / "data" / "which_encoding.png"
 ENCODINGS.get("NoPE")  # finds them all
 
 
+@dataclass(frozen=True)
+class Row:
+    """The mean accuracy of an encoding over all datasets in %, its 95 % interval, and its time relative to NoPE."""
+
+    name: str
+    accuracy: float
+    half: float
+    time: float
+
+
 def linked(names: list[str]) -> str:
-    return ", ".join(f"[{name}](../{made.encodings()[name][0]})" for name in names)
+    return ", ".join(f"[{name}](../{made.encodings()[name.split('(')[0]][0]})" for name in names)
 
 
 def those(**flags: bool) -> list[str]:
@@ -25,96 +39,126 @@ def those(**flags: bool) -> list[str]:
     return sorted(name for name, one in built.items() if all(getattr(one, flag) == is_ for flag, is_ in flags.items()))
 
 
-def summary(cell: Cell) -> Summary:
-    return Summary.from_values([100 * value for value in cell.values.values()])
+def rows() -> list[Row]:
+    """Return all encodings that every dataset has, the most accurate first.
+
+    The datasets count equally and are not drawn at random: the interval is over runs.
+    """
+    sets = join([DOCS / "results" / "data" / "comparison.json"]).values()
+    times = training_times()
+    found = []
+    for name in set.intersection(*(set(one.cells) for one in sets)):
+        runs = [Summary.from_values([100 * value for value in one.cells[name].values.values()]) for one in sets]
+        error = math.sqrt(sum((run.sd or 0.0) ** 2 / run.n for run in runs)) / len(runs)
+        freedom = sum(run.n - 1 for run in runs)
+        mean = sum(run.mean for run in runs) / len(runs)
+        found.append(Row(name, mean, student_t(freedom) * error, times[name]))
+    return sorted(found, key=lambda row: -row.accuracy)
 
 
-def accuracy() -> str:
-    """Return the best encoding of each data set, those significantly below it, and the one that is best most often."""
-    rows = []
-    for name, found in sorted(join([DOCS / "results" / "data" / "comparison.json"]).items()):
-        cells = sorted(found.cells.items(), key=lambda item: -summary(item[1]).mean)
-        (best, top), *others = cells
-        apart = [other for other, cell in others if _ahead(top, cell)]
-        own = summary(top)
-        lower = "all others" if len(apart) == len(others) else ", ".join(apart) or "none"
-        rows.append([name, best, f"{own.mean:.1f} ± {own.half or 0:.1f}", str(len(cells)), lower])
-    most, often = Counter(row[1] for row in rows).most_common(1)[0]
-    doubt = f"If unsure, start with {linked([most])}: it has the highest mean on {often} of these {len(rows)} datasets."
-    heads = ["dataset", "highest mean", "accuracy, %", "encodings compared", "significantly better than"]
-    return f"{markdown.table(heads, rows, words=5)}\n\n{doubt}"
+def training_times() -> dict[str, float]:
+    results = json.loads((DOCS / "benchmarks" / "block_cpu.json").read_text())["results"]
+    (found,) = [one["rows"] for one in results if one["title"] == "ViT-B block, 1025 tokens, training step"]
+    return {name: round(row["ratio"], 2) for name, row in found.items()}
 
 
-def _ahead(top: Cell, other: Cell) -> bool:
-    both = sorted(top.values.keys() & other.values.keys())
-    gain = Summary.from_values([top.values[seed] - other.values[seed] for seed in both])
-    return gain.half is not None and gain.mean > gain.half
+def front(found: list[Row]) -> list[Row]:
+    """Return the encodings that none of the others exceeds in accuracy at the same or less time."""
+    return [row for i, row in enumerate(found) if row.time < min((other.time for other in found[:i]), default=math.inf)]
+
+
+def first() -> str:
+    best, *cheaper = front(rows())
+    also = " ".join(
+        f"{linked([row.name])} has {row.accuracy:.1f} ± {row.half:.1f} % at {row.time:.2f} times." for row in cheaper
+    )
+    return (
+        f"**{linked([best.name])}**: {best.accuracy:.1f} ± {best.half:.1f} %, the mean test accuracy on five small "
+        f"datasets, at {best.time:.2f} times the training time of no encoding. At less cost: {also}"
+    )
 
 
 def larger() -> str:
     runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
-    mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
-    rows = [[name, *[mean(one[way][size]) for way in one for size in ("28", "40", "56")]] for name, one in runs.items()]
-    ways = [f"{size} px, {way}" for way in next(iter(runs.values())) for size in ("28", "40", "56")]
-    return markdown.table(["encoding", *ways], rows, words=1)
+    mean = lambda name, way, size: Summary.from_values(list(runs[name][way][size].values())).mean
+    best = {way: max(runs, key=lambda name: mean(name, way, "56")) for way in next(iter(runs.values()))}
+    continued, interpolated = best.values()
+    table = markdown.table(
+        ["encoding", "28 px", *(f"56 px, {way}" for way in best)],
+        [
+            [name, f"{mean(name, 'continued', '28'):.1f}", *(f"{mean(name, way, '56'):.1f}" for way in best)]
+            for name in runs
+        ],
+        words=1,
+    )
+    return (
+        f"**{linked([continued])}**, if positions go on beyond those of training (*continued*). If they are divided so "
+        f"that they stay in the range of training (*interpolated*), {linked([interpolated])} has the most, and "
+        "others come close. Accuracy in %, trained on digits of 28 pixels:\n\n" + table
+    )
 
 
-def price() -> str:
-    """Return encodings by the time of a training step relative to NoPE."""
-    results = json.loads((DOCS / "benchmarks" / "block_cpu.json").read_text())["results"]
-    (found,) = [one["rows"] for one in results if one["title"] == "ViT-B block, 1025 tokens, training step"]
-    bands: dict[str, list[str]] = {"up to 1.05": [], "up to 1.25": [], "up to 2": [], "more": []}
-    for name, row in sorted(found.items(), key=lambda item: item[1]["ratio"]):
-        ratio = round(row["ratio"], 2)
-        band = next((b for b, most in zip(bands, (1.05, 1.25, 2.0)) if ratio <= most), "more")
-        bands[band].append(f"{name} {ratio:.2f}")
-    return markdown.table(["times NoPE", "encodings"], [[b, ", ".join(names)] for b, names in bands.items()], words=2)
+def positions() -> str:
+    grid = linked(sorted({*those(float_positions=False), *those(needs_grid=True)}))
+    turned = linked(those(rotation_invariant=True, translation_invariant=True))
+    return (
+        f"**Nearly all of them take any real-valued positions** (points, times, meters). {grid} need integer steps or "
+        f"a full grid. If the data may be turned, {turned} give the same logits for rotated positions, and of these "
+        "only PaPEDirectional still distinguishes directions. For poses of cameras, see [cameras]"
+        "(../reference/encodings/cameras.md); for angles and hours, [circles](../reference/encodings/circles.md)."
+    )
 
 
 def answers() -> str:
-    parts: list[tuple[str, str]] = [
-        (
-            "Best accuracy with little data",
-            "Test accuracy of small transformers; learning rates were chosen by validation. ± is the 95 % confidence "
-            "interval of the mean over three to five seeds or folds. The last column lists the encodings with "
-            "significantly lower accuracy (95 % interval of the paired gain above 0): "
-            "[all figures](../results/comparison.md#what-came-out).\n\n" + accuracy(),
-        ),
-        (
-            "Test inputs larger than the training inputs",
-            "Accuracy in % of models trained on digits of 28 pixels, at larger sizes. *Continued*: positions go beyond "
-            "the training range. *Interpolated*: positions are divided so that they stay in it "
-            "([more sizes, and YaRN](../results/larger-inputs.md)).\n\n" + larger(),
-        ),
-        (
-            "Cost",
-            "Time of a training step of a ViT-B block with 1,025 tokens on two CPU cores, relative to no encoding "
-            "([benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block)).\n\n" + price(),
-        ),
-        (
-            "Real-valued positions: points, times, meters",
-            f"These encodings accept any positions: {linked(those(float_positions=True, needs_grid=False))}.\n\n"
-            f"These need integer steps or a full grid: "
-            f"{linked(sorted({*those(float_positions=False), *those(needs_grid=True)}))}.",
-        ),
-        (
-            "Translation invariance",
-            f"No logit changes when all positions are translated: {linked(those(translation_invariant=True))}.",
-        ),
-        (
-            "Rotation invariance",
-            "No logit changes when all positions are translated or rotated: "
-            f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
-            "[PaPEDirectional](../reference/encodings/parabolic.md#papedirectional) still distinguishes directions.",
-        ),
-        ("Attention range that depends on the content of tokens", f"{linked(those(content_dependent=True))}."),
-    ]
-    return "\n" + "".join(f"## {question}\n\n{answer.strip()}\n\n" for question, answer in parts)
+    picture = f"![Accuracy against training time]({'../' + PICTURE.relative_to(DOCS).as_posix()})"
+    return (
+        f"\n## Which one do I try first?\n\n{first()}\n\n{picture}\n\n"
+        "Vertical: mean test accuracy of small transformers on five datasets, with 95 % intervals over runs. "
+        "Horizontal: time of a training step of a ViT-B block with 1,025 tokens on two CPU cores. Line: no other "
+        "encoding is both better and cheaper. PaPE and PaPECompact have their class token in the center here, most "
+        "others an unplaced one, and with the mean of the tokens the lead is smaller: "
+        "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). All figures: "
+        "[comparison.md](../results/comparison.md#what-came-out), "
+        "[benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block).\n\n"
+        f"## Will inputs be larger than those of training?\n\n{larger()}\n\n"
+        "More sizes, and YaRN: [larger-inputs.md](../results/larger-inputs.md).\n\n"
+        f"## What are my positions?\n\n{positions()}\n\n"
+        "Every property of every encoding: [the table](../results/comparison.md#properties-of-all-encodings).\n\n"
+    )
 
 
-def test_its_answers_are_those_of_the_tables() -> None:
+def draw() -> None:
+    found = rows()
+    with new_figure(7.2, 4.4, "Accuracy against training time, 95 % intervals") as figure:
+        axis = figure.subplots()
+        best = front(found)
+        axis.plot([row.time for row in best], [row.accuracy for row in best], color="0.75", lw=1, zorder=0)
+        for row in found:
+            color = "#a34700" if row in best else "#3b6ea8"
+            axis.errorbar(row.time, row.accuracy, row.half, fmt="o", ms=4, color=color, ecolor="0.8", capsize=2)
+            axis.annotate(row.name, (row.time, row.accuracy), (5, 2), textcoords="offset points", fontsize=6.5)
+        axis.set_xscale("log")
+        ticks = [1, 1.1, 1.2, 1.5, 2, 3]
+        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("training time, relative to no encoding")
+        axis.set_ylabel("mean test accuracy, %")
+        with atomic.replacing(PICTURE) as half:
+            figure.savefig(half, dpi=130, metadata={"Description": points()})
+
+
+def points() -> str:
+    return json.dumps([[row.name, round(row.accuracy, 2), round(row.half, 2), row.time] for row in rows()])
+
+
+def test_its_answers_and_picture_are_those_of_the_measurements() -> None:
+    from PIL import Image
+
     assert made.part(PAGE, "answers") == answers(), "`python -m tests.docs.test_which_encoding` writes them anew"
+    with Image.open(PICTURE) as picture:
+        assert picture.info["Description"] == points(), "`python -m tests.docs.test_which_encoding` draws it anew"
 
 
 if __name__ == "__main__":
+    draw()
     made.rewrite(PAGE, "answers", answers())
