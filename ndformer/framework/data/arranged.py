@@ -8,7 +8,7 @@ from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry.ranges import Count
 
-VERSION = 1  # of the generators; part of every fingerprint
+VERSION = 2  # of the generators; part of every fingerprint
 PARTS = 8  # kinds of pieces, and arrangements
 
 
@@ -52,18 +52,26 @@ class Arranged(Dataset):
         raise NotImplementedError
 
 
-DIRECTIONS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1), (1, -1), (-1, 1))  # (row, column)
-HEADINGS = ("right", "left", "down", "up", "down_right", "up_left", "down_left", "up_right")
-CELLS, STEPS, PIECES = 5, 3, 6  # cells along each side; steps of a path; pieces that move alike
+LINES = ("row", "row_down", "row_up", "column", "column_right", "column_left", "diagonal", "antidiagonal")
+MOTION, SLANT = (0, 1, -1, 0, 1, -1, 0, 0), (0, 0, 0, 0, 0, 0, 1, -1)  # cells per step, and per cell along the line
+STEPS, STRAY = 3, 0.1  # steps of a line; the share of its pieces that lie elsewhere
 
 
-def paths(direction: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the (row, column) cells (STEPS, PIECES, 2) of pieces that move on by one cell in each step.
+def line(arrangement: int, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the (row, column) cells (STEPS, side, 2) of a line across a square grid of `side` cells.
 
-    What leaves the grid enters at the opposite side, so that every cell is equally likely in every step.
+    A line that moves goes on by one cell in each step; what leaves the grid enters at the opposite side. It begins at
+    a random cell that is not at the border. A share of the pieces lies in any other cell instead.
     """
-    start = np.stack(np.divmod(rng.permutation(CELLS**2)[:PIECES], CELLS), -1)
-    return (start + np.arange(STEPS)[:, None, None] * DIRECTIONS[direction]) % CELLS
+    along = np.broadcast_to(np.arange(side), (STEPS, side))
+    moved = MOTION[arrangement] * np.arange(STEPS)[:, None]
+    across = (rng.integers(1, side - 1) + moved + SLANT[arrangement] * along) % side
+    upright = LINES[arrangement].startswith("column")
+    cells = along * side + across if upright else across * side + along
+    for step in cells:
+        stray = rng.random(side) < STRAY
+        step[stray] = rng.choice(np.setdiff1d(np.arange(side**2), step), stray.sum(), replace=False)
+    return np.stack(np.divmod(cells, side), -1)
 
 
 GRATINGS = tuple(f"{angle}_degrees_{period}_pixels" for period in (3, 5) for angle in (0, 45, 90, 135))

@@ -15,15 +15,15 @@ SOLIDS = ("sphere", "cube", "cylinder", "cone", "torus", "octahedron", "helix", 
 class SolidPieces(Arranged):
     """Clouds of 32 pieces. Kind: the pattern of points in each piece. Arrangement: the solid on which the pieces lie.
 
-    A solid has random sides and a random turn about the vertical axis; the patterns are not turned with it.
+    A solid has random sides and a small random turn about the vertical axis; the patterns are not turned with it.
     """
 
     kinds = KINDS
     arrangements = SOLIDS
 
     def generate(self, arrangement: int, kind: int, rng: np.random.Generator) -> Sample:
-        centers = surface(SOLIDS[arrangement], rng) * rng.uniform(0.7, 1.3, 3)  # (pieces, 3), y up
-        cos, sin = np.cos(angle := rng.uniform(0, 2 * np.pi)), np.sin(angle)
+        centers = surface(SOLIDS[arrangement], rng) * rng.uniform(0.85, 1.15, 3)  # (pieces, 3), y up
+        cos, sin = np.cos(angle := rng.uniform(-0.3, 0.3)), np.sin(angle)
         centers = centers @ np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
         points = centers[:, None] + RADIUS * pattern(kind, rng) + rng.normal(0, NOISE, (PIECES, POINTS, 3))
         return dict(points=points.reshape(-1, 3).astype(np.float32))
