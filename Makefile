@@ -59,7 +59,7 @@ soak: $(READY)
 	$(BIN)/python -m tests.soak.torchrun
 	$(BIN)/python -m tests.soak.disagree
 	$(BIN)/python -m tests.soak.owners --trials 100
-	LAYOUTS=all $(BIN)/python -m pytest -q -n 2 tests/encodings/test_reference.py tests/framework/test_compile.py
+	LAYOUTS=all $(BIN)/python -m pytest -q -n 2 --all tests/encodings/test_reference.py tests/framework/test_compile.py
 	$(BIN)/python -m tests.soak.encodings
 	$(BIN)/python -m tests.soak.selection
 	$(BIN)/python -m tests.soak.sixteen

@@ -1,16 +1,21 @@
 """One thread per test process: pytest-xdist uses the cores, and small operations are no faster on more.
 
-A module leaves no event loop running, with which asyncio.run() of the modules after it would fail."""
+Runs draw no pictures unless a module is about them. A module leaves no event loop running, with which asyncio.run() of
+the modules after it would fail."""
 
 import asyncio
 import gc
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
-from ndformer.framework.system import malloc
+from ndformer.framework.evaluation.coco import views
+from ndformer.framework.pictures import runs
+from ndformer.framework.system import atomic, malloc
 from tests.tiers import everyday
 
 torch.set_num_threads(1)
@@ -40,6 +45,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = set(everyday(items)) ^ (set(items) if config.getoption("--rest") else set())
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _pixels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Save curves and confusion matrices of runs as a pixel: drawing them takes three quarters of a small run.
+
+    Modules with the mark `pictures` draw them.
+    """
+    if request.node.get_closest_marker("pictures"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "curves", _save_pixel)
+        for module in (runs, views):
+            patch.setattr(module, "confusion_matrix", _save_pixel)
+        yield
+
+
+def _save_pixel(path: Path, *_: object) -> None:
+    with atomic.replacing(path) as half:
+        Image.new("RGB", (1, 1)).save(half)
 
 
 @pytest.hookimpl(wrapper=True)

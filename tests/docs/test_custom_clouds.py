@@ -71,7 +71,7 @@ def test_its_three_commands_work_on_folders_of_ones_own(mine, tmp_path, capsys):
     options = ["--cfg-options", *TINY[mine], *NO_WORKERS]
     run(look, *options)
     assert (tmp_path / "sheet.png").stat().st_size > 2_000
-    run(fit, *options, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2")
+    run(fit, *options, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2", "--no-report")
     capsys.readouterr()
     run(ask)
     assert re.search(r"new/a\.(ply|xyz)", capsys.readouterr().out)

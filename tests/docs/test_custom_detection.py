@@ -53,7 +53,7 @@ def test_three_commands_lead_from_a_folder_to_boxes_in_new_photographs(home, mon
     look, fit, ask = COMMANDS
     run(look, "--cfg-options", *TINY, "weights=None")
     assert (home / "sheet.png").stat().st_size > 10_000
-    run(fit, *TINY, "train_cfg.max_epochs=1")
+    run(fit, *TINY, "train_cfg.max_epochs=1", "--no-report")
     said = capsys.readouterr().out
     ends = {f"head.{branch}.score.{level}.4" for branch in ("many", "one") for level in range(3)}
     assert "weights of work_dirs/coco_vitt_pape/best.pth (ndformer): " in said

@@ -22,7 +22,7 @@ def test_its_three_commands_work_on_scans_of_ones_own(tmp_path, monkeypatch, cap
     run(look, "--count", "2")
     assert (tmp_path / "sheet.png").stat().st_size > 2_000
     options = [*TINY, *NO_WORKERS, "train_cfg.max_epochs=1", "train_dataloader.batch_size=2"]
-    run(fit, "--cfg-options", *options)
+    run(fit, "--no-report", "--cfg-options", *options)
     capsys.readouterr()
     run(ask, "--show-score", "0.05")
     said = capsys.readouterr().out

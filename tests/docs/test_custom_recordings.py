@@ -62,7 +62,7 @@ def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, capsys):
     look, fit, ask = commands
     run(look, *TINY)
     assert (home / "sheet.png").stat().st_size > 2_000
-    run(fit, *TINY)
+    run(fit, *TINY, "--no-report")
     assert "accuracy" in json.loads((home / "work_dirs" / kind / "results.json").read_text())["test"]
     (home / "data/mine/test/left").rename(home / "new")
     capsys.readouterr()

@@ -42,7 +42,7 @@ def test_three_commands_from_a_folder_to_what_is_where(mine, capsys):
     look, fit, find = COMMANDS
     run(look, "--cfg-options", *TINY)
     assert (mine / "sheet.png").stat().st_size > 5_000
-    run(fit, "--cfg-options", *TINY)
+    run(fit, "--no-report", "--cfg-options", *TINY)
     home = mine / "work_dirs" / "custom_segmentation"
     assert set(json.loads((home / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
     assert "square" in (home / "classes.txt").read_text()

@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_it_goes_from_training_to_a_prediction_with_a_unit(home, capsys):
     fit, ask, _ = commands_of(PAGE)
-    run(fit, *TINY)
+    run(fit, *TINY, "--no-report")
     capsys.readouterr()
     run(ask)
     assert re.match(r"water.xyz  gap \d+\.\d meV\n", capsys.readouterr().out)
@@ -47,7 +47,7 @@ def test_its_table_and_command_train_on_a_folder(home, capsys):
     rows = [f"{i}.xyz,{split},{i / 10}" for i, split in enumerate(splits)]
     (mine / "targets.csv").write_text("\n".join([header, *rows, ""]))
     fit = commands_of(PAGE)[2]
-    run(fit, *TINY[1:], "train_dataloader.batch_size=3")
+    run(fit, *TINY[1:], "train_dataloader.batch_size=3", "--no-report")
     assert "MAE" in capsys.readouterr().out
 
 

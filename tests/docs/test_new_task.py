@@ -54,7 +54,7 @@ def home(tmp_path_factory):
     patch.chdir(home)
     patch.syspath_prepend(home)
     for program, *arguments in COMMANDS:
-        more = ["--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
+        more = ["--no-report", "--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
         run(TOOLS[program], *arguments, *more)
     yield home
     patch.undo()

@@ -95,7 +95,7 @@ def test_wrong_options_are_refused(options: Any, message: str) -> None:
         build_encoding(options, dim=48, heads=2, position_dims=2, depth=2)
 
 
-@pytest.mark.parametrize("kind", ["compile", "export"])
+@pytest.mark.parametrize("kind", ["export", pytest.param("compile", marks=pytest.mark.slow)])
 def test_one_graph_gives_the_same(kind: str) -> None:
     parts = [dict(type=name, periods=[None, 7.0]) for name in ("Sincos", "AxialRoPE", "PaPE")]
 

@@ -2,6 +2,7 @@
 stays. A write that does not is listed here with its reason."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ OF_MODULES = {
     "pickle": {"dump"},
     "yaml": {"dump", "safe_dump"},
 }
+CALLS = re.compile(rf"\b(?:{'|'.join(METHODS.union({'open'}, *OF_MODULES.values()))})\(")
 
 MEMORY = "into memory"
 WHOLE = "its callee writes whole"
@@ -88,7 +90,10 @@ def is_write(call: ast.Call) -> bool:
 
 def writes(file: Path) -> Iterator[str]:
     """Writes outside of a block of atomic.replacing or atomic.temporary_folder."""
-    tree = ast.parse(file.read_text())
+    text = file.read_text()
+    if not CALLS.search(text):  # parsing is what takes the time
+        return
+    tree = ast.parse(text)
     blocks = [node for node in ast.walk(tree) if isinstance(node, ast.With)]
     blocks = [b for b in blocks if any(ast.unparse(item.context_expr).startswith("atomic.") for item in b.items)]
     whole = {node for block in blocks for node in ast.walk(block)}

@@ -72,7 +72,7 @@ def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
     write_images(tmp_path / "mine", ("left", "right"))
     Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/train/left/line.png")
     options = [*OPTIONS, *NO_WORKERS, "train_cfg.max_epochs=1", f"work_dir={tmp_path / 'run'}"]
-    words = [CONFIG, "--data-root", tmp_path / "mine", *options]
+    words = [CONFIG, "--no-report", "--data-root", tmp_path / "mine", *options]
     assert "line.png has 1 x 10000 pixels" in refusal(train.main, *words)
     text = printed(capsys, train.main, *words, "train_dataloader.skip_bad=True", "train_dataloader.batch_tokens=120")
     assert "1 samples of train could not be read and were skipped" in text

@@ -13,6 +13,8 @@ from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
 from tests.soak.tiny import SoakSquares, config, register
 
+pytestmark = pytest.mark.pictures
+
 
 @pytest.fixture
 def squares():

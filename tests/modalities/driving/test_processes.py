@@ -30,7 +30,7 @@ def losses(parallel: str, head: str, encoding: Any, lacking: str | None) -> list
     running = parallelize(net, Parallel.from_config(dict(parallel=parallel)))
     optimizer = build_optimizer(net, dict(type="AdamW", lr=1e-3, eps=1e-3))
     found = []
-    for _ in range(3):
+    for _ in range(2):
         loss = net.total(running(inputs, samples, mode="loss"))
         loss.backward()
         clip_grad_norm(net.parameters(), 1.0)

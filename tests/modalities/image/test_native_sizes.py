@@ -129,7 +129,7 @@ def test_patches_are_the_convolution_and_positions_are_those_of_each_image():
     assert tokens.where.positions.dtype == torch.float32
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=6), rows=st.integers(1, 3), seed=st.integers(0, 9))
 def test_unpacked_rows_are_the_segments(lengths, rows, seed):
     """Samples are distributed over `rows` packed rows with padding; empty samples have no token anywhere."""

@@ -11,7 +11,7 @@ from ndformer.framework.registry import STAND_INS
 from tools.benchmarks import pipeline as benchmark_pipeline
 
 CONFIG = Path(__file__).parents[3] / "configs" / "nmnist_pape.py"
-SMALL = ["--cfg-options", "model.backbone.depth=1"]
+SMALL = ["--cfg-options", "model.backbone.depth=1", "train_dataloader.batch_size=2"]
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ INSIDE = st.text() | st.sampled_from(["class", "for"]) | st.from_regex(r"[a-z_]{
 TREE = st.recursive(VALUES, lambda v: st.lists(v) | st.lists(v).map(tuple) | st.dictionaries(INSIDE, v), max_leaves=12)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @example({"x": {"º": None, "ﬁ": 1, "ä": 2}})  # Python reads º as o, and the ligature as fi
 @given(st.dictionaries(st.from_regex(r"x[a-z]{0,60}", fullmatch=True), TREE, max_size=4))
 def test_a_written_config_reads_back_the_same(cfg):

@@ -17,8 +17,6 @@ from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from tests.framework.engine.training.runs import short
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 def lines(folder: Path) -> list[str]:
     return (folder / LOG).read_text().splitlines()

@@ -17,7 +17,6 @@ from tests.framework.engine.training.runs import short
 from tests.soak.tiny import differences
 from tools import train as train_tool
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
 CONFIG = str(Path(__file__).parents[4] / "configs" / "cifar10_pape.py")
 
 

@@ -70,7 +70,7 @@ class Stuck(Deadly):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def datasets(no_pictures):
+def datasets():
     with pytest.MonkeyPatch.context() as patch:
         for kind in (Rotten, Hopeless, Deadly, Stuck):
             patch.setitem(DATASETS.module_dict, kind.__name__, kind)

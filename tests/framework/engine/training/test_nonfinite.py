@@ -13,8 +13,6 @@ from ndformer.framework.errors import BadNumbers
 from ndformer.framework.transformer import MLP
 from tests.framework.engine.training import runs
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 
 class Spoiled(torch.autograd.Function):
     """The identity, with a gradient that is not finite."""

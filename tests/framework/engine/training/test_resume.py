@@ -22,7 +22,6 @@ from tests.framework.engine.training.runs import Killed, flip, kill, short, stop
 from tests.soak.tiny import SoakSquares, config, differences
 
 ROOT = Path(__file__).parents[4]
-pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def close(ours: dict[str, float], theirs: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 5),

@@ -13,6 +13,8 @@ from ndformer.framework.evaluation.coco.files import detections_from, truth_from
 from ndformer.framework.evaluation.coco.views import class_numbers, confusion, table
 from ndformer.framework.registry import METRICS
 
+pytestmark = pytest.mark.pictures
+
 
 def box(*corners):
     return torch.tensor(corners, dtype=torch.float32).reshape(-1, 4)
