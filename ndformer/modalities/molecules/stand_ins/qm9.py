@@ -15,6 +15,7 @@ from ndformer.framework.data.regression import target_table
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.framework.heads.regressor import per_part
 from ndformer.modalities.molecules.datasets.qm9 import FILE
+from ndformer.modalities.molecules.datasets.qm9_archive import PROPERTIES as NAMES
 from ndformer.modalities.molecules.formats.elements import RADII, bonds
 
 HEAVY, SHARES, VALENCES = (6, 7, 8, 9), (0.72, 0.12, 0.13, 0.03), {1: 1, 6: 4, 7: 3, 8: 2, 9: 1}
@@ -22,11 +23,6 @@ MOST_HEAVY = 9
 DIRECTIONS, FARTHEST = 24, 1.3  # candidates for a new atom, and the spread of bond lengths in shares
 ELECTRONEGATIVITY = {1: 2.2, 6: 2.55, 7: 3.04, 8: 3.44, 9: 3.98}
 ATOM = {1: (-0.6, 4.5), 6: (-38.1, 11.9), 7: (-54.7, 7.4), 8: (-75.2, 5.4), 9: (-99.9, 3.8)}  # Hartree, a0^3
-_COLUMNS = (
-    "RotA_GHz RotB_GHz RotC_GHz Dipole_debye Polarizability_bohr3 HOMO_au LUMO_au HOMO_LUMO_gap_au R2_bohr2 ZPVE_au "
-    "InternalEnergy_0K_au InternalEnergy_298K_au Enthalphy_298K_au GibbsFreeEnergy_298K_au Heatcapacity_Cv_cal_mol_K"
-)
-NAMES = _COLUMNS.split()  # of the file of QM9
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
