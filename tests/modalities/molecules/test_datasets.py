@@ -13,9 +13,9 @@ from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.molecules.adapter import Atoms
-from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS
+from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS, anisotropy
 from ndformer.modalities.molecules.formats.elements import bonds
-from ndformer.modalities.molecules.stand_ins.qm9 import NAMES, grow, properties, qm9
+from ndformer.modalities.molecules.stand_ins.qm9 import NAMES, grow, polarizability, properties, qm9
 from ndformer.modalities.molecules.transforms.atoms import PackAtoms, RotateAtoms, random_rotation
 from tests.programs import ROOT
 
@@ -61,6 +61,15 @@ def test_a_sample_is_what_the_file_has(home):
     assert sample["data_sample"]["path"] == f"molecule {arrays['index'][record]}"
 
 
+def test_the_anisotropy_is_that_of_the_eigenvalues(home):
+    data = small(home, targets=["alpha (a0^3)", "anisotropy (a0^3)"])
+    with np.load(home / FILE) as file:
+        tensors = file["polarizability"]
+    for value, (xx, xy, yy, xz, yz, zz) in zip(data.molecules.targets[:, 1], tensors):
+        a, b, c = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        assert value == pytest.approx((((a - b) ** 2 + (b - c) ** 2 + (c - a) ** 2) / 2) ** 0.5, rel=1e-6)
+
+
 def test_the_table_of_targets_is_that_of_the_samples(home):
     data = small(home, "train", transforms=[dict(type="PackAtoms")])
     table = target_table(data)
@@ -88,6 +97,8 @@ def test_mistakes_are_explained(home, tmp_path):
         (dict(position=np.zeros((3, 3), np.float32)), "position must have shape"),
         (dict(atoms=np.zeros(30, np.uint8)), "at least 1 each"),
         (dict(target_names=np.array(["a"] * 15)), "no array"),
+        (dict(polarizability=np.zeros((29, 6))), "polarizability must have shape"),
+        (dict(polarizability=np.full((30, 6), np.nan)), "polarizability must have shape"),
         (dict(number=np.zeros(1000)), "must have shape"),
         (dict(index=np.arange(30.0)), "must be integers"),
     ],
@@ -97,7 +108,7 @@ def test_a_broken_file_is_one_sentence(home, tmp_path, change, words):
         arrays = dict(file) | change
     np.savez(tmp_path / FILE, **arrays)
     with pytest.raises(DataError, match=words):
-        small(tmp_path)
+        small(tmp_path, targets=["gap (meV)", "anisotropy (a0^3)"])
     (tmp_path / FILE).write_bytes((home / FILE).read_bytes()[:2000])
     with pytest.raises(DataError, match="cannot be read as QM9"):
         small(tmp_path)
@@ -152,6 +163,8 @@ def test_generated_molecules_are_trees_of_bonds():
         values = properties(numbers, positions)
         turn = random_rotation(np.random.default_rng(i))
         assert np.allclose(values, properties(numbers, positions @ turn.T + 3), rtol=1e-9)
+        tensors = np.stack([polarizability(numbers, places) for places in (positions, positions @ turn.T + 3)])
+        assert np.ptp(anisotropy(tensors)) < 1e-9
 
 
 def test_the_stand_in_has_baselines(tmp_path):

@@ -45,6 +45,7 @@ def qm9(folder: Path, seed: int = 0, molecules: int = 2000) -> None:
         number=np.concatenate([numbers for numbers, _ in grown]).astype(np.uint8),
         position=np.concatenate([positions for _, positions in grown]).astype(np.float32),
         target=np.stack([properties(numbers, positions) for numbers, positions in grown]),
+        polarizability=np.stack([polarizability(numbers, positions) for numbers, positions in grown]),
         target_names=np.array(NAMES),
     )
     np.savez_compressed(folder / FILE, **arrays)
@@ -109,3 +110,11 @@ def properties(numbers: np.ndarray, positions: np.ndarray) -> np.ndarray:
     volume += 0.8 * crowding
     thermal = [inner, inner + 0.001 * heat / 3, inner + 0.001 * heat / 3 + 0.001, inner - 0.04 - 0.0005 * heat]
     return np.array([*rotations, dipole, volume, homo, homo + gap, gap, size, zero_point, *thermal, heat])
+
+
+def polarizability(numbers: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return (6,) xx, xy, yy, xz, yz, zz of a tensor that is larger along the bonds of atoms with more electrons."""
+    i, j = bonds(numbers, positions).T
+    along = positions[j] - positions[i]  # (K, 3)
+    tensor = np.einsum("k,ka,kb->ab", np.sqrt(numbers[i] * numbers[j]), along, along)
+    return tensor[(0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)]
