@@ -23,6 +23,11 @@ PAPERS = {  # name -> title, introduction of the page
         "Toys: what each position encoding can learn",
         "Our own tasks: twelve tokens at random positions, and questions that each need one kind of knowledge of them.",
     ),
+    "molecules": (
+        "Molecules: what relative, rotation-invariant and directional positions are worth",
+        "Our own study, on QM9 (Ramakrishnan et al. 2014) and on generated molecules: six properties from elements and "
+        "positions in three dimensions. [docs/get-started/molecules.md](../get-started/molecules.md).",
+    ),
     "thesis": (
         "Position embeddings in vision transformers (a master's thesis, 2022)",
         "Xiangxie Zhang, *How to encode location in the Vision Transformer? A study on position embeddings*, TU "
