@@ -1,6 +1,8 @@
 """QM9 in its other formats: the same molecules and targets as from its file of arrays."""
 
+import bz2
 import io
+import os
 import re
 import tarfile
 import time
@@ -211,3 +213,44 @@ def test_members_of_archives_are_files_and_nothing_else(tmp_path):
     (tmp_path / "a.tar").write_bytes(content)
     with pytest.raises(ValueError, match="damaged header"):
         list(foreign.tar_members(tmp_path / "a.tar"))
+
+
+def unpacked(path: Path) -> bytes:
+    return bz2.decompress(path.read_bytes()) if path.suffix == ".bz2" else path.read_bytes()
+
+
+def damaged(content: bytes, i: int) -> bytes:
+    """Return content with bytes cut out, doubled or replaced."""
+    rng = np.random.default_rng(i)
+    start = int(rng.integers(0, len(content)))
+    stop = min(len(content), start + int(2 ** rng.uniform(0, 12)))
+    part = content[start:stop]
+    middle = [b"", part * 2, rng.bytes(len(part)), b"-9e99 ", b"\0", b"1e999", b'"', b"\n", b"[" * 99, b"nan"][i % 10]
+    return content[:start] + middle + content[stop:]
+
+
+@pytest.mark.parametrize("kind, file", [(QM9, FILE), (GDB9, "gdb9.sdf"), (GDB9, "gdb9.sdf.csv"), (QM9Archive, ARCHIVE)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_damaged_sets_raise_nothing_but_a_sentence(home, kind, file, packed):
+    """500 files with the next test; an archive is damaged before and after it is packed."""
+    check_damaged(kind, home / file, packed)
+
+
+@pytest.mark.parametrize("file", QM9Pack.files)
+def test_damaged_tables_raise_nothing_but_a_sentence(home, file):
+    check_damaged(QM9Pack, home / file, packed=True)
+
+
+def check_damaged(kind: type[QM9], path: Path, packed: bool) -> None:
+    content, sentences = path.read_bytes() if packed else unpacked(path), list[str]()
+    for i in range(46):
+        changed = damaged(content, i + 1000 * packed)
+        path.write_bytes(bz2.compress(changed) if path.suffix == ".bz2" and not packed else changed)
+        os.utime(path, ns=(i, i))  # files are read again if they change
+        try:
+            data = read(kind, path.parent)
+            assert all(np.isfinite(array).all() for array in (data.molecules.rows, data.molecules.targets))
+        except DataError as error:
+            sentences.append(str(error))
+    assert len(sentences) > 10
+    assert not any("\n" in sentence for sentence in sentences)
