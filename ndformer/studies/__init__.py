@@ -23,11 +23,6 @@ PAPERS = {  # name -> title, introduction of the page
         "Toys: what each position encoding can learn",
         "Our own tasks: twelve tokens at random positions, and questions that each need one kind of knowledge of them.",
     ),
-    "molecules": (
-        "Molecules: what relative, rotation-invariant and directional positions are worth",
-        "Our own study, on QM9 (Ramakrishnan et al. 2014) and on generated molecules: six properties from elements and "
-        "positions in three dimensions. [docs/get-started/molecules.md](../get-started/molecules.md).",
-    ),
     "thesis": (
         "Position embeddings in vision transformers (a master's thesis, 2022)",
         "Xiangxie Zhang, *How to encode location in the Vision Transformer? A study on position embeddings*, TU "
@@ -54,6 +49,11 @@ PAPERS = {  # name -> title, introduction of the page
         "Tackling the Abstraction and Reasoning Corpus with Vision Transformers (ViTARC, 2024), an excerpt",
         "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page, on 2D-RPE, OPE and PEmixer. "
         "Tokens are cells of grids: [docs/get-started/arc.md](../get-started/arc.md).",
+    ),
+    "molecules": (
+        "Molecules: what relative, rotation-invariant and directional positions are worth",
+        "Our own study, on QM9 (Ramakrishnan et al. 2014) and on generated molecules: six properties from elements and "
+        "positions in three dimensions. [docs/get-started/molecules.md](../get-started/molecules.md).",
     ),
 }
 

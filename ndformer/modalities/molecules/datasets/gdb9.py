@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.molecules.datasets.originals import Entry, OriginalQM9, lines_of
+from ndformer.modalities.molecules.datasets.originals import Entry, OriginalQM9, read_lines
 from ndformer.modalities.molecules.datasets.qm9 import TARGETS
 from ndformer.modalities.molecules.formats.files import READERS
 
@@ -29,7 +29,7 @@ class GDB9(OriginalQM9):
     def entries(cls, home: Path) -> Iterator[Entry]:
         table = _table(home / TABLE)
         count = 0
-        for rows in READERS[".sdf"](lines_of(home / SDF)):
+        for rows in READERS[".sdf"](read_lines(home / SDF)):
             if count < len(table):
                 yield Entry(table[count][0], rows, table[count][1])
             count += 1
@@ -45,7 +45,7 @@ def _table(path: Path) -> list[tuple[int, dict[str, float]]]:
                 int(row["mol_id"].removeprefix("gdb_")),
                 {column: float(row[name]) for column, name in COLUMNS.items()},
             )
-            for row in csv.DictReader(lines_of(path))
+            for row in csv.DictReader(read_lines(path))
         ]
     except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
         reason = f"it has no column {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

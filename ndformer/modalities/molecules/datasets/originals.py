@@ -76,7 +76,7 @@ def _load(kind: type[OriginalQM9], home: Path, targets: tuple[str, ...], stamps:
     return Molecules.create(atoms, chosen[:, 0], chosen[:, 1:], values, np.array(index)[order])
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file, of which little is kept in memory."""
     with foreign.opened(path) as file:
         yield from foreign.short_lines(file)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.molecules.datasets.originals import Entry, OriginalQM9, lines_of
+from ndformer.modalities.molecules.datasets.originals import Entry, OriginalQM9, read_lines
 from ndformer.modalities.molecules.formats.elements import atomic_number
 from ndformer.modalities.molecules.formats.molecule import to_rows
 from ndformer.modalities.molecules.formats.xyz import number
@@ -31,7 +31,7 @@ class QM9Pack(OriginalQM9):
     def entries(cls, home: Path) -> Iterator[Entry]:
         for name in cls.files:
             try:
-                for row in csv.DictReader(lines_of(home / name)):
+                for row in csv.DictReader(read_lines(home / name)):
                     numbers = [atomic_number(symbol) for symbol in ELEMENT.findall(row["Elements"])]
                     positions = np.array([number(word) for word in NUMBER.findall(row["XYZ_Ang"])]).reshape(-1, 3)
                     yield Entry(int(row["Index"]), to_rows(numbers, positions), row)
