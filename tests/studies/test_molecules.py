@@ -2,13 +2,29 @@
 
 import numpy as np
 import pytest
+import torch
 
 from ndformer.framework.data.regression import target_table
+from ndformer.framework.engine.building import build_model
 from ndformer.lab.experiment import Cell
 from ndformer.modalities.molecules.datasets.qm9 import QM9
-from ndformer.modalities.molecules.stand_ins.qm9 import qm9
+from ndformer.modalities.molecules.formats.molecule import to_rows
+from ndformer.modalities.molecules.stand_ins.qm9 import grow, qm9
+from ndformer.modalities.molecules.transforms.atoms import random_rotation
 from ndformer.studies import find
-from ndformer.studies.molecules.turning import COMPOSITION, LABELS, PLACES, TARGETS, UNTRAINED, measure
+from ndformer.studies.molecules.turning import (
+    COMPOSITION,
+    CONFIG,
+    ENCODINGS,
+    INVARIANT,
+    LABELS,
+    OPTIONS,
+    PLACES,
+    TARGETS,
+    UNTRAINED,
+    measure,
+)
+from ndformer.studies.training import training_run
 
 SIZES = ["dataset.train=60", "dataset.val=10", "test_dataloader.dataset.per_class=40"]
 TINY = [*SIZES, "train_cfg.max_epochs=1", "model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
@@ -39,6 +55,24 @@ def test_turning_costs_nothing_with_an_invariant_encoding_and_something_with_oth
     before = sorted((home / "work" / "runs").iterdir())
     assert measure(cell(home, "PaPERI"), None, TINY) == invariant  # from the runs that are done
     assert sorted((home / "work" / "runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("row", ENCODINGS)
+def test_every_encoding_answers_and_only_invariant_ones_are_called_so(home, row):
+    """A model predicts all six targets; only the rows of the claim are unchanged if the molecule is turned."""
+    run = training_run(cell(home, row), CONFIG, ENCODINGS[row], None, [*OPTIONS, *TINY])
+    torch.manual_seed(0)
+    model = build_model(run.cfg).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # away from zeros at initialization
+            parameter += 0.1 * torch.randn_like(parameter)
+        rows = torch.from_numpy(to_rows(*grow(np.random.default_rng(1))))
+        turned = rows.clone()
+        turned[:, 1:] = rows[:, 1:] @ torch.from_numpy(random_rotation(np.random.default_rng(0)).T).float()
+        before, after = model([rows]), model([turned])
+    assert before.shape == (1, 6)
+    difference = float((before - after).abs().max())
+    assert difference < 1e-5 if row in (*INVARIANT, "NoPE") else difference > 1e-4
 
 
 @pytest.mark.slow
