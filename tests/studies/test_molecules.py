@@ -12,10 +12,12 @@ from ndformer.modalities.molecules.formats.molecule import to_rows
 from ndformer.modalities.molecules.stand_ins.qm9 import grow, qm9
 from ndformer.modalities.molecules.transforms.atoms import random_rotation
 from ndformer.studies import find
+from ndformer.studies.data import QM9 as DATA
 from ndformer.studies.molecules.turning import (
     COMPOSITION,
     CONFIG,
     ENCODINGS,
+    FEW,
     INVARIANT,
     LABELS,
     OPTIONS,
@@ -43,6 +45,14 @@ def home(tmp_path_factory):
 
 def cell(home, row: str) -> Cell:
     return Cell(row, 0, "small", home / "work" / "molecules_sample_small" / "cell")
+
+
+def test_settings_of_the_smaller_study(tmp_path):
+    cfg = training_run(Cell("PaPERI", 0, "small", tmp_path / "a/b/c"), CONFIG, "PaPERI", DATA, [*OPTIONS, *FEW]).cfg
+    assert cfg.ema is None
+    assert cfg.train_dataloader.dataset.per_class == 12000
+    assert [split.dataset.get("per_class") for split in (cfg.val_dataloader, cfg.test_dataloader)] == [2000, None]
+    assert cfg.metrics[0].targets == cfg.test_dataloader.dataset.targets == TARGETS
 
 
 @pytest.mark.slow

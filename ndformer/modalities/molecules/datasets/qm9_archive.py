@@ -20,7 +20,7 @@ PROPERTIES: list[str] = list(_IN_ORDER.split())  # of the second line, after "gd
 class QM9Archive(OriginalQM9):
     """QM9 from data_root/dsgdb9nsd.xyz.tar.bz2, less the molecules that uncharacterized.txt lists, if it is there.
 
-    Targets, units and splits are QM9's. The archive is unpacked and parsed for each run, which takes some minutes.
+    Targets, units and splits are QM9's. The archive is unpacked and parsed for each run, which takes about a minute.
     """
 
     files = (ARCHIVE,)
