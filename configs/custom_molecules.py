@@ -13,6 +13,7 @@ model = dict(backbone=dict(dim=128, depth=6, heads=4, encoding=dict(type="PaPERI
 dataset = dict(_delete_=True, type="MoleculeFolder")
 train_dataloader = dict(num_workers=2, batch_size=64)
 train_cfg = dict(max_epochs=100)
+ema = None  # an average over a thousand steps lags behind in the few steps of a small folder
 metrics = [dict(type="RegressionError", targets=["target"])]
 versions = dict(_delete_=True, small=dict(model=dict(backbone=dict(dim=96, depth=3)), train_cfg=dict(max_epochs=30)))
 sample = dict(dataset=dict(_delete_=True, type="QM9", train=1600, val=200))

@@ -2,7 +2,8 @@
 
 With rotation augmentation, since most encodings are not invariant to rotations; `preset="upright"` is without. Other
 targets are set in three places: `dataset.targets`, `metrics.0.targets`, and the readout, `sum` for those that grow with
-the molecule; `preset="all"` is an example with all twelve.
+the molecule; `preset="all"` is an example with all twelve, and `preset="moments"` of targets that are moments of
+predicted charges.
 """
 
 _base_ = ["_transformer.py"]
@@ -42,6 +43,7 @@ _all = [
     "G (meV)",
     "Cv (cal/mol/K)",
 ]
+_moments = ["mu (D)", "alpha (a0^3)", "anisotropy (a0^3)", "R2 (a0^2)"]
 _readouts = ["mean", "sum", "mean", "mean", "mean", "sum", "sum", "sum", "sum", "sum", "sum", "sum"]
 versions = dict(
     upright=dict(train_dataloader=dict(dataset=dict(transforms=_eval))),
@@ -50,6 +52,12 @@ versions = dict(
         model=dict(head=dict(readout=_readouts)),
         metrics=[dict(type="RegressionError", targets=_all)],
         sample=dict(model=dict(head=dict(classes=12))),
+    ),
+    moments=dict(  # of charges at the positions of atoms
+        dataset=dict(targets=_moments),
+        model=dict(head=dict(type="TensorRegressor", readout=["dipole", "sum", "anisotropy", "extent"])),
+        metrics=[dict(type="RegressionError", targets=_moments)],
+        sample=dict(model=dict(head=dict(classes=4))),
     ),
 )
 

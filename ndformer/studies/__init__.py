@@ -50,6 +50,11 @@ PAPERS = {  # name -> title, introduction of the page
         "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page, on 2D-RPE, OPE and PEmixer. "
         "Tokens are cells of grids: [docs/get-started/arc.md](../get-started/arc.md).",
     ),
+    "molecules": (
+        "Molecules: what relative, rotation-invariant and directional positions are worth",
+        "Our own study, on QM9 (Ramakrishnan et al. 2014) and on generated molecules: six properties from elements and "
+        "positions in three dimensions. [docs/get-started/molecules.md](../get-started/molecules.md).",
+    ),
 }
 
 

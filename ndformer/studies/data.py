@@ -22,3 +22,4 @@ CIFAR10 = DataSet("cifar10", "CIFAR-10's python version of www.cs.toronto.edu/~k
 CIFAR100 = DataSet("cifar100", "CIFAR-100's python version of www.cs.toronto.edu/~kriz/cifar.html")
 FLOWERS = DataSet("flowers102", "Oxford's 102 flowers (jpg/, imagelabels.mat, setid.mat) of www.robots.ox.ac.uk/~vgg")
 TINY_IMAGENET = DataSet("tiny_imagenet", "tiny-imagenet-200.zip of cs231n.stanford.edu, unpacked")
+QM9 = DataSet("qm9", "QM9 as arrays in qm9.npz, which docs/get-started/molecules.md describes")

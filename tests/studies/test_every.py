@@ -60,7 +60,7 @@ def test_experiments_that_train_have_controls(name):
         ("thesis:tabel3", "did you mean 'thesis:table3'"),
         ("pape:figure1", "'pape:figure1': Figure 1 is shown by pape:extrapolation"),
         ("thesis:figure2", "Figure 2 is sample images of the data of Table 1, with nothing to"),
-        ("mine:first", "'mine:first'. Known: pape:equations, "),
+        ("mine:first", "'mine:first'. Known: molecules:sample, "),
     ],
 )
 def test_an_unknown_name_has_suggestions(name, message):

@@ -34,6 +34,11 @@ class Values(Answer):
         return None if targets is None else np.asarray(targets, np.float64)
 
     @property
+    def parts(self) -> int:
+        """The number of parts of the sample, such as atoms; 0 if it has no composition."""
+        return int(np.sum(self.sample.get("composition", 0)))
+
+    @property
     def errors(self) -> np.ndarray:
         """(T,) absolute errors in units of the spread, 0 where the truth is unknown."""
         if self.truth is None:

@@ -13,6 +13,8 @@ from ndformer.framework.quantity import Quantity, split_unit
 from ndformer.framework.registry import METRICS
 from ndformer.framework.registry.ranges import Text
 
+GROUPS = 8  # of samples by size, at most
+
 
 @METRICS.register_module()
 class RegressionError(Metric):
@@ -48,10 +50,10 @@ class RegressionError(Metric):
                     f"metrics: RegressionError must name {len(answer.truth)} targets, got {len(self.targets)}. Set its "
                     "targets to those of the dataset"
                 )
-            self.results.append((answer.truth, answer.values.numpy(), answer.spread.numpy()))
+            self.results.append((answer.truth, answer.values.numpy(), answer.spread.numpy(), answer.parts))
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
-        self.truth, self.predicted, spread = (np.stack(column) for column in zip(*results))  # (N, T) each
+        self.truth, self.predicted, spread, self.parts = (np.stack(column) for column in zip(*results))  # (N, T), (N,)
         found: dict[str, float] = {}
         for t, name in enumerate(self.targets):
             known = np.isfinite(self.truth[:, t])
@@ -68,7 +70,39 @@ class RegressionError(Metric):
         return dict(standardized_MAE=float(np.mean(mae / spread[0]))) | found
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str | None:
-        """Draw truth and prediction of each target against each other into parity.png."""
+        """Return a table of errors by the number of parts, such as atoms, and draw error_by_size.png and parity.png."""
+        groups = by_size(self.parts) if self.parts.any() else {}
+        absolute = np.abs(self.predicted - self.truth)
+        means = {name: nan_mean(absolute[rows]) for name, rows in groups.items()}
         if folder is not None:
             parity.plot(folder / "parity.png", self.truth, self.predicted, self.targets)
-        return None
+            if len(groups) > 1:
+                parity.plot_groups(
+                    folder / "error_by_size.png", np.stack(list(means.values())), list(means), self.targets
+                )
+        if len(groups) < 2:
+            return None
+        rows = [["parts", "samples", *(f"MAE {name}" for name in self.targets)]]
+        for name, values in means.items():
+            rows.append([name, str(len(groups[name])), *(f"{value:.4g}" for value in values)])
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        return "\n".join("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths)) for row in rows)
+
+
+def by_size(parts: np.ndarray) -> dict[str, np.ndarray]:
+    """Return samples (rows) grouped by their number of parts (N,), in at most GROUPS groups of about equal count."""
+    order = np.argsort(parts, kind="stable")
+    ends = parts[order[len(order) * np.arange(1, GROUPS + 1) // GROUPS - 1]]  # the largest number of each group
+    groups, below = {}, int(parts.min()) - 1
+    for end in np.unique(ends).tolist():
+        rows = np.flatnonzero((parts > below) & (parts <= end))
+        groups[f"{below + 1}-{end}" if end > below + 1 else f"{end}"] = rows
+        below = end
+    return groups
+
+
+def nan_mean(values: np.ndarray) -> np.ndarray:
+    """Return (T,) the means of known values (N, T), NaN where none is known."""
+    known = np.isfinite(values)
+    count = known.sum(0)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(0) / np.maximum(count, 1), np.nan)

@@ -52,3 +52,4 @@ from ndformer.framework.foreign.printable import rewritable as rewritable
 from ndformer.framework.foreign.printable import single_line as single_line
 from ndformer.framework.foreign.row_width import conflicting_row_width as conflicting_row_width
 from ndformer.framework.foreign.row_width import guess_row_width as guess_row_width
+from ndformer.framework.foreign.tar import tar_members as tar_members

@@ -18,7 +18,7 @@ from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, Width
 from ndformer.framework.system.processes import shared_divisor
-from ndformer.framework.tokens import TokenSet
+from ndformer.framework.tokens import TokenSet, Where
 
 Readout = Literal["sum", "mean", "class"]
 LOSSES = dict(l1=F.l1_loss, l2=F.mse_loss, huber=F.huber_loss)
@@ -91,8 +91,15 @@ class Regressor(Head):
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """Return (B, T) standardized values."""
-        y = self.linear(F.gelu(self.hidden(tokens.features)))  # (B, N, T)
-        real = tokens.where.real
+        return self.read_out(self.per_token(tokens), tokens.where)
+
+    def per_token(self, tokens: TokenSet) -> Tensor:
+        """Return (B, N, T) numbers for each token."""
+        return self.linear(F.gelu(self.hidden(tokens.features)))
+
+    def read_out(self, y: Tensor, where: Where) -> Tensor:
+        """Return (B, T) the sum, the mean or the first of the numbers (B, N, T) of tokens."""
+        real = where.real
         if real is None:
             total, count = y.sum(1), y.new_full((1, 1), y.shape[1])
         else:

@@ -1,7 +1,9 @@
-"""Parity plots: predictions against true values, with the density of samples as color."""
+"""Pictures of regressions: predictions against true values with the density of samples as color, errors of groups."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,15 +16,10 @@ SHOWN = (0.1, 99.9)  # percentiles of the true values that set the range of the 
 
 def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> None:
     """Draw a panel for each target from truth and predictions (N, T); unknown truth is NaN."""
-    import matplotlib
-    from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
+    with _panels(path, names) as axes:
+        from matplotlib.colors import LogNorm
 
-    columns = min(COLUMNS, len(names))
-    rows = -(-len(names) // columns)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(SIDE * columns + 0.6, SIDE * rows + 0.3), layout="constrained")
-        for t, (axis, name) in enumerate(zip(figure.subplots(rows, columns, squeeze=False).flat, names)):
+        for t, (axis, name) in enumerate(zip(axes, names)):
             known = np.isfinite(truth[:, t])
             x, y = truth[known, t], predicted[known, t]
             low, high = (float(v) for v in np.percentile(x, SHOWN))
@@ -33,7 +30,30 @@ def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[s
             axis.plot(ends, ends, color="0.4", lw=0.8)
             axis.set(xlim=ends, ylim=ends, xlabel=f"true {name}", ylabel=f"predicted {name}", aspect="equal")
             axis.set_title(f"mean absolute error {np.abs(y - x).mean():.4g}", loc="left")
-        for axis in figure.axes[len(names) :]:
+
+
+def plot_groups(path: Path, errors: np.ndarray, groups: Sequence[str], names: Sequence[str]) -> None:
+    """Draw a panel for each target from the mean absolute errors (G, T) of groups of samples by size."""
+    with _panels(path, names) as axes:
+        for axis, name, values in zip(axes, names, errors.T):
+            axis.bar(range(len(groups)), values, color="#4a7ebb")
+            axis.set_xticks(range(len(groups)), groups, rotation=45)
+            axis.set(xlabel="atoms or other parts", ylabel=f"mean absolute error, {name}")
+
+
+@contextmanager
+def _panels(path: Path, names: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield an axis for each name, and save the figure."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    columns = min(COLUMNS, len(names))
+    rows = -(-len(names) // columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(SIDE * columns + 0.6, SIDE * rows + 0.3), layout="constrained")
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        yield axes
+        for axis in axes[len(names) :]:
             axis.set_axis_off()
         with atomic.replacing(path) as half:
             figure.savefig(half, dpi=110)

@@ -119,6 +119,7 @@ ALLOWED = {
     "ndformer/modalities/image/datasets/imagenet.py": {"csv.DictReader": LINES},
     "ndformer/modalities/molecules/datasets/folder.py": {"csv.DictReader": LINES},
     "ndformer/modalities/molecules/datasets/gdb9.py": {"csv.DictReader": LINES},
+    "ndformer/modalities/molecules/datasets/qm9_pack.py": {"csv.DictReader": LINES},
     "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES},
     "ndformer/modalities/pointcloud/datasets/paired.py": {"csv.DictReader": LINES},
     "ndformer/modalities/pointcloud/datasets/scannet_raw.py": {"csv.DictReader": LINES},

@@ -161,8 +161,47 @@ def test_metrics_against_their_definitions(tmp_path):
     assert found["standardized_MAE"] == pytest.approx((maes[0] / 1284 + maes[1] / 1.5) / 2, rel=1e-6)
     assert metric.quantity("MAE_gap").unit == "meV"
     assert metric.quantity("R2_mu").better == "higher"
-    metric.views(tmp_path, [])
+    assert metric.views(tmp_path, []) is None  # samples without a composition have no size
     assert (tmp_path / "parity.png").stat().st_size > 1000
+    assert not (tmp_path / "error_by_size.png").exists()
+
+
+def test_errors_by_size_are_the_means_of_groups(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = rng.integers(3, 30, 200)
+    truth, predicted = rng.normal(size=(2, 200, 2))
+    truth[parts == parts.max(), 0] = np.nan
+    metric = RegressionError(targets=["gap (meV)", "mu (D)"])
+    answers = [answer(p.tolist(), t.tolist()) for p, t in zip(predicted, truth)]
+    for one, count in zip(answers, parts):
+        cast(dict[str, Any], one.sample)["composition"] = np.array([0, count - 1, 1])
+    evaluated(metric, answers)
+    table = metric.views(tmp_path, [])
+    assert table is not None
+    head, *rows = [line.split() for line in table.splitlines()]
+    assert head == ["parts", "samples", "MAE", "gap", "(meV)", "MAE", "mu", "(D)"]
+    assert 2 <= len(rows) <= 8
+    last = int(parts.min()) - 1
+    for name, count, *means in rows:
+        first, _, end = name.partition("-")
+        assert int(first) == last + 1
+        last = int(end or first)
+        inside = [i for i in range(200) if int(first) <= parts[i] <= last]
+        assert int(count) == len(inside)
+        for t in range(2):
+            errors = [abs(predicted[i, t] - truth[i, t]) for i in inside if truth[i, t] == truth[i, t]]
+            assert float(means[t]) == pytest.approx(sum(errors) / len(errors), rel=1e-3)
+    assert last == parts.max()
+    assert (tmp_path / "error_by_size.png").stat().st_size > 1000
+
+
+def test_samples_of_one_size_have_no_table():
+    metric = RegressionError(targets=["gap (meV)"])
+    answers = [answer([1.0], [float(i)], [1.0]) for i in range(9)]
+    for one in answers:
+        cast(dict[str, Any], one.sample)["composition"] = np.array([0, 4])
+    evaluated(metric, answers)
+    assert metric.views(None, []) is None
 
 
 def test_one_target_has_plain_names():

@@ -13,9 +13,9 @@ from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.molecules.adapter import Atoms
-from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS
+from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS, anisotropy
 from ndformer.modalities.molecules.formats.elements import bonds
-from ndformer.modalities.molecules.stand_ins.qm9 import NAMES, grow, properties, qm9
+from ndformer.modalities.molecules.stand_ins.qm9 import NAMES, grow, polarizability, properties, qm9
 from ndformer.modalities.molecules.transforms.atoms import PackAtoms, RotateAtoms, random_rotation
 from tests.programs import ROOT
 
@@ -61,6 +61,15 @@ def test_a_sample_is_what_the_file_has(home):
     assert sample["data_sample"]["path"] == f"molecule {arrays['index'][record]}"
 
 
+def test_the_anisotropy_is_that_of_the_eigenvalues(home):
+    data = small(home, targets=["alpha (a0^3)", "anisotropy (a0^3)"])
+    with np.load(home / FILE) as file:
+        tensors = file["polarizability"]
+    for value, (xx, xy, yy, xz, yz, zz) in zip(data.molecules.targets[:, 1], tensors):
+        a, b, c = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+        assert value == pytest.approx((((a - b) ** 2 + (b - c) ** 2 + (c - a) ** 2) / 2) ** 0.5, rel=1e-6)
+
+
 def test_the_table_of_targets_is_that_of_the_samples(home):
     data = small(home, "train", transforms=[dict(type="PackAtoms")])
     table = target_table(data)
@@ -88,6 +97,8 @@ def test_mistakes_are_explained(home, tmp_path):
         (dict(position=np.zeros((3, 3), np.float32)), "position must have shape"),
         (dict(atoms=np.zeros(30, np.uint8)), "at least 1 each"),
         (dict(target_names=np.array(["a"] * 15)), "no array"),
+        (dict(polarizability=np.zeros((29, 6))), "polarizability must have shape"),
+        (dict(polarizability=np.full((30, 6), np.nan)), "polarizability must have shape"),
         (dict(number=np.zeros(1000)), "must have shape"),
         (dict(index=np.arange(30.0)), "must be integers"),
     ],
@@ -97,7 +108,7 @@ def test_a_broken_file_is_one_sentence(home, tmp_path, change, words):
         arrays = dict(file) | change
     np.savez(tmp_path / FILE, **arrays)
     with pytest.raises(DataError, match=words):
-        small(tmp_path)
+        small(tmp_path, targets=["gap (meV)", "anisotropy (a0^3)"])
     (tmp_path / FILE).write_bytes((home / FILE).read_bytes()[:2000])
     with pytest.raises(DataError, match="cannot be read as QM9"):
         small(tmp_path)
@@ -121,6 +132,23 @@ def test_augmentation_rotates_and_keeps_distances(home):
     assert np.abs(distances[0] - distances[1]).max() < 1e-5
     assert np.abs(turned[:, 1:] - original[:, 1:]).max() > 0.1
     assert data.molecules.rows[data.molecules.starts[data.records[0]], 1] == original[0, 1]  # the data are as before
+
+
+def test_fixed_rotations_are_those_of_the_sample_for_every_model(home):
+    turn = [dict(type="RotateAtoms", fixed=3, seed=5), dict(type="PackAtoms")]
+    upright = small(home, transforms=[dict(type="PackAtoms")])
+    turned = [small(home, transforms=turn) for _ in range(2)]
+    found, fixed = [], RotateAtoms(fixed=3, seed=5).fixed
+    assert fixed is not None
+    for i in range(7):
+        x, y = (data[i]["inputs"]["molecules"][:, 1:].double().numpy() for data in (upright, turned[0]))
+        assert torch.equal(*(data[(epoch, i)]["inputs"]["molecules"] for epoch, data in enumerate(turned)))
+        if len(x) < 5:
+            continue
+        matrix = np.linalg.lstsq(x, y, rcond=None)[0].T
+        assert np.abs(matrix - fixed[i % 3]).max() < 1e-4
+        found.append(i % 3)
+    assert set(found) == {0, 1, 2}
 
 
 def test_tokens_are_atoms_at_their_positions(home):
@@ -152,6 +180,8 @@ def test_generated_molecules_are_trees_of_bonds():
         values = properties(numbers, positions)
         turn = random_rotation(np.random.default_rng(i))
         assert np.allclose(values, properties(numbers, positions @ turn.T + 3), rtol=1e-9)
+        tensors = np.stack([polarizability(numbers, places) for places in (positions, positions @ turn.T + 3)])
+        assert np.ptp(anisotropy(tensors)) < 1e-9
 
 
 def test_the_stand_in_has_baselines(tmp_path):

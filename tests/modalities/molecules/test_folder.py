@@ -8,6 +8,7 @@ import pytest
 from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.datasets.folder import MoleculeFolder
+from tests.modalities.molecules.test_originals import damaged
 
 
 def write(home: Path, table: str, count: int = 10) -> Path:
@@ -73,3 +74,17 @@ def test_missing_columns_and_tables_are_named(tmp_path):
         MoleculeFolder(tmp_path)
     with pytest.raises(DataError, match="no column 'gap', did you mean 'gap \\(meV\\)'"):
         MoleculeFolder(write(tmp_path, TABLE), targets=["gap"])
+
+
+def test_damaged_tables_raise_nothing_but_a_sentence(tmp_path):
+    content, sentences = write(tmp_path, TABLE).joinpath("targets.csv").read_bytes(), list[str]()
+    for i in range(50):
+        (tmp_path / "targets.csv").write_bytes(damaged(content, i))
+        try:
+            for split in ("train", "val", "test"):
+                data = MoleculeFolder(tmp_path, split)
+                [data.read(record) for record in data.records]
+        except DataError as error:
+            sentences.append(str(error))
+    assert len(sentences) > 10
+    assert not any("\n" in sentence for sentence in sentences)

@@ -1,10 +1,14 @@
 """Predictions for rotated and shifted molecules: unchanged with invariant encodings, different with the others."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.heads.tensor_regressor import TensorRegressor
 from ndformer.framework.model import TokenModel
+from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.molecules.formats.molecule import to_rows
 from ndformer.modalities.molecules.stand_ins.qm9 import grow
 from ndformer.modalities.molecules.transforms.atoms import random_rotation
@@ -18,7 +22,11 @@ def molecules() -> list[np.ndarray]:
     return [to_rows(*next(pair for pair in grown if size <= len(pair[0]) < size + 3)) for size in (5, 11, 15, 20)]
 
 
-def model(encoding: str) -> TokenModel:
+READOUTS = ["mean", "sum", "mean"]
+MOMENTS = dict(type="TensorRegressor", readout=["dipole", "anisotropy", "extent"])
+
+
+def model(encoding: str, head: dict[str, Any] | None = None) -> TokenModel:
     torch.manual_seed(0)
     built = TokenModel(
         modalities=dict(molecules=dict(type="Atoms")),
@@ -31,7 +39,7 @@ def model(encoding: str) -> TokenModel:
             initial_norm=True,
             encoding=dict(type=encoding),
         ),
-        head=dict(type="Regressor", classes=3, readout=["mean", "sum", "mean"]),
+        head=dict(classes=3, **head or dict(type="Regressor", readout=READOUTS)),
     )
     with torch.no_grad():
         for parameter in built.parameters():  # away from zeros at initialization
@@ -74,3 +82,27 @@ def test_invariant_encodings_see_distances(encoding):
     larger = rows.clone()
     larger[..., 1:] *= 1.3
     assert float((network(rows) - network(larger)).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("dtype, limit", [(torch.float32, 1e-4), (torch.float64, 1e-9)])
+@pytest.mark.parametrize("encoding", INVARIANT)
+@torch.no_grad()
+def test_dipoles_and_polarizabilities_rotate_with_the_molecule(encoding, dtype, limit):
+    """Translations change nothing; differences are relative to the largest number."""
+    network = model(encoding, MOMENTS)
+    atoms = network.tokens([torch.from_numpy(rows) for rows in molecules()]).to(dtype=dtype)
+    head = cast(TensorRegressor, network.to(dtype).head)
+
+    def moments(turn: torch.Tensor, shift: torch.Tensor) -> list[torch.Tensor]:
+        where = Where(atoms.where.positions @ turn.T + shift, valid=atoms.where.valid)
+        tokens = network.backbone(TokenSet(atoms.features, where))
+        return [head(tokens), head.dipoles(tokens), head.anisotropies(tokens)]
+
+    values, vectors, tensors = moments(torch.eye(3, dtype=dtype), torch.zeros(3, dtype=dtype))
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        R, shift = (torch.from_numpy(array).to(dtype) for array in (random_rotation(rng), rng.uniform(-3, 3, 3)))
+        found = moments(R, shift)
+        for a, b in zip(found, (values, vectors @ R.T, R @ tensors @ R.T)):
+            assert float((a - b).abs().max() / b.abs().max()) < limit
+    assert values.abs().min() > 1e-3

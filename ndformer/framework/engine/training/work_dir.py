@@ -15,6 +15,7 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "confusion_matrix.png",
     "pr_curves.png",
     "parity.png",
+    "error_by_size.png",
     "curves.png",
     "report.html",
     "shown",

@@ -34,16 +34,17 @@ TARGETS = {
     "G (meV)": ("GibbsFreeEnergy_298K_au", HARTREE),
     "Cv (cal/mol/K)": ("Heatcapacity_Cv_cal_mol_K", 1.0),
 }
+ANISOTROPY = "anisotropy (a0^3)"  # of the polarizability, whose tensor the file has besides
 
 
 @DATASETS.register_module()
 class QM9(MoleculeTable):
     """QM9 from data_root/qm9.npz: 110,000 molecules for training, 10,000 for validation, the others for testing.
 
-    The seed chooses them, as in most publications. `targets` are names of TARGETS with their units.
+    The seed chooses them, as in most publications. `targets` are names of TARGETS with their units, and ANISOTROPY.
 
     The file has the arrays index (M,), atoms (M,), number (A,), position (A, 3) in Angstrom, target (M, T) and
-    target_names (T,).
+    target_names (T,). The polarizability (M, 6), xx, xy, yy, xz, yz and zz, is for ANISOTROPY only.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class QM9(MoleculeTable):
         val: Count = 10_000,
         **kwargs: Any,
     ) -> None:
+        known = [*TARGETS, ANISOTROPY]
         for name in targets:
-            if name not in TARGETS:
-                choices = ", ".join(TARGETS)
-                raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, TARGETS)} It has: {choices}")
+            if name not in known:
+                raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, known)} It has: {', '.join(known)}")
         self.targets = list(targets)
         super().__init__(*args, train=train, val=val, **kwargs)
 
@@ -100,6 +101,24 @@ def _checked(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Molecul
         raise ValueError(f"atoms must be at least 1 each and {A} in all, as many as number has")
     if numbers.min() < 1 or numbers.max() >= KINDS:
         raise ValueError(f"number must be from 1 to {KINDS - 1}")
+    if ANISOTROPY in targets and not _is_tensors(arrays["polarizability"], M):
+        raise ValueError(f"polarizability must have shape {(M, 6)} and finite numbers")
     column = {name: i for i, name in enumerate(names.tolist())}
-    values = [table[:, column[TARGETS[name][0]]] * TARGETS[name][1] for name in targets]
+    values = [
+        anisotropy(arrays["polarizability"])
+        if name == ANISOTROPY
+        else table[:, column[TARGETS[name][0]]] * TARGETS[name][1]
+        for name in targets
+    ]
     return Molecules.create(atoms, numbers, positions, np.stack(values, axis=1), index)
+
+
+def _is_tensors(values: np.ndarray, count: int) -> bool:
+    return values.shape == (count, 6) and values.dtype.kind == "f" and bool(np.isfinite(values).all())
+
+
+def anisotropy(tensors: np.ndarray) -> np.ndarray:
+    """Return (M,) the anisotropy of polarizabilities (M, 6): sqrt(3/2) times the norm of their traceless part."""
+    xx, xy, yy, xz, yz, zz = tensors.astype(np.float64).T
+    differences = np.square(xx - yy) + np.square(yy - zz) + np.square(zz - xx)
+    return np.sqrt(differences / 2 + 3 * (np.square(xy) + np.square(xz) + np.square(yz)))

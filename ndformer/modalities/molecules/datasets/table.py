@@ -97,5 +97,13 @@ class MoleculeTable(Dataset):
     def lengths(self) -> np.ndarray:
         return np.diff(self.molecules.starts)[self.records]
 
+    def shuffle_labels(self) -> None:
+        """Give each molecule the targets of another one, for a control experiment."""
+        self.label_override = np.random.default_rng((self.seed, len(self))).permutation(len(self))
+
+    def _with_label(self, sample: Sample, label: int) -> Sample:
+        return sample | dict(targets=self.molecules.targets[self.records[label]])
+
     def target_table(self) -> TargetTable:
-        return TargetTable(self.molecules.targets[self.records], self.molecules.composition[self.records])
+        order = slice(None) if self.label_override is None else self.label_override
+        return TargetTable(self.molecules.targets[self.records][order], self.molecules.composition[self.records])

@@ -1,7 +1,8 @@
 """Reader of .xyz files, plain and extended: the number of atoms, a comment, and a line for each atom.
 
 A plain line has the symbol or the atomic number, x, y and z; more columns are ignored. The comment of an extended file
-names its columns, Properties=species:S:1:pos:R:3:forces:R:3. A file may contain several molecules.
+names its columns, Properties=species:S:1:pos:R:3:forces:R:3. A file may contain several molecules. Files of QM9, whose
+comment begins with gdb, have three more lines after the atoms: frequencies, SMILES and InChI.
 """
 
 import re
@@ -13,6 +14,7 @@ from ndformer.modalities.molecules.formats.elements import atomic_number
 from ndformer.modalities.molecules.formats.molecule import check_count, to_rows
 
 PROPERTIES = re.compile(r'properties="?([\w:]+)', re.IGNORECASE)
+QM9, MORE_LINES = "gdb", 3  # the first word of the comment in files of QM9, and the lines after their atoms
 SYMBOL_NAMES, POSITION_NAMES = ("species", "z", "numbers", "element"), ("pos", "positions")
 
 
@@ -25,7 +27,8 @@ def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
             raise ValueError(f"it must begin with the number of atoms, got '{line.strip():.40}'")
         count = int(line)
         check_count(count)
-        symbol, place = _columns(next(lines, ""))
+        comment = next(lines, "")
+        symbol, place = _columns(comment)
         numbers, positions = [], []
         for _ in range(count):
             words = next(lines, "").split()
@@ -34,6 +37,9 @@ def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
                 raise ValueError(f"it says to have {count} atoms, and atom {len(numbers) + 1} is {got}")
             numbers.append(atomic_number(words[symbol]))
             positions.append([number(word) for word in words[place : place + 3]])
+        if comment.split(maxsplit=1)[:1] == [QM9]:
+            for _ in range(MORE_LINES):
+                next(lines, "")
         yield to_rows(numbers, positions)
 
 

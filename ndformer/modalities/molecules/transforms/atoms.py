@@ -9,6 +9,7 @@ import torch
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.ranges import Count, Seed
 from ndformer.modalities.molecules.formats.elements import KINDS
 from ndformer.modalities.molecules.pictures.balls import draw
 
@@ -27,11 +28,20 @@ def random_rotation(rng: np.random.Generator) -> np.ndarray:
 
 @TRANSFORMS.register_module()
 class RotateAtoms:
-    """Rotate a molecule about its center by a random rotation, uniform over all rotations."""
+    """Rotate a molecule about its center by a random rotation, uniform over all rotations.
+
+    With `fixed`, the rotations are that many, drawn once with `seed`, and a sample has the one of its number: a test
+    set whose molecules are turned, the same for all models.
+    """
+
+    def __init__(self, fixed: Count | None = None, seed: Seed = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.fixed = None if fixed is None else [random_rotation(rng) for _ in range(fixed)]
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         molecule = sample["molecules"].copy()
-        molecule[:, 1:] = molecule[:, 1:] @ random_rotation(rng).T.astype(np.float32)
+        turn = random_rotation(rng) if self.fixed is None else self.fixed[sample["index"] % len(self.fixed)]
+        molecule[:, 1:] = molecule[:, 1:] @ turn.T.astype(np.float32)
         return sample | dict(molecules=molecule)
 
 
