@@ -107,6 +107,18 @@ def answers() -> str:
             f"{linked(those(rotation_invariant=True, translation_invariant=True))}. Of these, only "
             "[PaPEDirectional](../reference/encodings/parabolic.md#papedirectional) still distinguishes directions.",
         ),
+        (
+            "Circular axes: angles, longitudes, hours",
+            "These encodings accept [periods](../reference/encodings/circles.md): "
+            f"{linked(those(circular_axes=True))}. "
+            "In [a toy](../papers/toys.md#circle) what they learn on one side of the seam holds across it; without "
+            "periods it does not.",
+        ),
+        (
+            "Several cameras",
+            f"{linked(['GTA', 'PRoPE'])} use the relative poses of cameras, and PRoPE also their lenses. In [a "
+            "toy](../papers/toys.md#cameras) encodings without cameras answer by chance.",
+        ),
         ("Attention range that depends on the content of tokens", f"{linked(those(content_dependent=True))}."),
     ]
     return "\n" + "".join(f"## {question}\n\n{answer.strip()}\n\n" for question, answer in parts)
