@@ -66,3 +66,9 @@ def test_the_loaded_model_looks_at_the_bright_quarter(tmp_path):
     rows = [[float(share.strip(" %")) for share in re.findall(r" *[\d.]+%", line)] for line in out.splitlines()[1:]]
     assert len(rows) == len(rows[0]) == 8
     assert sum(sum(row[4:]) for row in rows[:4]) > 40  # percent, where 25 is chance; the rest is the class token's
+
+
+@pytest.mark.slow
+def test_months_and_longitudes_are_better_circles_than_lines(tmp_path):
+    off = dict(re.findall(r"(\w+): ([\d.]+) standard", said("ocean_climatology", tmp_path)))
+    assert float(off["circles"]) < float(off["lines"]) < 1.05

@@ -168,6 +168,7 @@ MODALITY = [
     ["transforms"],
     ["datasets"],
     ["adapter", "voting"],
+    ["range_image", "globe"],
     ["describe", "stand_ins"],
 ]
 HOUSES = {"framework": FRAMEWORK, "framework.engine": ENGINE} | {

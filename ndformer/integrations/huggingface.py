@@ -22,6 +22,9 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
 
     `class_at` is the position of class token and registers, as in ndformer's models: 'auto' is the middle of the
     patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings; 'origin' is 0.
+
+    Encodings of values and outputs (GTA) work as in ndformer's models. Patches have no cameras, so the camera channels
+    of GTA and PRoPE have no position. `periods` are counted in patches: [None, 14] for a panorama of 14 columns.
     """
     from transformers.models.dinov2 import modeling_dinov2 as dinov2  # pyright: ignore[reportMissingImports]
     from transformers.models.dinov2_with_registers import (  # pyright: ignore[reportMissingImports]

@@ -41,6 +41,7 @@ class Samples(NamedTuple):
     positions: Tensor  # (B or 1, N, P)
     targets: Tensor  # (B,) class numbers, or (B, T) numbers
     grid: tuple[int, ...] | None = None  # shape of the grid, if the tokens are a grid
+    cameras: Tensor | None = None  # (B, N, 4, 4) as in Where
 
 
 class Reader(nn.Module):
@@ -72,7 +73,11 @@ class Reader(nn.Module):
         x = torch.cat([self.token.expand(len(x), 1, -1), x], dim=1)
         positions = F.pad(samples.positions, (0, 0, 1, 0))
         placed = None if self.class_at == "origin" else torch.arange(x.shape[1], device=x.device)[None] > 0
-        features = self.transformer(TokenSet(x, Where(positions, placed=placed, grid=samples.grid))).features
+        cameras = samples.cameras
+        if cameras is not None:  # the class token is in none of them
+            cameras = torch.cat([torch.eye(4).to(cameras).expand(len(x), 1, 4, 4), cameras], 1)
+        where = Where(positions, placed=placed, grid=samples.grid, cameras=cameras)
+        features = self.transformer(TokenSet(x, where)).features
         return self.head(features[:, 0] if self.readout == "class" else features[:, 1:].mean(1))
 
 
@@ -119,7 +124,9 @@ def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tenso
     parts = []
     for at in range(0, len(samples.tokens), batch_size):
         positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + batch_size]
-        parts.append(reader(samples._replace(tokens=samples.tokens[at : at + batch_size], positions=positions)))
+        cameras = None if samples.cameras is None else samples.cameras[at : at + batch_size]
+        tokens = samples.tokens[at : at + batch_size]
+        parts.append(reader(samples._replace(tokens=tokens, positions=positions, cameras=cameras)))
     reader.train()
     return torch.cat(parts)
 

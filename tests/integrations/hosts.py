@@ -23,6 +23,10 @@ ENCODINGS = [
     "LearnableAbsolute",
     "CPE",
     "LaPE",
+    "GTA",  # transforms values and the output
+    "PRoPE",  # images have no cameras: half of its channels have no position
+    "AxialRoPE(periods=[None, 8])",
+    "PaPE(m=5, periods=[None, 8])",
 ]
 Call = Callable[[Any, Tensor], Tensor]  # the logits of a model
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
 from ndformer.integrations.huggingface import with_encoding
@@ -69,9 +70,10 @@ def test_without_table_and_encoding_it_is_the_same_as_with_a_table_of_zeros(kind
     torch.testing.assert_close(call(with_encoding(before, "NoPE"), x), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_it_is_our_model_with_the_same_weights():
+@pytest.mark.parametrize("encoding", ["PaPE(m=5)", "GTA", "PaPE(m=5, periods=[None, 4])"])
+def test_it_is_our_model_with_the_same_weights(encoding):
     """Three projections of theirs are one of ours; class token and patches behave alike."""
-    theirs = with_encoding(made(), "PaPE(m=5)")
+    theirs = with_encoding(made(), encoding)
     given = theirs.state_dict()
     ours = TokenModel(
         dict(image=dict(type="ImagePatches", patch=16, class_at="auto")),
@@ -83,7 +85,7 @@ def test_it_is_our_model_with_the_same_weights():
             position_dims=2,
             mlp_ratio=2.0,
             norm_eps=1e-12,
-            encoding=dict(type="PaPE", m=5),
+            encoding=parse_encoding(encoding),
         ),
         dict(type="Classifier", classes=7),
     ).eval()
@@ -105,7 +107,7 @@ def test_it_is_our_model_with_the_same_weights():
             weights[f"{here}attention.qkv.{kind}"] = torch.cat(rows)
             weights |= {f"{here}{own}.{kind}": given[f"{at}{name}.{kind}"] for name, own in names.items()}
     for i in range(2):
-        for name in ("wp", "wa", "wb"):
+        for name in ("wp", "wa", "wb") if encoding.startswith("PaPE") else ():
             own = given[f"vit.layers.{i}.attention.encoding.{name}"]
             weights[f"backbone.blocks.{i}.attention.encoding.{name}"] = own
     ours.load_state_dict(weights)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
 from ndformer.integrations.timm import with_encoding
@@ -56,16 +57,16 @@ def test_with_its_table_and_no_encoding_it_is_as_it_was(name, norms):
     torch.testing.assert_close(after(images(96, 64)), larger(images(96, 64)), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("encoding", ["PaPE(m=5)", "ALiBi", "AxialRoPE", "Sincos", "LookHere"])
+@pytest.mark.parametrize(
+    "encoding", ["PaPE(m=5)", "ALiBi", "AxialRoPE", "Sincos", "LookHere", "GTA", "PRoPE", "ALiBi(periods=[None, 4])"]
+)
 def test_it_is_our_model_with_the_same_weights(encoding):
     """The independent way: its weights taken over by our importer, into a Transformer with this encoding."""
     theirs = with_encoding(vit(), encoding)
     plain = vit()
     torch.nn.init.zeros_(plain.pos_embed)
     parts = SOURCES["timm"].convert(plain.state_dict(), 32).parts
-    blocks = parts["backbone"].config | dict(encoding=dict(type=encoding.partition("(")[0]))
-    if "m=" in encoding:
-        blocks["encoding"]["m"] = 5
+    blocks = parts["backbone"].config | dict(encoding=parse_encoding(encoding))
     ours = TokenModel(
         dict(image=parts["modalities.image"].config | dict(class_at="auto")), blocks, parts["head"].config
     ).eval()

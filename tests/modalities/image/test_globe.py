@@ -1,0 +1,38 @@
+"""GlobePatches: degrees of a gridded field, whose longitudes close."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ndformer.framework.model import TokenModel
+from ndformer.modalities.image.globe import GlobePatches
+
+
+def test_tokens_are_in_the_middle_of_their_cells_in_degrees() -> None:
+    model = GlobePatches(12, patch=2, class_token=False)
+    one = model(torch.randn(2, 1, 4, 8)).where
+    assert one.grid == (2, 4)
+    assert one.positions[0].tolist() == [[north, east] for north in (45, -45) for east in (45, 135, 225, 315)]
+    packed = model([torch.randn(1, 4, 8), torch.randn(1, 2, 4)]).where
+    assert packed.positions[0, 8:].tolist() == [[0, 90], [0, 270]]
+
+
+@pytest.mark.parametrize("encoding", ["AxialRoPE", "ALiBi", "PaPECompact", "GTA"])
+def test_a_field_that_starts_at_another_longitude_gives_the_same(encoding: str) -> None:
+    def outputs(periods: dict[str, Any]) -> Tensor:
+        torch.manual_seed(0)
+        cfg = dict(type=encoding, position_scale=1 / 45) | periods
+        globe = dict(type="GlobePatches", patch=2, class_token=False)
+        body = dict(type="Transformer", dim=24, depth=2, heads=2, position_dims=2, encoding=cfg)
+        model = TokenModel(dict(image=globe), body, dict(type="Classifier", classes=3, pool="mean"))
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, std=0.3)
+        field = torch.randn(1, 1, 8, 16).double()
+        return torch.cat([model.double().eval()(dict(image=x)) for x in (field, field.roll(6, -1))])
+
+    there = outputs({})
+    assert (there[0] - there[1]).abs().max() < 1e-6  # positions are float32
+    straight = outputs(dict(periods=[None, None]))
+    assert (straight[0] - straight[1]).abs().max() > 1e-4
