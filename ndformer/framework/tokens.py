@@ -88,7 +88,9 @@ class Where:
     # (x depth, y depth, depth, 1), with image coordinates x and y in units of the image size and 0 at its center.
     # Rigid matrices are poses without intrinsics, the identity is a token of the shared space (a LiDAR's).
     cameras: Tensor | None = None
-    grids: tuple[tuple[int, ...], ...] | None = None  # packed rows without padding: `grid` of each sample, in order
+    grids: tuple[tuple[int, ...], ...] | None = (
+        None  # `grid` of each sample: of packed rows without padding, or of padded rows
+    )
 
     # Facts that steer the choice of kernel. They are computed from the values once, here, because a compiled graph
     # cannot read values. They are None inside a graph and on a GPU (reading would synchronize); kernels then choose
@@ -136,11 +138,8 @@ class Where:
             mask = getattr(self, name)
             if mask is None:
                 continue
-            if (
-                mask.dim() != 2
-                or mask.shape[1] != r.shape[1]
-                or (mask.shape[0] != r.shape[0] and 1 not in (mask.shape[0], r.shape[0]))
-            ):
+            fits = mask.dim() == 2 and mask.shape[1] == r.shape[1]
+            if not fits or (mask.shape[0] != r.shape[0] and 1 not in (mask.shape[0], r.shape[0])):
                 raise ValueError(
                     f"{name} must have shape (rows, tokens) like positions {tuple(r.shape)}, got {tuple(mask.shape)}"
                 )
@@ -170,10 +169,11 @@ class Where:
     def _check_grids(self, grids: tuple[tuple[int, ...], ...]) -> None:
         batch, N, P = self.positions.shape
         spare = batch * N - sum(map(math.prod, grids))
-        if self.segment is None or {*map(len, grids)} - {P} or spare < 0 or spare % max(1, len(grids)):
+        fits = len(grids) == batch if self.segment is None else spare % max(1, len(grids)) == 0
+        if not fits or {*map(len, grids)} - {P} or spare < 0:
             raise ValueError(
-                "grids must have one grid for each sample of packed rows without padding, each with a size per axis "
-                f"and all with equally many tokens in front, got {grids} for positions {tuple(self.positions.shape)}"
+                "grids must have one grid for each sample, of packed rows without padding or of padded rows, each with "
+                f"a size per axis and all with equally many tokens in front, got {grids} for positions {batch, N, P}"
             )
 
     @property
@@ -293,14 +293,14 @@ def packed_rows(where: Where, by_grid: bool = False) -> tuple[tuple[Rows, Where]
     padding. `full` rows need no mask.
     """
     groups: dict[Any, list[tuple[int, int]]] = {}
-    for (start, length), grid in zip(*_runs(where)):
+    for (start, length), grid in zip(*packed_runs(where)):
         power = -math.ceil(math.log2(length)) if length <= FEW_TOKENS else length
         key = (length, grid) if by_grid or length >= GRID_TOKENS else (power, None)
         groups.setdefault(key, []).append((start, length))
     return tuple(_group(where, tuple(spans), grid) for (_, grid), spans in groups.items())
 
 
-def _runs(where: Where) -> tuple[list[tuple[int, int]], Sequence[tuple[int, ...] | None]]:
+def packed_runs(where: Where) -> tuple[list[tuple[int, int]], Sequence[tuple[int, ...] | None]]:
     """Return first token and length of each packed sample, and its grid if known; only without grids, read values."""
     segment, grids = where.segment, where.grids
     assert segment is not None
