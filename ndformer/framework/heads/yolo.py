@@ -95,16 +95,16 @@ def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Tensor]) -> Anch
     """
     most, order = max(a.logits.shape[1] for a in groups), torch.cat(list(samples)).argsort()
 
-    def joined(values: Sequence[Tensor], fill: float) -> Tensor:
+    def padded(values: Sequence[Tensor], fill: float) -> Tensor:
         rows = [F.pad(v, (*[0, 0] * (v.dim() - 2), 0, most - v.shape[1]), value=fill) for v in values]
         return torch.cat(rows).index_select(0, order)
 
     return Anchors(
-        joined([a.centres.expand(len(s), -1, -1) for a, s in zip(groups, samples)], FAR),
-        joined([a.stride.expand(len(s), -1) for a, s in zip(groups, samples)], 1.0),
-        joined([a.logits for a in groups], FAR),
-        joined([a.sides for a in groups], 0.0),
-        joined([a.boxes for a in groups], 0.0),
+        padded([a.centres.expand(len(s), -1, -1) for a, s in zip(groups, samples)], FAR),
+        padded([a.stride.expand(len(s), -1) for a, s in zip(groups, samples)], 1.0),
+        padded([a.logits for a in groups], FAR),
+        padded([a.sides for a in groups], 0.0),
+        padded([a.boxes for a in groups], 0.0),
     )
 
 
