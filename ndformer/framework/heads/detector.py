@@ -75,8 +75,8 @@ class Detector(Head):
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
         """Return the `loss` and its detached parts of both branches for logging."""
         samples, maps = self._maps(tokens)
-        many = _one_batch(self.many.each(maps), samples)
-        single = _one_batch(self.one.each([[x.detach() for x in group] for group in maps]), samples)
+        many = _as_batch(self.many.each(maps), samples)
+        single = _as_batch(self.one.each([[x.detach() for x in group] for group in maps]), samples)
         with without_autocast(many.boxes):
             many_losses = self.parts(many, targets, self.train_assigner)
             one_losses = self.parts(single, targets, self.predict_assigner)
@@ -86,7 +86,7 @@ class Detector(Head):
     def forward(self, tokens: TokenSet) -> Anchors:
         """Return boxes and scores of the one-to-one branch at every cell of every map."""
         samples, maps = self._maps(tokens)
-        return _one_batch(self.one.each(maps), samples)
+        return _as_batch(self.one.each(maps), samples)
 
     def _maps(self, tokens: TokenSet) -> tuple[list[Tensor], list[list[Tensor]]]:
         """Return the maps of each group of samples of one size, and the numbers of its samples; none for one size."""
@@ -116,5 +116,5 @@ class Detector(Head):
         return answers
 
 
-def _one_batch(groups: list[Anchors], samples: list[Tensor]) -> Anchors:
+def _as_batch(groups: list[Anchors], samples: list[Tensor]) -> Anchors:
     return padded_anchors(groups, samples) if samples else groups[0]
