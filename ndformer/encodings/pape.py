@@ -8,6 +8,7 @@ over the m parabolas of a head is one quadratic form in dr,
 so a token and head have P(P+1)/2 + P coefficients, whatever m: 5 for images, 9 for points.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -193,12 +194,30 @@ class PaPELayer(_PaPEWeights):
         self.token_weights, self.form_weights = WeightCache(), WeightCache()
 
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: CenteredPositions) -> Bias:
+        M, c = self._forms(x, q)
+        return QuadraticBias(M, c, state.positions, state.local)
+
+    def token_numbers(self, x: Tensor, like: Tensor) -> Tensor | None:
+        if self.circle_lengths is not None:
+            return None
+        M, c = self._forms(x, like)
+        numbers = torch.stack([*(M or []), *(c or [])], -1)  # (B, H, N, F)
+        return numbers.transpose(1, 2).flatten(2)
+
+    def bias_from_numbers(self, numbers: Tensor, state: CenteredPositions) -> Bias:
+        P = self.wp.shape[-1]
+        forms = numbers.unflatten(-1, (len(self.wp), -1)).permute(3, 0, 2, 1).contiguous().unbind(0)  # F of (B, H, N)
+        M, c = (forms[:-P], forms[-P:]) if self.distance and self.direction else (forms, forms)
+        return QuadraticBias(M if self.distance else None, c if self.direction else None, state.positions, state.local)
+
+    def _forms(self, x: Tensor, like: Tensor) -> tuple[Sequence[Tensor] | None, Sequence[Tensor] | None]:
+        """Return the entries of M and of c, each (B, H, N)."""
         x = x.to(torch.promote_types(x.dtype, torch.float32))
-        curvatures, c = self._from_tokens(x, q) if self.context else self._constant(x, q)
+        curvatures, c = self._from_tokens(x, like) if self.context else self._constant(x, like)
         M = None
         if curvatures is not None:
             M = _contract(self.form_weights(self._fold_form, self.wp).to(x.dtype), curvatures).unbind(0)
-        return QuadraticBias(M, None if c is None else c.unbind(0), state.positions, state.local)
+        return M, None if c is None else c.unbind(0)
 
     def _from_tokens(self, x: Tensor, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Return -a (H, m, B, N) and c (P, B, H, N), by one product with the tokens."""

@@ -134,17 +134,27 @@ class Adapter(nn.Module):
         objects = None if objects is None else F.pad(objects, (prefix, 0))
         return TokenSet(x, Where(positions, valid=valid, placed=placed, grid=grid, objects=objects))
 
-    def with_tokens_packed(self, x: Tensor, positions: Tensor, lengths: Sequence[int]) -> TokenSet:
+    def with_tokens_packed(
+        self,
+        x: Tensor,
+        positions: Tensor,
+        lengths: Sequence[int],
+        order: Sequence[int] | None = None,
+        grids: Sequence[tuple[int, ...]] | None = None,
+    ) -> TokenSet:
         """Return a TokenSet of one packed row, from x (T, dim) at (T, P), the tokens of one sample after the other.
 
-        `lengths` are the numbers of tokens of the samples. Class token and registers come in front of each sample.
+        `lengths` are the numbers of tokens of the samples, `order` their numbers in the batch (by default 0, 1, 2 ...)
+        and `grids` the grids that their tokens form. Class token and registers come in front of each sample.
         """
         prefix, samples = len(self.tokens), len(lengths)
         counts = tensor_like(lengths, positions)  # (S,)
         number = torch.arange(samples, device=x.device)
         sample = number.repeat_interleave(counts, output_size=len(x))  # (T,)
+        name = number if order is None else tensor_like(order, positions)  # (S,)
+        grids = None if grids is None else tuple(grids)
         if prefix == 0:
-            return TokenSet(x[None], Where(positions[None], segment=sample[None]))
+            return TokenSet(x[None], Where(positions[None], segment=name[sample][None], grids=grids))
         slot = torch.arange(len(x), device=x.device) + prefix * (sample + 1)
         first = counts.cumsum(0) - counts + prefix * number  # (S,) slot of the first token of each sample
         prefix_slot = (first[:, None] + torch.arange(prefix, device=x.device)).flatten()
@@ -161,7 +171,8 @@ class Adapter(nn.Module):
         if self.class_at == "centre":
             sums = positions.new_zeros(samples, positions.shape[1]).index_add(0, sample, positions)
             center = (sums / counts.clamp(min=1)[:, None])[:, None]
-        where = Where(inserted(positions, center), placed=placed, segment=inserted(sample, number[:, None]))
+        segment = inserted(name[sample], name[:, None])
+        where = Where(inserted(positions, center), placed=placed, segment=segment, grids=grids)
         return TokenSet(inserted(x, self.tokens), where)
 
 

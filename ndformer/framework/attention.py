@@ -17,6 +17,7 @@ from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import without_autocast
 from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.encoding.grouped import GroupedState, each_group
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.masks import attention_mask, bias_rows
 from ndformer.framework.tokens import Where
@@ -35,11 +36,22 @@ class Vectors(NamedTuple):
 
 
 def attend_encoded(
-    encoding: LayerEncoding, q: Tensor, k: Tensor, v: Tensor, x: Tensor, where: Where, state: Any, backend: str = "auto"
+    encoding: LayerEncoding,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    x: Tensor,
+    where: Where,
+    state: Any,
+    backend: str = "auto",
+    numbers: Tensor | None = None,
 ) -> Tensor:
-    """Return attention's outputs (B, H, N, h) from q, k, v without positions, with an encoding applied to all four."""
+    """Return attention's outputs (B, H, N, h) from q, k, v without positions, with an encoding applied to all four.
+
+    `numbers` are those of LayerEncoding.token_numbers(), if they are known already.
+    """
     scale = v.shape[-1] ** -0.5
-    q, k, bias = encoding(q, k, x, state)
+    q, k, bias = encoding(q, k, x, state, numbers)
     if not encoding.transforms_values:
         return attend(q, k, v, where, bias, scale, backend)
     with without_autocast(v):
@@ -79,10 +91,24 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
         """Map (B, N, dim) to (B, N, dim), 0 for padding. `encoding` overrides self.encoding (other position space)."""
         encoding = self.encoding if encoding is None else encoding
-        q, k, v, x = self._plain(x, where, state, encoding)
-        y = attend_encoded(encoding, q, k, v, x, where, state, self.backend)  # (B, H, N, h)
-        y = self.proj(y.transpose(1, 2).flatten(2))
-        return y if where.valid is None else y.masked_fill(~where.valid[..., None], 0)
+        qkv, x = self._projected(x, where, state, encoding)
+        if isinstance(state, GroupedState):  # packed rows
+            with without_autocast(qkv):
+                numbers = encoding.token_numbers(x, qkv)
+            per_group = [None] * len(state.groups) if numbers is None else state.split(numbers)
+            groups = zip(state.split(qkv), state.split(x), state.groups, per_group)
+            y = state.join([self._attend(t, u, g.where, g.state, encoding, n) for t, u, g, n in groups], x.shape)
+        else:
+            y = self._attend(qkv, x, where, state, encoding)
+        y = self.proj(y)
+        return y if where.padding is None else y.masked_fill(where.padding[..., None], 0)
+
+    def _attend(
+        self, qkv: Tensor, x: Tensor, where: Where, state: Any, encoding: LayerEncoding, numbers: Tensor | None = None
+    ) -> Tensor:
+        """Return attention's output (B, N, dim) before the last projection."""
+        y = attend_encoded(encoding, *self._heads(qkv), x, where, state, self.backend, numbers)  # (B, H, N, h)
+        return y.transpose(1, 2).flatten(2)
 
     @overload
     def logits(
@@ -140,18 +166,24 @@ class Attention(nn.Module):
     def _plain(
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return q, k, v before the encoding, and the input of their projection."""
+        """Return q, k, v before the encoding, each (B, H, N, h), and the input of their projection."""
+        qkv, x = self._projected(x, where, state, encoding)
+        return *self._heads(qkv), x
+
+    def _projected(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding) -> tuple[Tensor, Tensor]:
+        """Return q, k and v of all heads (B, N, 3 dim) before the encoding, and the input of their projection."""
         if x.shape[1] != where.positions.shape[1] or where.batch not in (1, x.shape[0]):
             raise ValueError(
                 f"x must have {where.batch} rows of {where.positions.shape[1]} tokens like where, got {tuple(x.shape)}"
             )
-        if where.valid is not None:
-            x = x.masked_fill(~where.valid[..., None], 0)  # keeps NaN in padding from other tokens
-        x = encoding.input(x, state)
-        qkv = self._qkv(x, encoding.qk_input(x, state)).unflatten(-1, (3, self.heads, self.head_dim))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
-        q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)  # norms return float32 under autocast
-        return q, k, v, x
+        if where.padding is not None:
+            x = x.masked_fill(where.padding[..., None], 0)  # keeps NaN in padding from other tokens
+        x = each_group(encoding.input, x, state)
+        return self._qkv(x, each_group(encoding.qk_input, x, state)), x
+
+    def _heads(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = qkv.unflatten(-1, (3, self.heads, self.head_dim)).permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)
+        return self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype), v  # norms return float32 under autocast
 
     def _qkv(self, x: Tensor, qk_input: Tensor) -> Tensor:
         """Return (B, N, 3 dim): v projected from x, q and k from `qk_input`."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, Vectors
 from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.encoding.grouped import GroupedState
 from ndformer.framework.system.hooks import forward_hooks
 from ndformer.framework.tokens import Where
 from ndformer.moved import old_names
@@ -84,7 +85,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
         arguments[module] = args
 
     def record(layer: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        owner = owners.get(layer)
+        owner, args = owners.get(layer), tuple(a.whole if isinstance(a, GroupedState) else a for a in args)
         recorded.append(AttentionMaps(layer, *args, **kwargs, cut=None if owner is None else (owner, arguments[owner])))
 
     hooks: dict[nn.Module, Callable[..., None]] = dict.fromkeys(cutters, enter)

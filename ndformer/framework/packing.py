@@ -4,16 +4,21 @@ tokens = adapter(images)                 # one row for images of all sizes, `whe
 tokens = unpacked(backbone(tokens), samples=len(images))      # a row per image, padded to the longest
 """
 
-import torch
+import math
+from dataclasses import replace
 
-from ndformer.framework.tokens import Rows, TokenSet
+import torch
+from torch import Tensor
+
+from ndformer.framework.system.devices import tensor_like
+from ndformer.framework.tokens import Rows, TokenSet, Where, packed_runs
 
 
 def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
     """Return packed rows as one row for each of `samples` samples, padded to the longest; others as they are.
 
-    Row s has the tokens of segment s, in whichever packed row they are. A GPU synchronizes once, to read the length of
-    the longest sample.
+    Row s has the tokens of segment s, in whichever packed row they are. A GPU synchronizes to read the length of the
+    longest sample, and again for the order of `where.grids`.
     """
     segment = tokens.where.segment
     if segment is None:
@@ -26,4 +31,25 @@ def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
     slot = torch.arange(int(lengths.max()), device=flat.device)
     rows = Rows(starts[:, None] + slot, slot < lengths[:, None])
     modality = None if tokens.modality is None else rows.gather(tokens.modality.flatten())
-    return TokenSet(rows.gather(tokens.features.flatten(0, 1)), rows.where(tokens.where), modality)
+    where = rows.where(tokens.where)
+    if tokens.where.grids is not None:
+        names = segment.flatten()[tensor_like([start for start, _ in packed_runs(tokens.where)[0]], segment)].tolist()
+        grids = dict(zip(names, tokens.where.grids))
+        where = replace(where, grids=tuple(grids[i] for i in range(samples)))
+    return TokenSet(rows.gather(tokens.features.flatten(0, 1)), where, modality)
+
+
+def by_grid(tokens: TokenSet) -> list[tuple[Tensor, TokenSet]]:
+    """Return padded rows with `where.grids` by groups of one grid: the samples (R,) of each group and its tokens."""
+    where, groups = tokens.where, dict[tuple[int, ...], list[int]]()
+    assert where.grids is not None
+    for sample, grid in enumerate(where.grids):
+        groups.setdefault(grid, []).append(sample)
+    before = where.positions.shape[1] - max(map(math.prod, groups))  # class token and registers
+    parts = []
+    for grid, members in groups.items():
+        samples = tensor_like(members, where.positions)
+        x, r = (t[samples, : before + math.prod(grid)] for t in (tokens.features, where.positions))
+        placed = None if where.placed is None else where.placed[samples, : x.shape[1]]
+        parts.append((samples, TokenSet(x, Where(r, placed=placed, grid=grid))))
+    return parts

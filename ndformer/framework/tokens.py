@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-FEW_TOKENS = 32  # samples of packed rows with at most so many tokens may be padded
+from ndformer.framework.system.devices import tensor_like
 
+FEW_TOKENS = 32  # samples of packed rows with at most so many tokens may be padded
+GRID_TOKENS = 128  # from so many on, attention is faster for samples on one grid (see bias/channels.py)
+
+NUMBERS = dict(segment="sample numbers, -1 for padding", objects="object numbers, 0 for background")
 FIELDS = "positions", "valid", "placed", "segment", "objects", "cameras"  # the tensors of a Where, all (B or 1, N, ...)
 
 
@@ -30,6 +35,7 @@ class Rows:
     index: Tensor  # (R, K) int64 into the flat tokens; arbitrary where invalid
     valid: Tensor  # (R, K) False = an empty slot
     full: bool = False  # known to have no empty slot
+    spans: tuple[tuple[int, int], ...] = ()  # of rows of consecutive tokens, where known: the first and their number
 
     def gather(self, flat: Tensor) -> Tensor:
         """Gather flat values (T, ...) into rows (R, K, ...); empty slots are 0."""
@@ -82,14 +88,18 @@ class Where:
     # (x depth, y depth, depth, 1), with image coordinates x and y in units of the image size and 0 at its center.
     # Rigid matrices are poses without intrinsics, the identity is a token of the shared space (a LiDAR's).
     cameras: Tensor | None = None
+    grids: tuple[tuple[int, ...], ...] | None = (
+        None  # `grid` of each sample: of packed rows without padding, or of padded rows
+    )
 
     # Facts that steer the choice of kernel. They are computed from the values once, here, because a compiled graph
     # cannot read values. They are None inside a graph and on a GPU (reading would synchronize); kernels then choose
     # conservatively. `extent`: per axis, log2 of a row's size, rounded up. `cut`: packed rows as one row per sample.
-    # `only_grid`: only tokens of the grid have a position.
+    # `only_grid`: only tokens of the grid have a position. `padding`: (B, N) of `valid`, None if all tokens are valid.
     extent: tuple[int, ...] | None = field(init=False, default=None, repr=False)
     cut: tuple[tuple[Rows, Where], ...] | None = field(init=False, default=None, repr=False)
     only_grid: bool = field(init=False, default=False, repr=False)
+    padding: Tensor | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._check()
@@ -101,12 +111,14 @@ class Where:
                     set_(self, name, tensor.expand(self.batch, *tensor.shape[1:]))
             inside = self.segment >= 0
             set_(self, "valid", inside if self.valid is None else inside & self.valid)
+        if self.valid is not None and not (_readable(self.valid) and self.valid.all()):
+            set_(self, "padding", ~self.valid)
         real = self.real
         if real is not None:
             set_(self, "positions", torch.where(real[..., None], self.positions, 0.0))
         if _readable(self.positions):
             if self.segment is not None and self.valid is not None:
-                set_(self, "cut", tuple((rows, rows.where(self)) for rows in _runs(self.segment, self.valid)))
+                set_(self, "cut", packed_rows(self))
             set_(self, "extent", _extent(self))
             if self.grid is not None:
                 before = self.positions.shape[1] - math.prod(self.grid)
@@ -126,30 +138,23 @@ class Where:
             mask = getattr(self, name)
             if mask is None:
                 continue
-            if (
-                mask.dim() != 2
-                or mask.shape[1] != r.shape[1]
-                or (mask.shape[0] != r.shape[0] and 1 not in (mask.shape[0], r.shape[0]))
-            ):
+            fits = mask.dim() == 2 and mask.shape[1] == r.shape[1]
+            if not fits or (mask.shape[0] != r.shape[0] and 1 not in (mask.shape[0], r.shape[0])):
                 raise ValueError(
                     f"{name} must have shape (rows, tokens) like positions {tuple(r.shape)}, got {tuple(mask.shape)}"
                 )
             if name in ("valid", "placed") and mask.dtype != torch.bool:
                 raise TypeError(f"{name} must be bool, got {mask.dtype}. Write {name}.bool()")
-            if name == "segment" and (mask.is_floating_point() or mask.dtype == torch.bool):
-                raise TypeError(
-                    f"segment must be an integer tensor of sample numbers, -1 for padding, got {mask.dtype}"
-                )
-            if name == "objects" and (mask.is_floating_point() or mask.dtype == torch.bool):
-                raise TypeError(
-                    f"objects must be an integer tensor of object numbers, 0 for background, got {mask.dtype}"
-                )
+            if name in NUMBERS and (mask.is_floating_point() or mask.dtype == torch.bool):
+                raise TypeError(f"{name} must be an integer tensor of {NUMBERS[name]}, got {mask.dtype}")
         cameras = self.cameras
         if cameras is not None and (cameras.shape[1:] != (r.shape[1], 4, 4) or not cameras.is_floating_point()):
             raise ValueError(
                 f"cameras must be floating-point matrices (rows, tokens, 4, 4) for positions {tuple(r.shape)}, got "
                 f"{cameras.dtype} {tuple(cameras.shape)}. Repeat the matrix of each camera for its tokens"
             )
+        if self.grids is not None:
+            self._check_grids(self.grids)
         if self.grid is None:
             return
         if self.valid is not None or self.segment is not None:
@@ -159,6 +164,16 @@ class Where:
         if len(self.grid) != r.shape[2] or math.prod(self.grid) > r.shape[1]:
             raise ValueError(
                 f"grid must have one size per axis and at most N cells for positions {tuple(r.shape)}, got {self.grid}"
+            )
+
+    def _check_grids(self, grids: tuple[tuple[int, ...], ...]) -> None:
+        batch, N, P = self.positions.shape
+        spare = batch * N - sum(map(math.prod, grids))
+        fits = len(grids) == batch if self.segment is None else spare % max(1, len(grids)) == 0
+        if not fits or {*map(len, grids)} - {P} or spare < 0:
+            raise ValueError(
+                "grids must have one grid for each sample, of packed rows without padding or of padded rows, each with "
+                f"a size per axis and all with equally many tokens in front, got {grids} for positions {batch, N, P}"
             )
 
     @property
@@ -185,7 +200,7 @@ class Where:
         *masks, objects = (None if label is None else label.to(device=device) for label in labels)
         positions = self.positions.to(device=device, dtype=dtype)
         cameras = None if self.cameras is None else self.cameras.to(device=device, dtype=dtype)
-        return Where(positions, *masks, grid=self.grid, objects=objects, cameras=cameras)
+        return Where(positions, *masks, grid=self.grid, objects=objects, cameras=cameras, grids=self.grids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,32 +283,56 @@ def _readable(t: Tensor) -> bool:
 
 
 def _all(tokens: TokenSet) -> Tensor:
-    return torch.ones(tokens.features.shape[:2], dtype=torch.bool, device=tokens.features.device)
+    return torch.ones_like(tokens.features[..., 0], dtype=torch.bool)
 
 
-def _runs(segment: Tensor, valid: Tensor) -> tuple[Rows, ...]:
-    """Return packed samples as one row each, those of equal length together.
+def packed_rows(where: Where, by_grid: bool = False) -> tuple[tuple[Rows, Where], ...]:
+    """Return packed samples as rows: those of equal length together, or `by_grid` those of one grid, in `where.grids`.
 
     Samples of few tokens are grouped by the power of two above their length: a call of attention costs more than the
     padding. `full` rows need no mask.
     """
-    B, N = segment.shape
+    groups: dict[Any, list[tuple[int, int]]] = {}
+    for (start, length), grid in zip(*packed_runs(where)):
+        power = -math.ceil(math.log2(length)) if length <= FEW_TOKENS else length
+        key = (length, grid) if by_grid or length >= GRID_TOKENS else (power, None)
+        groups.setdefault(key, []).append((start, length))
+    return tuple(_group(where, tuple(spans), grid) for (_, grid), spans in groups.items())
+
+
+def packed_runs(where: Where) -> tuple[list[tuple[int, int]], Sequence[tuple[int, ...] | None]]:
+    """Return first token and length of each packed sample, and its grid if known; only without grids, read values."""
+    segment, grids = where.segment, where.grids
+    assert segment is not None
+    if grids is not None:
+        before = (segment.numel() - sum(map(math.prod, grids))) // max(1, len(grids))
+        lengths = [before + math.prod(grid) for grid in grids]
+        return list(zip(accumulate([0, *lengths]), lengths)), grids
     start = torch.ones_like(segment, dtype=torch.bool)
     start[:, 1:] = segment[:, 1:] != segment[:, :-1]
     starts = start.flatten().nonzero().squeeze(1)  # (runs,)
-    lengths = torch.diff(starts, append=torch.tensor([B * N]))
+    lengths = torch.diff(starts, append=starts.new_tensor([segment.numel()]))
     real = segment.flatten()[starts] >= 0
-    starts, lengths = starts[real], lengths[real]
-    groups = []
-    size = torch.where(lengths > FEW_TOKENS, lengths, -torch.ceil(torch.log2(lengths.double())).long())
-    for k in size.unique().tolist():
-        start_k, length_k = starts[size == k], lengths[size == k]
-        slot = torch.arange(int(length_k.max()))
-        inside = slot < length_k[:, None]  # (R, K)
-        index = start_k[:, None] + slot * inside
-        slots = inside & valid.flatten()[index]
-        groups.append(Rows(index, slots, full=bool(slots.all())))
-    return tuple(groups)
+    runs = list(zip(starts[real].tolist(), lengths[real].tolist()))
+    return runs, [None] * len(runs)
+
+
+def _group(where: Where, spans: tuple[tuple[int, int], ...], grid: tuple[int, ...] | None) -> tuple[Rows, Where]:
+    """Return packed samples of one group as one row each, with their grid and, if they are equal, shared positions."""
+    assert where.valid is not None
+    starts, lengths = tensor_like(spans, where.valid)[:, :, None].unbind(1)  # (R, 1)
+    slot = torch.arange(max(length for _, length in spans), device=starts.device)
+    inside = slot < lengths  # (R, K)
+    index = starts + slot * inside
+    slots = inside & where.valid.flatten()[index]
+    readable = _readable(where.positions)
+    rows = Rows(index, slots, bool(slots.all()) if readable else where.grids is not None, spans)
+    part = rows.where(where)
+    if not rows.full:
+        return rows, part
+    equal = readable and all(bool((t == t[:1]).all()) for t in (part.positions, part.placed) if t is not None)
+    placed = None if part.placed is None else part.placed[:1]
+    return rows, replace(part, grid=grid, **(dict(positions=part.positions[:1], placed=placed) if equal else {}))
 
 
 def _extent(where: Where) -> tuple[int, ...]:

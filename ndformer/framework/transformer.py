@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ndformer.framework.attention import Attention
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.encoding.grouped import each_group, prepare
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
 from ndformer.framework.system.processes import rand
@@ -153,18 +154,18 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: TokenSet, space: str | None = None) -> TokenSet:
         where, x = tokens.where, tokens.features
-        if where.valid is not None:
-            x = x.masked_fill(~where.valid[..., None], 0)  # NaN in padding would make gradients of norms NaN
+        if where.padding is not None:
+            x = x.masked_fill(where.padding[..., None], 0)  # NaN in padding would make gradients of norms NaN
         encoding, layers = self._find_encoding(space)
-        state = encoding.prepare(where)
-        x = self.initial_norm(encoding.embed(x, state))
-        x = encoding.block_update(x, state, 0)
+        state = prepare(encoding, where)
+        x = self.initial_norm(each_group(encoding.embed, x, state))
+        x = each_group(encoding.block_update, x, state, 0)
         for i, (block, layer) in enumerate(zip(self.blocks, layers)):
             if self.checkpointing and torch.is_grad_enabled():
                 x = checkpoint(block, x, where, state, layer, use_reentrant=False)
             else:
                 x = block(x, where, state, layer)
-            x = encoding.block_update(x, state, i + 1)
+            x = each_group(encoding.block_update, x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)
 
     def _find_encoding(self, space: str | None) -> tuple[Any, Sequence[Any]]:

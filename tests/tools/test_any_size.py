@@ -80,8 +80,6 @@ def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
 
 
 def test_wrong_configs_are_refused_before_data_is_read(tmp_path):
-    sentence = refusal(train.main, CONFIG, "--sample", "--encoding", "SaPE2", "--cfg-options", f"work_dir={tmp_path}")
-    assert "batches of samples of different sizes, and SaPE2 requires a full grid: use CoPE" in sentence
     options = ["--cfg-options", f"work_dir={tmp_path}", "model.modalities.image.patch=5"]
     sentence = refusal(train.main, CONFIG, "--sample", *options)
     assert "transforms give multiples of 6, which patches of 5 x 5 do not divide: set multiple_of=5" in sentence

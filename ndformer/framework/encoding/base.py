@@ -148,7 +148,7 @@ class PositionEncoding(nn.Module):
         if dims != self.position_dims:
             raise ValueError(f"positions for this {name} must have {self.position_dims} dimensions, got {dims}")
         if self.needs_grid and where.grid is None:
-            got = "grid=None" if where.segment is None else "samples of different sizes in one row"
+            got = "grid=None" if where.valid is None else "padded rows" if where.segment is None else "no where.grids"
             raise ValueError(
                 f"{name} requires a full grid, Where(..., grid=(rows, columns)), got {got}. For free "
                 f"positions use {self.instead}"

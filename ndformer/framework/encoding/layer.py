@@ -16,10 +16,15 @@ class LayerEncoding(nn.Module):
     no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
     circle_lengths: Periods | None = None  # see PositionEncoding.on_axes
 
-    def forward(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> tuple[Tensor, Tensor, Bias | None]:
-        """Return q, k (B, H, N, h) with positions applied and the bias of their logits, in float32 under autocast."""
+    def forward(
+        self, q: Tensor, k: Tensor, x: Tensor, state: Any, numbers: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Bias | None]:
+        """Return q, k (B, H, N, h) with positions applied and the bias of their logits, in float32 under autocast.
+
+        `numbers` are the results of token_numbers() for these tokens, if they are known already.
+        """
         with without_autocast(q):
-            bias = self.bias_on_axes(q, k, x, state)
+            bias = self.bias_on_axes(q, k, x, state) if numbers is None else self.bias_from_numbers(numbers, state)
             if bias is not None:
                 bias.set_queries(q)
             q, k = self.qk(q, k, x, state)
@@ -40,6 +45,17 @@ class LayerEncoding(nn.Module):
     def bias(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
         """Return the bias to add to the scaled logits, from q and k before qk() and x after input()."""
         return None
+
+    def token_numbers(self, x: Tensor, like: Tensor) -> Tensor | None:
+        """Return the numbers (B, N, F) of each token x (B, N, dim) that its bias needs; None: bias() needs more.
+
+        Attention computes them once for all samples of a packed row. `like` has the dtype of q.
+        """
+        return None
+
+    def bias_from_numbers(self, numbers: Tensor, state: Any) -> Bias:
+        """Return the bias from token_numbers()."""
+        raise NotImplementedError
 
     def bias_on_axes(self, q: Tensor, k: Tensor, x: Tensor, state: Any) -> Bias | None:
         """Return the bias, on circles where the encoding has circular axes."""

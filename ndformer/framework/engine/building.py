@@ -17,7 +17,6 @@ from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Dataset, rooted
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
-from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.config.data_root import loader_datasets, mixture_parts
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.optim import build_optimizer
@@ -150,12 +149,6 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
     if lr * decay >= 1:
         raise ConfigError(
             f"optimizer.weight_decay={decay:g} with lr={lr:g} sets weights to 0 in one step: lower one of them"
-        )
-    encoding = dict(model.backbone.named_children()).get("encoding")
-    if cfg.train_dataloader.get("batch_tokens") and isinstance(encoding, PositionEncoding) and encoding.needs_grid:
-        raise ConfigError(
-            f"train_dataloader.batch_tokens gives batches of samples of different sizes, and {encoding_name(cfg)} "
-            f"requires a full grid: use {encoding.instead}, or remove batch_tokens"
         )
     for options in cfg.metrics:
         metric = METRICS.create(options)

@@ -11,10 +11,11 @@ from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
-from ndformer.framework.heads.yolo import Branch, best
+from ndformer.framework.heads.yolo import Branch, best, padded_anchors
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.losses.labels import checked
+from ndformer.framework.packing import by_grid
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Positive, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
@@ -73,8 +74,9 @@ class Detector(Head):
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
         """Return the `loss` and its detached parts of both branches for logging."""
-        maps = self.neck(tokens)
-        many, single = self.many(maps), self.one([x.detach() for x in maps])
+        samples, maps = self._maps(tokens)
+        many = _as_batch(self.many.each(maps), samples)
+        single = _as_batch(self.one.each([[x.detach() for x in group] for group in maps]), samples)
         with without_autocast(many.boxes):
             many_losses = self.parts(many, targets, self.train_assigner)
             one_losses = self.parts(single, targets, self.predict_assigner)
@@ -83,21 +85,36 @@ class Detector(Head):
 
     def forward(self, tokens: TokenSet) -> Anchors:
         """Return boxes and scores of the one-to-one branch at every cell of every map."""
-        return self.one(self.neck(tokens))
+        samples, maps = self._maps(tokens)
+        return _as_batch(self.one.each(maps), samples)
+
+    def _maps(self, tokens: TokenSet) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """Return the maps of each group of samples of one size, and the numbers of its samples; none for one size."""
+        if tokens.where.grids is None:
+            return [], [self.neck(tokens)]
+        samples, parts = zip(*by_grid(tokens))
+        return list(samples), [self.neck(part) for part in parts]
 
     def exported(self, output: Anchors) -> dict[str, Tensor]:
         return dict(boxes=output.boxes, logits=output.logits)
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
-        anchors = self(tokens)
+        samples, maps = self._maps(tokens)
         answers: list[Answer] = []
-        candidates = list(map(Tensor.cpu, best(anchors.logits, anchors.boxes, self.max_boxes)))
-        finite(candidates[0], data_samples)  # topk sorts NaN first
-        for sample, scores, labels, boxes in zip(data_samples, *candidates):
+        found = [best(group.logits, group.boxes, self.max_boxes) for group in self.one.each(maps)]
+        candidates = [row for group in found for row in zip(*map(Tensor.cpu, group))]
+        order = torch.cat(samples).argsort().tolist() if samples else range(len(candidates))
+        finite([candidates[i][0] for i in order], data_samples)  # topk sorts NaN first
+        for sample, i in zip(data_samples, order):
+            scores, labels, boxes = candidates[i]
             keep = scores >= self.min_score
             if self.nms is not None:
                 keep &= ~suppressed(boxes, labels, self.nms)
             boxes = original(boxes[keep], sample)
             answers.append(Boxes(sample=sample, boxes=boxes, labels=labels[keep], scores=scores[keep]))
         return answers
+
+
+def _as_batch(groups: list[Anchors], samples: list[Tensor]) -> Anchors:
+    return padded_anchors(groups, samples) if samples else groups[0]

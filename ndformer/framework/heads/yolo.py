@@ -4,12 +4,14 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.losses.detection import Anchors
 from ndformer.framework.system.autocast import without_autocast
 
 BINS = 16  # distances from 0 to 15 strides
+FAR = -1e6  # pixels, and the logit of a score of 0
 
 
 class Branch(nn.Module):
@@ -50,17 +52,60 @@ class Branch(nn.Module):
             )  # 5 in 640 pixels
 
     def forward(self, maps: Sequence[Tensor]) -> Anchors:
-        """Return predictions from (B, C, H, W) maps, one per stride.
+        """Return predictions from (B, C, H, W) maps, one per stride."""
+        return self.each([maps])[0]
 
-        After the convolutions everything is float32: IoU^6 underflows in float16.
-        """
-        sides = torch.cat([_flattened(layer(x)) for layer, x in zip(self.box, maps)], 1)  # (B, A, 4 R)
-        logits = torch.cat([_flattened(layer(x)) for layer, x in zip(self.score, maps)], 1)
+    def each(self, groups: Sequence[Sequence[Tensor]]) -> list[Anchors]:
+        """Return predictions for groups of samples of one size, with norms over the samples of all groups."""
+        levels = list(zip(*groups))
+        sides = [each_map(layer, maps) for layer, maps in zip(self.box, levels)]
+        logits = [each_map(layer, maps) for layer, maps in zip(self.score, levels)]
+        return [self._anchors(*group) for group in zip(groups, zip(*sides), zip(*logits))]
+
+    def _anchors(self, maps: Sequence[Tensor], side_maps: Sequence[Tensor], score_maps: Sequence[Tensor]) -> Anchors:
+        """Join levels. After the convolutions everything is float32: IoU^6 underflows in float16."""
+        sides = torch.cat([_flattened(x) for x in side_maps], 1)  # (B, A, 4 R)
+        logits = torch.cat([_flattened(x) for x in score_maps], 1)
         with without_autocast(sides):
             sides, logits = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (sides, logits))
             centres, stride = anchor_centers(maps, self.strides, sides.dtype)
             sides = sides.unflatten(-1, (4, BINS))
             return Anchors(centres, stride, logits, sides, decode(sides, centres, stride))
+
+
+def each_map(layer: nn.Module, maps: Sequence[Tensor]) -> list[Tensor]:
+    """Return layer(x) for maps of different sizes; batch norms take their statistics from all of them."""
+    if len(maps) == 1:
+        return [layer(maps[0])]
+    if isinstance(layer, nn.Sequential):
+        for part in layer:
+            maps = each_map(part, maps)
+        return list(maps)
+    if not isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return [layer(x) for x in maps]
+    columns = [x.transpose(0, 1).flatten(1) for x in maps]  # (C, B H W)
+    normed = layer(torch.cat(columns, 1)[None, :, None])[0, :, 0].split([c.shape[1] for c in columns], 1)
+    return [y.unflatten(1, (len(x), *x.shape[2:])).transpose(0, 1) for x, y in zip(maps, normed)]
+
+
+def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Tensor]) -> Anchors:
+    """Return the anchors of groups of samples as one batch, padded by anchors that are in no object and have score 0.
+
+    `samples` are the numbers of the samples of each group.
+    """
+    most, order = max(a.logits.shape[1] for a in groups), torch.cat(list(samples)).argsort()
+
+    def padded(values: Sequence[Tensor], fill: float) -> Tensor:
+        rows = [F.pad(v, (*[0, 0] * (v.dim() - 2), 0, most - v.shape[1]), value=fill) for v in values]
+        return torch.cat(rows).index_select(0, order)
+
+    return Anchors(
+        padded([a.centres.expand(len(s), -1, -1) for a, s in zip(groups, samples)], FAR),
+        padded([a.stride.expand(len(s), -1) for a, s in zip(groups, samples)], 1.0),
+        padded([a.logits for a in groups], FAR),
+        padded([a.sides for a in groups], 0.0),
+        padded([a.boxes for a in groups], 0.0),
+    )
 
 
 def anchor_centers(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -55,7 +55,7 @@ def attend(
             out = by_rows(chosen, q, k, v, where, bias, scale)
     if torch.compiler.is_exporting():  # kernels return different layouts; another runtime may run the graph (ONNX)
         out = out.clone(memory_format=torch.contiguous_format)
-    return out if where.valid is None else out.masked_fill(~where.valid[:, None, :, None], 0)
+    return out if where.padding is None else out.masked_fill(where.padding[:, None, :, None], 0)
 
 
 def by_name(backend: str) -> Backend:

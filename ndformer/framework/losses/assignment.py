@@ -42,7 +42,10 @@ class TaskAligned:
 
     @torch.no_grad()
     def __call__(self, scores: Tensor, boxes: Tensor, centres: Tensor, objects: Objects) -> Assignment:
-        """Assign objects, given scores (B, A, classes) from 0 to 1, boxes (B, A, 4) and centers (A, 2) in pixels."""
+        """Assign objects, given scores (B, A, classes) from 0 to 1 and, in pixels, boxes (B, A, 4) and centers.
+
+        Centers are (A, 2), or (B, A, 2) for samples of different sizes.
+        """
         batch, anchors, _ = scores.shape
         if objects.labels.shape[1] == 0:
             zeros = torch.zeros(batch, anchors, dtype=torch.int64, device=scores.device)
@@ -65,6 +68,7 @@ class TaskAligned:
 
     def _inside(self, centres: Tensor, objects: Objects) -> Tensor:
         """Return (B, G, A): whether an anchor's center lies within an object."""
+        centres = centres.unsqueeze(-3)  # (1, A, 2) or (B, 1, A, 2)
         middle = (objects.boxes[..., :2] + objects.boxes[..., 2:]) / 2
         half = (objects.boxes[..., 2:] - objects.boxes[..., :2]) / 2
         low, high = objects.boxes[..., :2], objects.boxes[..., 2:]

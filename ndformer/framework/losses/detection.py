@@ -15,8 +15,8 @@ from ndformer.framework.system.processes import shared_divisor
 class Anchors:
     """Predictions at all anchors, level by level (finest first) and row by row."""
 
-    centres: Tensor  # (A, 2) x y in pixels
-    stride: Tensor  # (A,) pixels between neighbours
+    centres: Tensor  # (A, 2) x y in pixels, or (B, A, 2) of samples of different sizes
+    stride: Tensor  # (A,) or (B, A) pixels between neighbours
     logits: Tensor  # (B, A, classes)
     sides: Tensor  # (B, A, 4, R) logits of the distances to left, top, right and bottom, in strides
     boxes: Tensor  # (B, A, 4) x1 y1 x2 y2 in pixels
@@ -38,9 +38,10 @@ class DetectionLoss:
         scores[sample, anchor, objects.labels[sample, index]] = weight
         total = shared_divisor(weight.sum())
 
-        stride = anchors.stride[anchor, None]
+        batch = len(anchors.logits)
+        stride = anchors.stride.expand(batch, -1)[sample, anchor, None]
         predicted, true = anchors.boxes[sample, anchor] / stride, objects.boxes[sample, index] / stride  # (F, 4)
-        centre = anchors.centres[anchor] / stride
+        centre = anchors.centres.expand(batch, -1, -1)[sample, anchor] / stride
         distance = torch.cat([centre - true[:, :2], true[:, 2:] - centre], -1)  # to the left and top, right and bottom
         focal = distribution_focal(anchors.sides[sample, anchor], distance).mean(-1)
         return dict(

@@ -105,10 +105,15 @@ class ImagePatches(Adapter):
             positions = self._positions(grid, x.device)[None]  # (1, rows columns, 2)
             return self.with_tokens(x.flatten(2).transpose(1, 2), positions, grid=grid if self.plane is None else None)
         grids = [(image.shape[1] // self.patch, image.shape[2] // self.patch) for image in images]
-        pixels = torch.cat([self._patches(image) for image in images])  # (T, channels patch patch)
+        # images of one size are neighbors in the row, so that attention cuts it without copying
+        order = sorted(range(len(images)), key=lambda i: (math.prod(grids[i]), grids[i]))
+        grids = [grids[i] for i in order]
+        pixels = torch.cat([self._patches(images[i]) for i in order])  # (T, channels patch patch)
         x = F.linear(pixels, self.project.weight.flatten(1), self.project.bias)  # equal to the convolution
         places = {grid: self._positions(grid, x.device) for grid in set(grids)}
-        tokens = self.with_tokens_packed(x, torch.cat([places[grid] for grid in grids]), [r * c for r, c in grids])
+        positions = torch.cat([places[grid] for grid in grids])
+        known = grids if self.plane is None else None
+        tokens = self.with_tokens_packed(x, positions, [r * c for r, c in grids], order, known)
         return tokens if self.packed else unpacked(tokens, len(images))
 
     def _patches(self, image: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry.ranges import Share
+from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.box_augment import mosaic
 from ndformer.modalities.image.transforms.boxes import clip_boxes
@@ -44,7 +45,7 @@ def annotated_size(width: Any, height: Any) -> tuple[int, int] | None:
     return size if min(size) > 0 else None
 
 
-class DetectionDataset(Dataset):
+class DetectionDataset(SizedImages):
     """A dataset of images with boxes; extend it with `on_disk` and `annotations`.
 
     Crowds, ignored objects and boxes outside of the image are left out of training. `mosaic` is the share of training
@@ -63,6 +64,12 @@ class DetectionDataset(Dataset):
     def annotations(self, split: str) -> list[AnnotatedImage]:
         """Return all images of a split on disk, those without objects too. Sets `classes` and `categories`."""
         raise NotImplementedError
+
+    def image_path(self, record: AnnotatedImage) -> Path:
+        return record.path
+
+    def input_size(self, i: int) -> tuple[int, int] | None:
+        return None if self.mosaic else super().input_size(i)
 
     def absent(self) -> list[str]:
         present = {label for annotation in self.records for label in annotation.labels.tolist()}

@@ -1,0 +1,84 @@
+"""Detection on a batch of images of different sizes equals detection on each image alone."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import ndformer.framework.losses.detection as loss_module
+from ndformer.framework.heads.yolo import each_map
+from ndformer.framework.model import TokenModel
+
+PATCH, CLASSES = 4, 3
+SIZES = [(5, 3), (2, 6), (5, 3), (1, 1), (4, 7)]
+
+
+def new_model(encoding: str = "PaPE", **image: Any) -> TokenModel:
+    torch.manual_seed(0)
+    model = TokenModel(
+        modalities=dict(image=dict(type="ImagePatches", patch=PATCH, **image)),
+        backbone=dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=dict(type=encoding)),
+        head=dict(
+            type="Detector",
+            classes=CLASSES,
+            neck=dict(type="SimpleFeaturePyramid", width=8),
+            patch=PATCH,
+            least_score=0.0,
+        ),
+    )
+    for module in model.modules():  # statistics as after training
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_()  # type: ignore[union-attr]
+            module.running_var.uniform_(0.5, 2)  # type: ignore[union-attr]
+    return model.eval()
+
+
+def batch() -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
+    generator = torch.Generator().manual_seed(1)
+    images = [torch.randn(3, PATCH * rows, PATCH * columns, generator=generator) for rows, columns in SIZES]
+    samples = []
+    for i, (rows, columns) in enumerate(SIZES):
+        corners = torch.rand(i, 2, 2, generator=generator).sort(1).values * torch.tensor([columns, rows]) * PATCH
+        samples.append(dict(boxes=corners.flatten(1), labels=torch.arange(i) % CLASSES))
+    return images, samples
+
+
+@pytest.mark.parametrize(
+    "encoding, image", [("PaPE", {}), ("CPE", dict(class_token=False)), ("ALiBi", dict(registers=2))]
+)
+def test_losses_gradients_and_boxes_are_those_of_each_image(
+    encoding: str, image: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses are sums here: their divisor is the sum of target scores over the batch."""
+    monkeypatch.setattr(loss_module, "shared_divisor", lambda total: torch.ones(()))
+    model, (images, samples) = new_model(encoding, **image), batch()
+    together = model(images, samples, mode="loss")
+    alone = [model(x[None], [sample], mode="loss") for x, sample in zip(images, samples)]
+    for name, value in together.items():
+        torch.testing.assert_close(value, torch.stack([each[name] for each in alone]).sum(), atol=1e-4, rtol=1e-5)
+    weights = [p for p in model.parameters() if p.numel()]
+    both = (
+        torch.autograd.grad(loss, weights)
+        for loss in (together["loss"], torch.stack([each["loss"] for each in alone]).sum())
+    )
+    for ours, theirs in zip(*both):
+        torch.testing.assert_close(ours, theirs, atol=1e-4 * float(theirs.abs().max().clamp(min=1)), rtol=1e-4)
+    for found, x in zip(model(images, samples, mode="predict"), images):
+        (expected,) = model(x[None], [{}], mode="predict")
+        torch.testing.assert_close(found.boxes, expected.boxes, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(found.scores, expected.scores, atol=1e-5, rtol=1e-5)
+        assert torch.equal(found.labels, expected.labels)
+
+
+def test_batch_norms_see_the_maps_of_all_sizes() -> None:
+    torch.manual_seed(0)
+    maps = [torch.randn(2, 4, 3, 5), torch.randn(1, 4, 2, 2) + 3]
+    layer = nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4, momentum=1.0))
+    convolved = [layer[0](x).detach().double() for x in maps]
+    values = torch.cat([x.movedim(1, 3).flatten(0, 2) for x in convolved])  # (cells, 4)
+    mean, variance = values.mean(0), values.var(0, unbiased=False)
+    for y, x in zip(each_map(layer, maps), convolved):
+        expected = (x - mean[:, None, None]) / (variance[:, None, None] + 1e-5).sqrt()
+        torch.testing.assert_close(y.double(), expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(layer[1].running_mean.double(), mean, atol=1e-6, rtol=1e-6)
