@@ -54,9 +54,7 @@ class Rows:
         empty = self.index.numel()
         slots = torch.arange(empty, device=rows.device).masked_fill(~self.valid.flatten(), empty)
         first_slot = torch.full((total,), empty, dtype=torch.int64, device=rows.device)
-        first_slot = first_slot.scatter_reduce(
-            0, self.index.masked_fill(~self.valid, 0).flatten(), slots, "amin"
-        )  # (T,)
+        first_slot = first_slot.scatter_reduce(0, self.index.masked_fill(~self.valid, 0).flatten(), slots, "amin")
         flat = rows.flatten(0, 1)
         return torch.cat([flat, flat.new_zeros(1, *flat.shape[1:])])[first_slot]
 
@@ -88,9 +86,7 @@ class Where:
     # (x depth, y depth, depth, 1), with image coordinates x and y in units of the image size and 0 at its center.
     # Rigid matrices are poses without intrinsics, the identity is a token of the shared space (a LiDAR's).
     cameras: Tensor | None = None
-    grids: tuple[tuple[int, ...], ...] | None = (
-        None  # `grid` of each sample: of packed rows without padding, or of padded rows
-    )
+    grids: tuple[tuple[int, ...], ...] | None = None  # `grid` of each sample of packed or padded rows
 
     # Facts that steer the choice of kernel. They are computed from the values once, here, because a compiled graph
     # cannot read values. They are None inside a graph and on a GPU (reading would synchronize); kernels then choose
@@ -348,7 +344,5 @@ def _extent(where: Where) -> tuple[int, ...]:
     if real is not None:
         low = torch.where(real[..., None], r, math.inf)
         high = torch.where(real[..., None], r, -math.inf)
-    size = (high.amax(1) - low.amin(1)).amax(0)  # (P,)
-    return tuple(
-        math.ceil(math.log2(s)) if 1e-30 < s < math.inf else (-100 if s <= 1e-30 else 1000) for s in size.tolist()
-    )
+    sizes = (high.amax(1) - low.amin(1)).amax(0).tolist()  # (P,)
+    return tuple(math.ceil(math.log2(s)) if 1e-30 < s < math.inf else -100 if s <= 1e-30 else 1000 for s in sizes)

@@ -178,7 +178,8 @@ class Trial(nn.Module):
 def rigid_motions(count: int, generator: torch.Generator | None = None) -> Tensor:
     """Return random poses (count, 4, 4) within 1 of the origin, in float64."""
     draw, shift = torch.randn(count, 3, 4, generator=generator, dtype=torch.float64).split([3, 1], -1)
-    turn = torch.linalg.qr(draw).Q
+    turn, triangle = torch.linalg.qr(draw)
+    turn = turn * triangle.diagonal(dim1=1, dim2=2).sign()[:, None]  # otherwise Q is not uniform over rotations
     turn = turn * torch.linalg.det(turn)[:, None, None]
     last = turn.new_tensor([0.0, 0.0, 0.0, 1.0]).expand(count, 1, 4)
     return torch.cat([torch.cat([turn, shift.tanh()], -1), last], 1)

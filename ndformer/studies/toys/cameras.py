@@ -97,9 +97,7 @@ EXPERIMENTS = [
             "step from A to B in the images does not depend on the answer; *lens*: does A's camera have the longer "
             "focal length. Every sample has another frame of the world; *all cameras moved*: the same test samples in "
             f"other frames. {STEPS} steps with {BATCH} samples; one block, 48 channels, 4 heads; {TEST} test samples. "
-            "Controls: no positions; words permuted over the tokens of their sample; random training answers. "
-            "Frames are random but not uniform: the first camera can be recognized, so the answer can be guessed a "
-            "little better than by chance although words are permuted; not with all cameras moved once more."
+            "Controls: no positions; words permuted over the tokens of their sample; random training answers."
         ),
     ),
 ]
