@@ -30,12 +30,12 @@ train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
 test: lint
-	@# types beside the tests: the type checker uses one core
-	$(BIN)/basedpyright > $(VENV)/types.txt & types=$$!; \
+	@# types beside the tests: the type checker uses one core; those of the tests themselves are in test-all
+	$(BIN)/basedpyright -p package-types.json > $(VENV)/types.txt & types=$$!; \
 	$(BIN)/python -m pytest -q $(WORKERS); tests=$$?; \
 	wait $$types; types=$$?; cat $(VENV)/types.txt; exit $$((tests + types))
 
-test-all: test
+test-all: test types
 	$(BIN)/python -m pytest -q $(WORKERS) --rest
 
 lint: $(READY)
