@@ -11,7 +11,7 @@ memory is that of tensors saved for the backward pass. timm is left out where it
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -84,12 +84,12 @@ def saved_mib(forward: Forward) -> float:
     return sum(storages.values()) / 2**20
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--encodings", nargs="+", default=["NoPE", "AxialRoPE", "LearnableAbsolute", "PaPE"])
     parser.add_argument("--depth", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=5)
-    args: argparse.Namespace = parser.parse_args()
+    args: argparse.Namespace = parser.parse_args(arguments)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     generator = torch.Generator().manual_seed(1)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.programs import ROOT
-from tools.benchmarks import attention, backends, driving, events, loader, pipeline, selection, step
+from tools.benchmarks import attention, backends, driving, events, loader, mixed_sizes, pipeline, selection, step
 
 ELSEWHERE = {"gpu", "soak", "browser", "kernels", "matrix", "devkit", "headless"}  # not part of the suite
 FEW = ["--tokens", "17", "--repeats", "2", "--device", "cpu", "--out", "out"]
@@ -91,6 +91,12 @@ def test_driving(output_of, monkeypatch):
     given = ["--points", "50", "--repeats", "1", "--amp", "--backend", "sdpa", "--out", "out"]
     assert "blocks, PaPE" in output_of(driving.main, *given)
     assert Path("out/driving_cpu_bf16.json").is_file()
+
+
+def test_mixed_sizes(output_of, monkeypatch):
+    monkeypatch.setattr(mixed_sizes, "IMAGES", 2)
+    monkeypatch.setattr(mixed_sizes, "find_spec", lambda name: None)
+    assert "packed" in output_of(mixed_sizes.main, "--encodings", "NoPE", "--depth", "1", "--repeats", "1")
 
 
 @pytest.mark.slow
