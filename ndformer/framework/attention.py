@@ -97,14 +97,15 @@ class Attention(nn.Module):
                 numbers = encoding.token_numbers(x, qkv)
             per_group = [None] * len(state.groups) if numbers is None else state.split(numbers)
             groups = zip(state.split(qkv), state.split(x), state.groups, per_group)
-            y = state.join([self._attend(t, u, g.where, g.state, encoding, n) for t, u, g, n in groups], x.shape)
+            y = state.join([self._attend(encoding, t, u, g.where, g.state, n) for t, u, g, n in groups], x.shape)
         else:
-            y = self._attend(qkv, x, where, state, encoding)
+            # not by _attend(): each nested call adds a graph where FSDP cuts a compiled block
+            y = attend_encoded(encoding, *self._heads(qkv), x, where, state, self.backend).transpose(1, 2).flatten(2)
         y = self.proj(y)
         return y if where.padding is None else y.masked_fill(where.padding[..., None], 0)
 
     def _attend(
-        self, qkv: Tensor, x: Tensor, where: Where, state: Any, encoding: LayerEncoding, numbers: Tensor | None = None
+        self, encoding: LayerEncoding, qkv: Tensor, x: Tensor, where: Where, state: Any, numbers: Tensor | None
     ) -> Tensor:
         """Return attention's output (B, N, dim) before the last projection."""
         y = attend_encoded(encoding, *self._heads(qkv), x, where, state, self.backend, numbers)  # (B, H, N, h)

@@ -66,8 +66,8 @@ def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str) -
     expected = both_ways(network, network, given)
     ours = both_ways(compiled, network, given)
     assert len(ours) == len(expected)
-    for a, b in zip(ours, expected):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    for a, b in zip(ours, expected):  # a graph attends over whole packed rows, and eager code over groups of samples
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=3e-6 if layout == "packed" else 1e-6)
 
 
 @pytest.mark.slow
