@@ -17,6 +17,7 @@ from tools import browse_dataset, predict, train
 from tools import eval as eval_tool
 from tools import test as test_tool
 
+pytestmark = pytest.mark.pictures
 CONFIG = CONFIGS / "coco_pape.py"
 TINY = [
     *SMALL, *NO_WORKERS, "model.head.neck.width=16", "model.modalities.image.patch=16", "model.head.patch=16",
