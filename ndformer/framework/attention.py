@@ -91,25 +91,27 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
         """Map (B, N, dim) to (B, N, dim), 0 for padding. `encoding` overrides self.encoding (other position space)."""
         encoding = self.encoding if encoding is None else encoding
-        qkv, x = self._projected(x, where, state, encoding)
         if isinstance(state, GroupedState):  # packed rows
-            with without_autocast(qkv):
-                numbers = encoding.token_numbers(x, qkv)
-            per_group = [None] * len(state.groups) if numbers is None else state.split(numbers)
-            groups = zip(state.split(qkv), state.split(x), state.groups, per_group)
-            y = state.join([self._attend(encoding, t, u, g.where, g.state, n) for t, u, g, n in groups], x.shape)
+            y = self._grouped(self._checked(x, where), state, encoding)
         else:
-            # not by _attend(): each nested call adds a graph where FSDP cuts a compiled block
-            y = attend_encoded(encoding, *self._heads(qkv), x, where, state, self.backend).transpose(1, 2).flatten(2)
+            q, k, v, x = self._plain(x, where, state, encoding)
+            y = attend_encoded(encoding, q, k, v, x, where, state, self.backend).transpose(1, 2).flatten(2)
         y = self.proj(y)
         return y if where.padding is None else y.masked_fill(where.padding[..., None], 0)
 
-    def _attend(
-        self, encoding: LayerEncoding, qkv: Tensor, x: Tensor, where: Where, state: Any, numbers: Tensor | None
-    ) -> Tensor:
-        """Return attention's output (B, N, dim) before the last projection."""
-        y = attend_encoded(encoding, *self._heads(qkv), x, where, state, self.backend, numbers)  # (B, H, N, h)
-        return y.transpose(1, 2).flatten(2)
+    def _grouped(self, x: Tensor, state: GroupedState, encoding: LayerEncoding) -> Tensor:
+        """Return attention's output (B, N, dim) of packed rows before the last projection, one call for each group."""
+        x = each_group(encoding.input, x, state)
+        qkv = self._qkv(x, each_group(encoding.qk_input, x, state))
+        with without_autocast(qkv):
+            numbers = encoding.token_numbers(x, qkv)
+        per_group = [None] * len(state.groups) if numbers is None else state.split(numbers)
+        parts = []
+        for group, part, inputs, n in zip(state.groups, state.split(qkv), state.split(x), per_group):
+            q, k, v = self._heads(part)  # (R, H, K, h)
+            y = attend_encoded(encoding, q, k, v, inputs, group.where, group.state, self.backend, n)
+            parts.append(y.transpose(1, 2).flatten(2))
+        return state.join(parts, x.shape)
 
     @overload
     def logits(
@@ -168,19 +170,16 @@ class Attention(nn.Module):
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return q, k, v before the encoding, each (B, H, N, h), and the input of their projection."""
-        qkv, x = self._projected(x, where, state, encoding)
-        return *self._heads(qkv), x
+        x = encoding.input(self._checked(x, where), state)
+        return *self._heads(self._qkv(x, encoding.qk_input(x, state))), x
 
-    def _projected(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding) -> tuple[Tensor, Tensor]:
-        """Return q, k and v of all heads (B, N, 3 dim) before the encoding, and the input of their projection."""
+    def _checked(self, x: Tensor, where: Where) -> Tensor:
+        """Return x with 0 in padding, so that no NaN there reaches other tokens."""
         if x.shape[1] != where.positions.shape[1] or where.batch not in (1, x.shape[0]):
             raise ValueError(
                 f"x must have {where.batch} rows of {where.positions.shape[1]} tokens like where, got {tuple(x.shape)}"
             )
-        if where.padding is not None:
-            x = x.masked_fill(where.padding[..., None], 0)  # keeps NaN in padding from other tokens
-        x = each_group(encoding.input, x, state)
-        return self._qkv(x, each_group(encoding.qk_input, x, state)), x
+        return x if where.padding is None else x.masked_fill(where.padding[..., None], 0)
 
     def _heads(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = qkv.unflatten(-1, (3, self.heads, self.head_dim)).permute(2, 0, 3, 1, 4)  # 3 of (B, H, N, h)

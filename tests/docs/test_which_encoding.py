@@ -46,25 +46,29 @@ def rows() -> list[Row]:
     """
     sets = join([DOCS / "results" / "data" / "comparison.json"]).values()
     times = training_times()
-    found = []
+    encodings = []
     for name in set.intersection(*(set(one.cells) for one in sets)):
         runs = [Summary.from_values([100 * value for value in one.cells[name].values.values()]) for one in sets]
         error = math.sqrt(sum((run.sd or 0.0) ** 2 / run.n for run in runs)) / len(runs)
         freedom = sum(run.n - 1 for run in runs)
         mean = sum(run.mean for run in runs) / len(runs)
-        found.append(Row(name, mean, student_t(freedom) * error, times[name]))
-    return sorted(found, key=lambda row: -row.accuracy)
+        encodings.append(Row(name, mean, student_t(freedom) * error, times[name]))
+    return sorted(encodings, key=lambda row: -row.accuracy)
 
 
 def training_times() -> dict[str, float]:
     results = json.loads((DOCS / "benchmarks" / "block_cpu.json").read_text())["results"]
-    (found,) = [one["rows"] for one in results if one["title"] == "ViT-B block, 1025 tokens, training step"]
-    return {name: round(row["ratio"], 2) for name, row in found.items()}
+    (encodings,) = [one["rows"] for one in results if one["title"] == "ViT-B block, 1025 tokens, training step"]
+    return {name: round(row["ratio"], 2) for name, row in encodings.items()}
 
 
-def front(found: list[Row]) -> list[Row]:
+def front(encodings: list[Row]) -> list[Row]:
     """Return the encodings that none of the others exceeds in accuracy at the same or less time."""
-    return [row for i, row in enumerate(found) if row.time < min((other.time for other in found[:i]), default=math.inf)]
+    return [
+        row
+        for i, row in enumerate(encodings)
+        if row.time < min((other.time for other in encodings[:i]), default=math.inf)
+    ]
 
 
 def first() -> str:
@@ -128,12 +132,12 @@ def answers() -> str:
 
 
 def draw() -> None:
-    found = rows()
+    encodings = rows()
     with new_figure(7.2, 4.4, "Accuracy against training time, 95 % intervals") as figure:
         axis = figure.subplots()
-        best = front(found)
+        best = front(encodings)
         axis.plot([row.time for row in best], [row.accuracy for row in best], color="0.75", lw=1, zorder=0)
-        for row in found:
+        for row in encodings:
             color = "#a34700" if row in best else "#3b6ea8"
             axis.errorbar(row.time, row.accuracy, row.half, fmt="o", ms=4, color=color, ecolor="0.8", capsize=2)
             axis.annotate(row.name, (row.time, row.accuracy), (5, 2), textcoords="offset points", fontsize=6.5)

@@ -100,14 +100,14 @@ def test_references_are_an_untrained_and_a_linear_model(home, monkeypatch):
     chosen = QM9(home / "data/samples/qm9", "test", targets=TARGETS, train=60, val=10, per_class=40)
     mu = np.abs(chosen.molecules.targets[chosen.records, 0] - known.targets[:, 0].mean()).mean()
     assert mean["upright mu (D)"] == pytest.approx(mu, rel=1e-9)
-    counts, wanted = known.composition, target_table(chosen).targets[:, 5]
+    counts, energies = known.composition, target_table(chosen).targets[:, 5]
     assert counts is not None
     x = np.column_stack([np.ones(60), counts[:, [1, 6, 7, 8, 9]]]).astype(float)
     fit = np.linalg.lstsq(x, known.targets[:, 5], rcond=None)[0]
     compositions = target_table(chosen).composition
     assert compositions is not None
     y = np.column_stack([np.ones(40), compositions[:, [1, 6, 7, 8, 9]]])
-    assert linear["upright U0 (meV)"] == pytest.approx(np.abs(y @ fit - wanted).mean(), rel=1e-6)
+    assert linear["upright U0 (meV)"] == pytest.approx(np.abs(y @ fit - energies).mean(), rel=1e-6)
     assert linear["upright"] < mean["upright"]
 
 

@@ -108,15 +108,15 @@ class GroupLinear(nn.Module):
 def rotation_group(frames: str) -> Tensor:
     """Return the rotations (G, P, P) of a square, a tetrahedron or an octahedron: signed permutations of the axes."""
     dims = 2 if frames == "square" else 3
-    found = []
+    rotations = []
     for order, signs in itertools.product(
         itertools.permutations(range(dims)), itertools.product((1.0, -1.0), repeat=dims)
     ):
         rotation = torch.diag(torch.tensor(signs, dtype=torch.float64))[list(order)]
         is_even = torch.linalg.det(rotation.abs()) > 0  # of the order: a tetrahedron has only these
         if torch.linalg.det(rotation) > 0 and (is_even or frames != "tetrahedron"):
-            found.append(rotation)
-    return torch.stack(found)
+            rotations.append(rotation)
+    return torch.stack(rotations)
 
 
 def differences(rotations: Tensor) -> Tensor:

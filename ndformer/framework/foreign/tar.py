@@ -41,9 +41,9 @@ def tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
 def _size(header: bytes) -> int:
     """Return the size that a header claims, after its checksum."""
     claimed = header[148:156].strip(b" \0")
-    found = sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
+    checksum = sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
     digits = header[124:136].strip(b" \0")
-    if len(header) < BLOCK or not claimed.isdigit() or not digits.isdigit() or int(claimed, 8) != found:
+    if len(header) < BLOCK or not claimed.isdigit() or not digits.isdigit() or int(claimed, 8) != checksum:
         raise ValueError("it has a member with a damaged header")
     if (size := int(digits, 8)) > MEMBER:
         raise ValueError(f"it has a member of more than {MEMBER} bytes")

@@ -102,8 +102,8 @@ class Detector(Head):
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         samples, maps = self._maps(tokens)
         answers: list[Answer] = []
-        found = [best(group.logits, group.boxes, self.max_boxes) for group in self.one.each(maps)]
-        candidates = [row for group in found for row in zip(*map(Tensor.cpu, group))]
+        best_boxes = [best(group.logits, group.boxes, self.max_boxes) for group in self.one.each(maps)]
+        candidates = [row for group in best_boxes for row in zip(*map(Tensor.cpu, group))]
         order = torch.cat(samples).argsort().tolist() if samples else range(len(candidates))
         finite([candidates[i][0] for i in order], data_samples)  # topk sorts NaN first
         for sample, i in zip(data_samples, order):

@@ -68,8 +68,8 @@ class TensorRegressor(Regressor):
         r, weight = _centered(tokens.where)
         chosen = [t for t in self.moments if self.readouts[t] == "dipole"]
         y = self.per_token(tokens).to(r.dtype) * weight[..., None]
-        found = [self.spread[t].to(r.dtype) * _dipole(y[..., t], r, weight) for t in chosen]
-        return torch.stack(found, dim=1)
+        vectors = [self.spread[t].to(r.dtype) * _dipole(y[..., t], r, weight) for t in chosen]
+        return torch.stack(vectors, dim=1)
 
     def anisotropies(self, tokens: TokenSet) -> Tensor:
         """Return (B, K, P, P) the traceless tensors of the K targets with readout `anisotropy`, in their units."""

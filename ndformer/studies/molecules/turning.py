@@ -99,12 +99,14 @@ def reference(cell: Cell, data: DataSet | None, options: Sequence[str]) -> Value
     assert counts is not None
     start = [references(composition, values, name) for values, name in zip(known.T, READOUTS.values())]
     spreads = np.array([(known[:, t] - composition @ fit).std() for t, fit in enumerate(start)])
-    found = np.stack([counts @ fit + (known[:, t] - composition @ fit).mean() for t, fit in enumerate(start)], axis=1)
+    predicted = np.stack(
+        [counts @ fit + (known[:, t] - composition @ fit).mean() for t, fit in enumerate(start)], axis=1
+    )
     if cell.row == COMPOSITION:
         x, y = composition.copy(), counts.copy()
         x[:, 0] = y[:, 0] = 1  # a constant, in the column of no element
-        found = y @ np.stack([per_part(x, values) for values in known.T], axis=1)
-    mae = np.abs(truth - found).mean(0)
+        predicted = y @ np.stack([per_part(x, values) for values in known.T], axis=1)
+    mae = np.abs(truth - predicted).mean(0)
     test = {f"MAE_{split_unit(name)[0]}": float(value) for name, value in zip(TARGETS, mae)}
     test["standardized_MAE"] = float((mae / spreads).mean())
     values = errors("upright", test, test) | errors("rotated", test, test)

@@ -64,11 +64,11 @@ def test_losses_gradients_and_boxes_are_those_of_each_image(
     )
     for ours, theirs in zip(*both):
         torch.testing.assert_close(ours, theirs, atol=1e-4 * float(theirs.abs().max().clamp(min=1)), rtol=1e-4)
-    for found, x in zip(model(images, samples, mode="predict"), images):
+    for predicted, x in zip(model(images, samples, mode="predict"), images):
         (expected,) = model(x[None], [{}], mode="predict")
-        torch.testing.assert_close(found.boxes, expected.boxes, atol=1e-4, rtol=1e-5)
-        torch.testing.assert_close(found.scores, expected.scores, atol=1e-5, rtol=1e-5)
-        assert torch.equal(found.labels, expected.labels)
+        torch.testing.assert_close(predicted.boxes, expected.boxes, atol=1e-4, rtol=1e-5)
+        torch.testing.assert_close(predicted.scores, expected.scores, atol=1e-5, rtol=1e-5)
+        assert torch.equal(predicted.labels, expected.labels)
 
 
 def test_batch_norms_see_the_maps_of_all_sizes() -> None:

@@ -138,7 +138,7 @@ def test_fixed_rotations_are_those_of_the_sample_for_every_model(home):
     turn = [dict(type="RotateAtoms", fixed=3, seed=5), dict(type="PackAtoms")]
     upright = small(home, transforms=[dict(type="PackAtoms")])
     turned = [small(home, transforms=turn) for _ in range(2)]
-    found, fixed = [], RotateAtoms(fixed=3, seed=5).fixed
+    indices, fixed = [], RotateAtoms(fixed=3, seed=5).fixed
     assert fixed is not None
     for i in range(7):
         x, y = (data[i]["inputs"]["molecules"][:, 1:].double().numpy() for data in (upright, turned[0]))
@@ -147,8 +147,8 @@ def test_fixed_rotations_are_those_of_the_sample_for_every_model(home):
             continue
         matrix = np.linalg.lstsq(x, y, rcond=None)[0].T
         assert np.abs(matrix - fixed[i % 3]).max() < 1e-4
-        found.append(i % 3)
-    assert set(found) == {0, 1, 2}
+        indices.append(i % 3)
+    assert set(indices) == {0, 1, 2}
 
 
 def test_tokens_are_atoms_at_their_positions(home):

@@ -102,7 +102,7 @@ def test_dipoles_and_polarizabilities_rotate_with_the_molecule(encoding, dtype, 
     rng = np.random.default_rng(0)
     for _ in range(3):
         R, shift = (torch.from_numpy(array).to(dtype) for array in (random_rotation(rng), rng.uniform(-3, 3, 3)))
-        found = moments(R, shift)
-        for a, b in zip(found, (values, vectors @ R.T, R @ tensors @ R.T)):
+        turned = moments(R, shift)
+        for a, b in zip(turned, (values, vectors @ R.T, R @ tensors @ R.T)):
             assert float((a - b).abs().max() / b.abs().max()) < limit
     assert values.abs().min() > 1e-3

@@ -99,11 +99,11 @@ def read(kind: type[QM9], home: Path) -> QM9:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_molecules_and_targets_are_those_of_the_arrays(home, kind):
-    expected, found = read(QM9, home), read(kind, home)
-    assert found.classes == list(TARGETS)
-    assert list(found.records) == list(expected.records)
-    assert np.array_equal(found.molecules.targets, expected.molecules.targets)
-    for a, b in zip(map(expected.read, range(MOLECULES)), map(found.read, range(MOLECULES))):
+    expected, actual = read(QM9, home), read(kind, home)
+    assert actual.classes == list(TARGETS)
+    assert list(actual.records) == list(expected.records)
+    assert np.array_equal(actual.molecules.targets, expected.molecules.targets)
+    for a, b in zip(map(expected.read, range(MOLECULES)), map(actual.read, range(MOLECULES))):
         assert np.array_equal(a["molecules"][:, 0], b["molecules"][:, 0])
         assert np.abs(a["molecules"] - b["molecules"]).max() < 1e-4
         assert a["path"] == b["path"]
