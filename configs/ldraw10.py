@@ -28,3 +28,9 @@ test_dataloader = _small(_base_.sample.test_dataloader)
 optimizer = dict(lr=7e-4)
 schedule = dict(warmup=0.15)
 train_cfg = dict(max_epochs=30, clip_grad=1.0)
+versions = dict(
+    comparison=dict(  # the recipe of docs/results/comparison.md, alike for all encodings
+        model=dict(head=dict(pool="mean")),
+        train_cfg=dict(max_epochs=60),
+    ),
+)

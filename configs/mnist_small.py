@@ -19,3 +19,10 @@ test_dataloader = dict(num_workers=0)
 optimizer = dict(lr=1.5e-3)
 train_cfg = dict(max_epochs=8)
 sample = dict(model=dict(backbone=dict(dim=64)), train_cfg=dict(max_epochs=8))
+versions = dict(
+    comparison=dict(  # the recipe of docs/results/comparison.md, alike for all encodings
+        model=dict(modalities=dict(image=dict(class_token=False)), head=dict(pool="mean")),
+        schedule=dict(warmup=0.2),
+        train_cfg=dict(max_epochs=16, clip_grad=1.0),
+    ),
+)

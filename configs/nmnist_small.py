@@ -27,3 +27,10 @@ sample = dict(
     val_dataloader=dict(dataset=dict(folds=1, fold=0)),
     test_dataloader=dict(dataset=dict(folds=1, fold=0)),
 )
+versions = dict(
+    comparison=dict(  # the recipe of docs/results/comparison.md, alike for all encodings
+        model=dict(modalities=dict(events=dict(class_token=False)), head=dict(pool="mean")),
+        schedule=dict(warmup=0.2),
+        train_cfg=dict(max_epochs=60),
+    ),
+)

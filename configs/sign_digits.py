@@ -25,5 +25,12 @@ val_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval, cache="memor
 test_dataloader = dict(num_workers=0, dataset=dict(transforms=_eval))
 optimizer = dict(lr=1e-3)
 train_cfg = dict(max_epochs=30)
-versions = None  # it is small already
+versions = dict(
+    _delete_=True,  # it is small already
+    comparison=dict(  # the recipe of docs/results/comparison.md, alike for all encodings
+        model=dict(modalities=dict(image=dict(class_token=False)), head=dict(pool="mean")),
+        schedule=dict(warmup=0.2),
+        train_cfg=dict(max_epochs=60, clip_grad=1.0),
+    ),
+)
 sample = dict(model=dict(backbone=dict(dim=64)))
