@@ -37,6 +37,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
 from ndformer.lab.jobs import Job, train_once
 
+_AMOUNT = "train_dataloader.dataset.per_class"
 ANEW = "Remove its folder, and the same command runs it again"
 
 
@@ -123,7 +124,9 @@ def plan(
 
     An encoding of None is the config's own. `points` are those of a grid (grid.py); `weights` names pretrained ones.
     """
-    _check_options(options, points[0], {} if None in folds else {"dataset.fold": "--folds"})
+    reserved = {} if None in folds else {"dataset.fold": "--folds"}
+    reserved |= {} if None in amounts else {_AMOUNT: "--per-class"}
+    _check_options(options, points[0], reserved)
     short = [_short(encoding or "run") for encoding in encodings]
     for i, name in enumerate(short):
         if name in short[:i]:
@@ -135,7 +138,7 @@ def plan(
     runs = []
     for seed, fold, point in itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), points):
         for amount, (encoding, name) in itertools.product(dict.fromkeys(amounts), zip(encodings, short)):
-            changes = [] if amount is None else [f"train_dataloader.dataset.per_class={amount}"]
+            changes = [] if amount is None else [f"{_AMOUNT}={amount}"]
             changes += [] if fold is None else [f"dataset.fold={fold}"]
             changes = [*options, *changes, *as_options(point), f"seed={seed}"]
             given = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
@@ -152,12 +155,12 @@ def plan(
 
 def _check_options(options: Sequence[str], point: Mapping[str, str], reserved: Mapping[str, str]) -> None:
     """Raise if an option sets a key that another argument is for."""
-    reserved = {"seed": "--seeds", "train_dataloader.dataset.per_class": "--per-class"} | dict(reserved)
+    reserved = {"seed": "--seeds"} | dict(reserved)
     fixed = {".".join(parse_option(option)[0]) for option in options}
     for key, argument in (dict.fromkeys(point, "--grid") | reserved).items():
         if key in fixed:
             raise ConfigError(f"--cfg-options gives {key}: that is for {argument}")
-        if key in point and key in reserved:
+        if key in point and key in reserved | {_AMOUNT: "--per-class"}:
             raise ConfigError(f"--grid gives {key}: that is for {argument}")
 
 

@@ -100,7 +100,7 @@ def test_seeds_of_the_grid_are_not_in_the_table_and_runs_keep_their_correct_samp
     """Issue 47: cells are chosen on seeds that are not reported, and gains are paired by sample."""
     home = tmp_path / "out"
     command = [str(config), "--encodings", "NoPE", "PaPE(m=2)", "--seeds", "1", "2", "--tune-seeds", "100"]
-    command += ["--tune-options", "train_dataloader.batch_size=3"]
+    command += ["--tune-options", "train_dataloader.batch_size=3", "train_dataloader.dataset.per_class=2"]
     compare.main([*command, "--learning-rates", "5e-3", "--jobs", "2", "--threads", "1", "--work-dir", str(home)])
     cheaper = {path.parent.name for path in home.glob("*/log.txt") if "batch_size=3" in path.read_text()}
     assert cheaper == {"NoPE_lr=0.005_seed100", "PaPE_m=2_lr=0.005_seed100"}
@@ -133,6 +133,7 @@ def test_learning_rates_are_a_grid():
         (["--learning-rates", "1", "--tune-seeds", "2"], "--tune-seeds and --seeds both have 2: the table must not"),
         (["--tune-seeds", "9"], "--tune-seeds needs --grid or --learning-rates"),
         (["--tune-options", "seed=9"], "--tune-options needs --tune-seeds"),
+        (["--per-class", "2", "--cfg-options", "train_dataloader.dataset.per_class=2"], "that is for --per-class"),
         (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),
         (["--grid", "optimizer.lr=a/b,1"], "optimizer.lr=a/b,1: a / b is not a plain value"),
     ],
