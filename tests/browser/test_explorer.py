@@ -184,7 +184,8 @@ def test_fingers_and_a_small_screen_are_enough(pages, phone):
 def test_two_models_follow_one_choice(pages, home, tmp_path, tab):
     run = pages["image"][0]
     other = run_of(tmp_path, "cifar10_pape.py", [one for one in SMALL if "drop" not in one], encoding="AxialRoPE")
-    config = tmp_path / "rope.py"
+    config = tmp_path / "configs" / "rope.py"  # beside weights it would not be run
+    config.parent.mkdir()
     lines = """_base_ = ["_base_/cifar10.py"]
 model = dict(backbone=dict(encoding=dict(type="AxialRoPE")))
 sample = dict(model=dict(backbone=dict(depth=2, dim=32, heads=2)))
