@@ -79,6 +79,29 @@ def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
     assert "test, with the checkpoint best on validation" in text
 
 
+def test_masks_of_any_size_from_training_to_pictures(home, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 8), ("val", 3)):
+        for kind in ("images", "masks"):
+            (tmp_path / "mine" / kind / split).mkdir(parents=True)
+        for i in range(count):
+            mask = rng.integers(0, 2, rng.integers(20, 70, 2), np.uint8)
+            Image.fromarray(mask).save(tmp_path / f"mine/masks/{split}/{i}.png")
+            Image.fromarray(np.repeat(200 * mask[..., None], 3, 2)).save(tmp_path / f"mine/images/{split}/{i}.png")
+    (tmp_path / "mine/classes.txt").write_text("ground\nobject\n")
+    run = tmp_path / "run"
+    options = [*SMALL, *NO_WORKERS, "preset=small", "model.head.neck.width=16", "train_cfg.max_epochs=1"]
+    words = ["--data-root", tmp_path / "mine", "--work-dir", run, "--cfg-options", *options]
+    printed(capsys, train.main, "custom_segmentation_native", *words)
+    assert set(json.loads((run / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
+    assert all((run / f"shown/{i}.png").is_file() for i in range(3))
+    files = [home / f"{name}.png" for name in ("wide", "tall")]
+    found = ["--out", tmp_path / "out.json", "--show-dir", tmp_path / "seen"]
+    text = printed(capsys, predict.main, run / "config.py", run / "best.pth", *files, *found)
+    assert "%" in text
+    assert len(json.loads((tmp_path / "out.json").read_text())) == len(list((tmp_path / "seen").iterdir())) == 2
+
+
 def test_wrong_configs_are_refused_before_data_is_read(tmp_path):
     options = ["--cfg-options", f"work_dir={tmp_path}", "model.modalities.image.patch=5"]
     sentence = refusal(train.main, CONFIG, "--sample", *options)
