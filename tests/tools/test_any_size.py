@@ -69,13 +69,22 @@ def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
 
 
 def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
-    write_images(tmp_path / "mine", ("left", "right"))
-    Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/train/left/line.png")
+    splits = ("train", "val", "test")
+    write_images(tmp_path / "mine", ("left", "right"), splits=splits, size=(32, 48))
+    for i, split in enumerate(splits):
+        Image.new("RGB", (10_000, 1), (i, 0, 0)).save(tmp_path / f"mine/{split}/left/line.png")
+        Image.new("RGB", (3, 2), (i, 9, 0)).save(tmp_path / f"mine/{split}/left/tiny.png")  # is enlarged
+        Image.new("RGB", (60, 60), (i, 0, 9)).save(tmp_path / f"mine/{split}/left/square.png")
     options = [*OPTIONS, *NO_WORKERS, "train_cfg.max_epochs=1", f"work_dir={tmp_path / 'run'}"]
-    words = [CONFIG, "--no-report", "--data-root", tmp_path / "mine", *options]
-    assert "line.png has 1 x 10000 pixels" in refusal(train.main, *words)
-    text = printed(capsys, train.main, *words, "train_dataloader.skip_bad=True", "train_dataloader.batch_tokens=120")
-    assert "1 samples of train could not be read and were skipped" in text
+    words = [CONFIG, "--no-report", "--data-root", tmp_path / "mine", *options, "train_dataloader.batch_tokens=95"]
+    sentence = refusal(train.main, *words)
+    assert "line.png has 1 x 10000 pixels" in sentence
+    assert "train_dataloader.skip_bad=True leaves such samples out" in sentence
+    text = printed(capsys, train.main, *words, *(f"{split}_dataloader.skip_bad=True" for split in splits))
+    assert "2 samples of train could not be read and were skipped" in text
+    assert "square.png has 101 tokens, and a batch at most batch_tokens=95. Raise" in text
+    for split in ("val", "test"):
+        assert f"1 samples of {split} could not be read and were skipped" in text
     assert "test, with the checkpoint best on validation" in text
 
 

@@ -140,7 +140,7 @@ class ImagePatches(Adapter):
                     "images[None] adds the batch axis, images / 255 makes floats"
                 )
             C, height, width = image.shape[-3:]
-            if self.channels != C or height % self.patch or width % self.patch:
+            if self.channels != C or height % self.patch or width % self.patch or height * width == 0:
                 raise ValueError(
                     f"images must have {self.channels} channels and sides divisible by the patch size {self.patch}, "
                     f"got {C} x {height} x {width}. KeepAspect(longest=..., multiple_of={self.patch}) resizes images "
