@@ -37,6 +37,7 @@ class Detector(Head):
     `least_score`. `nms` is the IoU threshold of an additional NMS; None means no NMS.
     """
 
+    makes_maps = True
     output_axes = dict(boxes=("batch", "places", "x1 y1 x2 y2"), logits=("batch", "places", "classes"))
 
     def __init__(

@@ -30,6 +30,7 @@ class Segmenter(Head):
     `frame`, otherwise the size of the input.
     """
 
+    makes_maps = True
     output_axes = dict(logits=("batch", "classes", "rows", "columns"))
 
     def __init__(

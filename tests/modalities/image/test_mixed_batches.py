@@ -14,6 +14,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_loader, timed_batches
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import MODALITIES
 from tests.framework.engine.training.runs import kill
 from tests.soak.tiny import differences
 
@@ -181,13 +182,28 @@ def test_photos_shrink_to_the_length_of_their_batch(photos):
             build_loader(config(photos, f"train_dataloader.lengths={wrong}", budget=80), "train")
 
 
+@pytest.mark.parametrize("patch, option", [(4, "drop_tokens=0.0"), (4, "drop_tokens=0.3"), (8, "patch_sizes=[4,8]")])
+def test_patches_smaller_than_the_cells_of_keep_aspect_keep_to_the_length(patch, option, photos):
+    cfg = config(photos, "train_dataloader.lengths=[17,37,65]", f"model.modalities.image.{option}", budget=80)
+    cfg.model.modalities.image.patch = patch
+    loader = build_loader(cfg, "train")
+    adapter = MODALITIES.create(dict(cfg.model.modalities.image), dim=8)
+    counts = [[adapter.count_tokens(image.shape[1:]) for image in batch["inputs"]["image"]] for batch in loader]
+    assert max(map(sum, counts)) <= 80
+    assert 17 < max(map(max, counts)) <= 65
+    cfg.train_dataloader.lengths = [3]
+    with pytest.raises(DataError, match=r"lengths: expected numbers of tokens from [45] to batch_tokens=80, got \[3\]"):
+        build_loader(cfg, "train")
+
+
 def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
     options = ["train_cfg.max_epochs=2", "train_cfg.checkpoint_every=1"]
+    options += ["model.modalities.image.patch_sizes=[4,8]", "model.modalities.image.drop_tokens=0.3"]
     options += ["model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=None"]
     options += [f"{split}_dataloader.dataset.transforms={STEPS}" for split in ("val", "test")]
     options += ["val_dataloader.num_workers=0", "test_dataloader.num_workers=0", "ema=dict(decay=0.9)"]
     whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
-    cfg = config(photos, *options)
+    cfg = config(photos, *options, budget=300)
     train(cfg, whole)
     kill(killed, cfg, 3)
     assert checkpoint.load(killed / "last.pth")["batch"] > 0
