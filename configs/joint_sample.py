@@ -61,7 +61,7 @@ _train = dict(
     events=_gestures | dict(transforms=[dict(type="DropEvents", share=(0, 0.3)), _spikes]),
 )
 _eval = dict(
-    image=_images | dict(transforms=[dict(type="PackImage")]),
+    image=_images | dict(transforms=[dict(type="EvalCrop", size=32, share=1.0), dict(type="PackImage")]),
     points=_clouds | dict(transforms=_small),
     video=_videos | dict(transforms=_frames),
     events=_gestures | dict(transforms=[_spikes]),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Draw a sheet of samples after their transforms, with class names, boxes or masks.
 
-python tools/browse_dataset.py configs/cifar10_pape.py --sample
-python tools/browse_dataset.py configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
-python tools/browse_dataset.py ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
+ndformer browse_dataset configs/cifar10_pape.py --sample
+ndformer browse_dataset configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
+ndformer browse_dataset ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
 
 A mixture shows each of its parts.
 """
@@ -81,7 +81,7 @@ def build_dataset(args: argparse.Namespace) -> Dataset:
         )
     if args.data_root is None:
         raise DataError(
-            f"--data-root: expected the folder of {name}, got none. tools/make_sample.py generates a small one"
+            f"--data-root: expected the folder of {name}, got none. ndformer make_sample generates a small one"
         )
     dataset = DATASETS.create(
         dict(type=name, split=args.split, data_root=args.data_root, transforms=kind.preview_transforms)

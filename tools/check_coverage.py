@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Report which waves, table entries and radii of an encoding the data of a config use, and what to set.
 
-    python tools/check_coverage.py configs/mnist_pape.py --sample --encoding AxialRoPE
-    python tools/check_coverage.py configs/modelnet40_pape.py --data-root data/modelnet40 \\
+    ndformer check_coverage configs/mnist_pape.py --sample --encoding AxialRoPE
+    ndformer check_coverage configs/modelnet40_pape.py --data-root data/modelnet40 \\
         --encoding "RelativeBias(reach=8)"
 
 It measures the distances between the tokens of a few batches, and the extent of a sample. A wave that hardly turns over

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Read all samples of a config's datasets and report which cannot be used, before a long training.
 
-    python tools/check_data.py configs/modelnet40_pape.py --workers 8
-    python tools/check_data.py configs/modelnet40_pape.py --sample --splits train
+    ndformer check_data configs/modelnet40_pape.py --workers 8
+    ndformer check_data configs/modelnet40_pape.py --sample --splits train
 
 Exit code 1 if a sample is bad. Training stops at a bad sample, or skips it with skip_bad=True in a loader.
 """

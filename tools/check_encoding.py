@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Check that a position encoding meets the contract: one line per requirement, exit code 0 if all pass.
+"""Check that a position encoding meets the contract: one line per requirement, exit code 0 if none fails.
 
-python tools/check_encoding.py PaPE m=8
-python tools/check_encoding.py window.py:Window radius=2
-python tools/check_encoding.py my_package.encodings:Window
+ndformer check_encoding PaPE m=8
+ndformer check_encoding window.py:Window radius=2
+ndformer check_encoding my_package.encodings:Window
 
 NDFORMER_DEBUG=1 prints the traceback of an error.
 """
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"check_encoding: {in_a_sentence(error)}", file=sys.stderr)
         return 1
-    return 0 if all(passed) else 1
+    return 1 if False in passed else 0
 
 
 if __name__ == "__main__":

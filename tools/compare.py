@@ -1,16 +1,16 @@
 #!/usr/bin/env python
 """Train one config with several encodings and seeds, and write a table with confidence intervals.
 
-    python tools/compare.py configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
-    python tools/compare.py configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
-    python tools/compare.py configs/ucf101_pape.py --folds 1 2 3            the mean over its folds, with an interval
-    python tools/compare.py configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
-    python tools/compare.py configs/sign_digits.py --encodings PaPE \\
+    ndformer compare configs/mnist_pape.py --encodings Sincos AxialRoPE PaPE --seeds 0 1 2 --sample
+    ndformer compare configs/mnist_pape.py --encodings Sincos 'PaPE(m=8)' --per-class 10 50 100 --jobs 2
+    ndformer compare configs/ucf101_pape.py --folds 1 2 3            the mean over its folds, with an interval
+    ndformer compare configs/sign_digits.py --encodings Sincos PaPE --learning-rates 5e-4 1e-3 2e-3
+    ndformer compare configs/sign_digits.py --encodings PaPE \\
         --grid optimizer.lr=5e-4,1e-3 optimizer.weight_decay=0,0.1
-    python tools/compare.py CONFIG --on slurm --slurm partition=gpu gpus_per_node=1 timeout_min=240
+    ndformer compare CONFIG --on slurm --slurm partition=gpu gpus_per_node=1 timeout_min=240
 
 With a grid each encoding gets the point that validates best on the first seed (and fold), for all seeds; with
---tune-seeds on those seeds, which the table does not have; --tune-options make these runs cheaper. tools/rank.py joins
+--tune-seeds on those seeds, which the table does not have; --tune-options make these runs cheaper. ndformer rank joins
 the comparisons of several data sets.
 
 Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is

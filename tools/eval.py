@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Compute metrics from saved predictions, without a model.
 
-    python tools/eval.py coco GT.json DETECTIONS.json
-    python tools/eval.py coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
-    python tools/eval.py nuscenes data/nuscenes SUBMISSION.json --version v1.0-mini --split mini_val --out numbers.json
+    ndformer eval coco GT.json DETECTIONS.json
+    ndformer eval coco GT.json DETECTIONS.json --classwise --out numbers.json --pictures DIR
+    ndformer eval nuscenes data/nuscenes SUBMISSION.json --version v1.0-mini --split mini_val --out numbers.json
 
 coco prints COCO's twelve metrics of boxes as JSON: fractions, -1 if no object has that size. F1 is the best value over
 all classes, for detections with a score of F1_threshold or more. GT.json is a COCO annotation file, DETECTIONS.json a

@@ -1,10 +1,10 @@
 #!/usr/bin/env python
 """Write an interactive attention viewer: click a token to see what every layer and head attends to, and why.
 
-    python tools/explore.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
-    python tools/explore.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth 7 8 --sample       test samples
-    python tools/explore.py configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth run.mp4 --layers 1 6 12
-    python tools/explore.py configs/cifar10_pape.py PAPE.pth photo.jpg --beside ROPE/config.py ROPE/best.pth
+    ndformer explore configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
+    ndformer explore configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth 7 8 --sample       test samples
+    ndformer explore configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth run.mp4 --layers 1 6 12
+    ndformer explore configs/cifar10_pape.py PAPE.pth photo.jpg --beside ROPE/config.py ROPE/best.pth
 
 For images, point clouds, videos and event streams, and models whose layers attend to all tokens of a sample. The page
 is one HTML file that works offline: it computes attention from queries, keys and the encoding's terms. Its size grows
@@ -40,6 +40,7 @@ def arguments() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> None:
     args = arguments().parse_args(words)
     output.ready(args.out, (".html",))
+    replaced = " (replaces the page that was there)" if args.out.exists() else ""
     sides = [explore.opened(named(args.config), config_from(args, ["test"]), args.checkpoint, args.sample)]
     if args.beside is not None:
         path = config_path(args.beside[0])
@@ -53,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{args.out} has {size / 1e6:.0f} MB, which browsers open slowly: --layers 1 includes one layer",
             stacklevel=2,
         )
-    print(args.out)
+    print(f"{args.out}{replaced}")
 
 
 def named(config: Path) -> str:

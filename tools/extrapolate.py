@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Test trained image models at other input sizes, with and without scaling their positions.
 
-    python tools/extrapolate.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
-    python tools/extrapolate.py work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
-    python tools/extrapolate.py work_dirs/mnist_pape --heights 28 42 56 --widths 28 42 56    # drawn as a map
+    ndformer extrapolate configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --sizes 32 48 64 96
+    ndformer extrapolate work_dirs/compare_mnist_pape/*_seed? --sizes 28 40 56 84 --scalings none linear ntk yarn
+    ndformer extrapolate work_dirs/mnist_pape --heights 28 42 56 --widths 28 42 56    # drawn as a map
 
 A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it is used.
 Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png. Where sizes include rectangles and

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
 """Write a small generated dataset in the format of the real one.
 
-python tools/make_sample.py cifar10
-python tools/make_sample.py cifar10 --out data/cifar10 --seed 1
-python tools/make_sample.py cifar10 --baselines        also the accuracy of simple statistics
-python tools/make_sample.py modelnet40 --baselines     also the accuracy of extents and moments
-python tools/make_sample.py coco --baselines    also mAP50 of the mean training boxes; the same for gen1
-python tools/make_sample.py ucf101 --baselines  also the accuracy without the order of frames; dvsgesture: of events
-python tools/make_sample.py ade20k --baselines  also mIoU of the most common class
+ndformer make_sample cifar10
+ndformer make_sample cifar10 --out data/cifar10 --seed 1
+ndformer make_sample cifar10 --baselines        also the accuracy of simple statistics
+ndformer make_sample modelnet40 --baselines     also the accuracy of extents and moments
+ndformer make_sample coco --baselines    also mAP50 of the mean training boxes; the same for gen1
+ndformer make_sample ucf101 --baselines  also the accuracy without the order of frames; dvsgesture: of events
+ndformer make_sample ade20k --baselines  also mIoU of the most common class
 """
 
 from collections.abc import Sequence

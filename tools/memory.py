@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Print how much memory each process of a training needs, by kind: parameters, gradients, optimizer, activations.
 
-python tools/memory.py imagenet1k_pape --processes 8 --parallel fsdp
-python tools/memory.py mnist_small --sample --measure     beside a few training steps in this process
+ndformer memory imagenet1k_pape --processes 8 --parallel fsdp
+ndformer memory mnist_small --sample --measure     beside a few training steps in this process
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Predict classes, boxes or masks for files or folders.
 
-python tools/predict.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
-python tools/predict.py configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
-python tools/predict.py configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
+ndformer predict configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
+ndformer predict configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
+ndformer predict configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
 
-python tools/predict.py work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
+ndformer predict work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
 
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; boxes below --show-score are only in --out. If no box is
 above it, the threshold with the best F1 on the validation set is printed.
@@ -70,6 +70,8 @@ def main() -> None:
                 print(f"predict: {single_line(error)}", file=sys.stderr, flush=True)
             continue
         answers += model.val_step(batch)
+        if not read and answers[-1].legend:
+            print(f"predict: {answers[-1].legend}", file=sys.stderr, flush=True)
         read.append(files)
         text = answers[-1].words(classes, args.top, args.show_score)
         print(f"{' '.join(map(printable, files))}  {printable(text)}", flush=True)

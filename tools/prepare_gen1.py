@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Index GEN1, so that it opens at once, and check that all its files can be read.
 
-    python tools/prepare_gen1.py data/gen1
+    ndformer prepare_gen1 data/gen1
 
 It writes a few megabytes to data/gen1/.ndformer_cache: the times with boxes of each split, and the last event before
 each. Events stay in their files. The index is optional: without it, or if files have changed, it is computed at the

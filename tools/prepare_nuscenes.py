@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Index nuScenes' tables, so that they open at once, and check that their files exist.
 
-    python tools/prepare_nuscenes.py data/nuscenes
-    python tools/prepare_nuscenes.py data/nuscenes --only v1.0-mini
+    ndformer prepare_nuscenes data/nuscenes
+    ndformer prepare_nuscenes data/nuscenes --only v1.0-mini
 
 It writes one file to data/nuscenes/.ndformer_cache: sensor poses and boxes. Point clouds and images stay in their
 files.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python
 """Print a config as it will be used: bases merged, defaults filled in, checked. The output is a valid config.
 
-python tools/print_config.py configs/cifar10_pape.py
-python tools/print_config.py configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3
-python tools/print_config.py configs/cifar10_pape.py --sample --diff configs/cifar10_pape.py    what --sample changes
-python tools/print_config.py --keys                                                      all keys of configs
+ndformer print_config configs/cifar10_pape.py
+ndformer print_config configs/cifar10_pape.py --sample --cfg-options train_cfg.max_epochs=5 optimizer.lr=1e-3
+ndformer print_config configs/cifar10_pape.py --sample --diff configs/cifar10_pape.py    what --sample changes
+ndformer print_config --keys                                                      all keys of configs
 """
 
 from collections.abc import Iterator, Sequence

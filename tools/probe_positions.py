@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Measure with linear probes how much the features of each layer know of token positions.
 
-    python tools/probe_positions.py configs/mnist_small.py work_dirs/mnist_small/best.pth
-    python tools/probe_positions.py configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
+    ndformer probe_positions configs/mnist_small.py work_dirs/mnist_small/best.pth
+    ndformer probe_positions configs/mnist_pape.py work_dirs/mnist_pape_sample/best.pth --sample --samples 100
 
 Probes read the position of a token, axis by axis, and the relative position of a pair of tokens; for comparison also
 from the untrained model, and with permuted positions. Writes probe_positions.json, .md and .png beside the checkpoint.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Join comparisons of several data sets: a table, average ranks with their test, and a critical difference diagram.
 
-    python tools/rank.py work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
-    python tools/rank.py docs/results/data/start.json --baseline PaPE --sets mnist_small sign_digits
-    python tools/rank.py work_dirs/comparison work_dirs/compare_ldraw10   add another data set to those joined before
+    ndformer rank work_dirs/compare_mnist_small work_dirs/compare_sign_digits --baseline PaPE
+    ndformer rank docs/results/data/start.json --baseline PaPE --sets mnist_small sign_digits
+    ndformer rank work_dirs/comparison work_dirs/compare_ldraw10   add another data set to those joined before
 
-Arguments are work dirs of tools/compare.py or of this program, or their .json files. Options of an encoding may differ
+Arguments are work dirs of ndformer compare or of this program, or their .json files. Options of an encoding may differ
 from set to set: it is one row if no set has two encodings of its type. Writes comparison.md, comparison.json and
 comparison.png.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Write report.html, one self-contained page, for one run or several side by side.
 
-    python tools/report.py work_dirs/mnist_small_sample
-    python tools/report.py work_dirs/mnist_small --samples 24          with more samples of its test set
-    python tools/report.py work_dirs/compare_mnist_small/* --out mnist.html
+    ndformer report work_dirs/mnist_small_sample
+    ndformer report work_dirs/mnist_small --samples 24          with more samples of its test set
+    ndformer report work_dirs/compare_mnist_small/* --out mnist.html
         seeds of one config are one row, with an interval
 
 The page has results, curves, the worst and best samples, attention maps, the encoding before and after training, the

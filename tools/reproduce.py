@@ -1,12 +1,12 @@
 #!/usr/bin/env python
 """Measure a table or figure of a paper: our numbers, and a verdict for each of its claims.
 
-    python tools/reproduce.py --list                 every table and figure, its requirements and status
-    python tools/reproduce.py thesis:table3          one table, on a scale for two CPU cores
-    python tools/reproduce.py toys --seeds 0 1 --jobs 2     a whole paper, two seeds, two cells at once
-    python tools/reproduce.py pape --data sets --keep kept --pages kept
-                                                     with data sets of your own, as your own page
-    python tools/reproduce.py --pages docs/papers    write pages from kept results, without measuring
+    ndformer reproduce --list                 every table and figure, its requirements and status
+    ndformer reproduce thesis:table3          one table, on a scale for two CPU cores
+    ndformer reproduce toys --seeds 0 1 --jobs 2     a whole paper, two seeds, two cells at once
+    ndformer reproduce pape --data sets --keep kept --pages kept
+                                              with data sets of your own, as your own page
+    ndformer reproduce --pages docs/papers    write pages from kept results, without measuring
 
 The same command again measures only the cells that are missing. Writes into work_dirs/reproduce/PAPER_ITEM_SCALE:
 results.json, table.md, picture.png, and a folder for each cell. --keep copies results and picture to a folder, and

@@ -1,14 +1,14 @@
 #!/usr/bin/env python
 """Draw the attention of a trained model on an image, a point cloud, a video or events, with its terms.
 
-python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
-python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 \\
+ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
+ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 \\
     --query class 3,4
-python tools/show_attention.py configs/modelnet40_ptv3_pape.py work_dirs/modelnet40_ptv3_pape/best.pth chair.off \\
+ndformer show_attention configs/modelnet40_ptv3_pape.py work_dirs/modelnet40_ptv3_pape/best.pth chair.off \\
     --out turn.gif
-python tools/show_attention.py configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth clip.avi --layer 3 --query 2,3,4
-python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts
-python tools/show_attention.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth 0-63 --z-scores --out z.png
+ndformer show_attention configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth clip.avi --layer 3 --query 2,3,4
+ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts
+ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth 0-63 --z-scores --out z.png
 
 It draws an attention map per layer and head for one query, or the heads of one layer for several queries. For one layer
 or one head, or with --parts, it also draws the terms of the logits, whose sum enters the softmax. Videos and events are
@@ -43,8 +43,8 @@ def arguments() -> argparse.ArgumentParser:
     device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("files", metavar="FILE", nargs="+", help="a file, or the number of a test sample")
-    parser.add_argument("--layer", metavar="L", type=int, help="one layer (all)")
-    parser.add_argument("--head", metavar="H", type=int, help="one head (all)")
+    parser.add_argument("--layer", metavar="L", type=int, help="one layer, from 1 (all)")
+    parser.add_argument("--head", metavar="H", type=int, help="one head, from 1 (all)")
     parser.add_argument(
         "--query",
         metavar="class|Y,X",

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Test a checkpoint: print the metrics on the test set.
 
-python tools/test.py work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
-python tools/test.py configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
-python tools/test.py configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
+ndformer test work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+ndformer test configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
+ndformer test configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
-A detector's .json is a list of detections in COCO's format, for tools/eval.py coco; --show-score only affects pictures.
+A detector's .json is a list of detections in COCO's format, for ndformer eval coco; --show-score only affects pictures.
 A run's config.py includes options such as --sample; it is read from the config.json next to it and not executed.
 """
 
@@ -72,7 +72,7 @@ def main() -> None:
             line = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
             print(f"without {name}:  {line}", flush=True)
     data.masked = masked
-    print_bad(all_bad(dict(test=loader)), "tools/check_data.py lists all")
+    print_bad(all_bad(dict(test=loader)), "ndformer check_data lists all")
     if args.out is not None:
         is_coco = args.out.suffix == ".json" and data.categories is not None
         if not is_coco or not any(metric.export(args.out, data.categories or ()) for metric in result.metrics):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Train a config, test the best checkpoint and write a report.
 
-    python tools/train.py configs/cifar10_pape.py                the full recipe
-    python tools/train.py configs/cifar10_pape.py --sample       small, on generated data, in minutes
-    python tools/train.py configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
+    ndformer train configs/cifar10_pape.py                the full recipe
+    ndformer train configs/cifar10_pape.py --sample       small, on generated data, in minutes
+    ndformer train configs/cifar10_pape.py --encoding 'PaPE(m=8)' --cfg-options train_cfg.max_epochs=100
 
-    python tools/train.py imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
+    ndformer train imagefolder --weights timm:vit_small_patch16_224.safetensors --encoding PaPE --data-root mine
 
     torchrun --nproc-per-node 2 tools/train.py CONFIG            several processes, DDP
 

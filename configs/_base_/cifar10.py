@@ -12,7 +12,7 @@ model = dict(
 )
 
 _train = [dict(type="RandomCrop", size=32, padding=4), dict(type="Flip"), dict(type="PackImage")]
-_eval = [dict(type="PackImage")]
+_eval = [dict(type="EvalCrop", size=32, share=1.0), dict(type="PackImage")]  # for photos of other sizes
 train_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="CIFAR10", transforms=_train))
 val_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="CIFAR10", transforms=_eval))
 test_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="CIFAR10", transforms=_eval))

@@ -9,7 +9,7 @@ model = dict(
 )
 
 _train = [dict(type="RandomCrop", size=28, padding=2), dict(type="PackImage")]
-_eval = [dict(type="PackImage")]
+_eval = [dict(type="EvalCrop", size=28, share=1.0), dict(type="PackImage")]  # for photos of other sizes
 train_dataloader = dict(batch_size=128, num_workers=2, dataset=dict(type="MNIST", transforms=_train))
 val_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="MNIST", transforms=_eval))
 test_dataloader = dict(batch_size=256, num_workers=2, dataset=dict(type="MNIST", transforms=_eval))

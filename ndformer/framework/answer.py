@@ -41,6 +41,7 @@ class Answer:
 
     metric: ClassVar[str]  # name of a metric for this kind of answer
     columns: ClassVar[tuple[str, ...]] = ()  # columns of a table, without those named by classes
+    legend: ClassVar[str] = ""  # what words() prints, for a line above predictions
     tile: ClassVar[int] = 320  # height in pixels of a sample in a gallery
     captioned: ClassVar[str] = "name"  # its caption in a gallery: 'name' or 'class'
 

@@ -27,7 +27,7 @@ supports it least. Effects are mean ± half of the interval. *control* and *ours
 
 
 INTRO = """
-Written by `python tools/reproduce.py --pages docs/papers` from the results.json in each folder. The last columns count
+Written by `ndformer reproduce --pages docs/papers` from the results.json in each folder. The last columns count
 verdicts, by 95 % confidence intervals: `3 + 1` are three claims of the paper and one of ours, a control for example.
 """
 
@@ -157,7 +157,7 @@ def _section(experiment: Experiment, folder: Path) -> list[str]:
     shows = f" Reproduces {', '.join(experiment.shows)}." if experiment.shows else ""
     parts = [f"## {experiment.item}", f"{experiment.title}.{shows}"]
     for scale, wants in experiment.scales.items():
-        parts.append(f"    python tools/reproduce.py {experiment.name} --scale {scale}")
+        parts.append(f"    ndformer reproduce {experiment.name} --scale {scale}")
         results = load_results(experiment, scale, folder)
         if results is not None:
             picture = f"{folder_name(experiment, scale)}/picture.png"

@@ -18,7 +18,7 @@ from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.quantity import Quantity
 from ndformer.lab import paired
 
-FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of tools/compare.py
+FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of ndformer compare
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ def _read(path: Path) -> dict[str, Compared]:
         file = next((path / name for name in FILES if (path / name).is_file()), None)
         if file is None:
             raise DataError(
-                f"{path} has no {FILES[1]}, which tools/compare.py writes after its first run. Run the same comparison "
+                f"{path} has no {FILES[1]}, which ndformer compare writes after its first run. Run the same comparison "
                 "again, which resumes it, or name another work dir or .json file"
             )
         path = file
     if not path.is_file():
-        raise DataError(f"there is no {path}. Name a work dir of tools/compare.py, or a .json file")
+        raise DataError(f"there is no {path}. Name a work dir of ndformer compare, or a .json file")
     try:
         content = plain_json(path)
         form = _from_rank if "sets" in content else _from_compare if "runs" in content else _from_rates
@@ -83,7 +83,7 @@ def _read(path: Path) -> dict[str, Compared]:
             compared.cells[whole] = _checked(replace(cell, encoding=whole))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         message = " ".join(str(error).split())
-        raise DataError(f"{path} is not a file of tools/compare.py or tools/rank.py ({message:.80})") from None
+        raise DataError(f"{path} is not a file of ndformer compare or ndformer rank ({message:.80})") from None
     return sets
 
 

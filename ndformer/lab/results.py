@@ -49,7 +49,7 @@ def read(path: Path) -> Results:
             {row: {int(seed): _numbers(found) for seed, found in seeds.items()} for row, seeds in values.items()}
         )
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
-        raise DataError(f"{path} is not a file that tools/reproduce.py writes: {error}") from error
+        raise DataError(f"{path} is not a file that ndformer reproduce writes: {error}") from error
 
 
 def write(path: Path, experiment: str, scale: str, results: Results) -> None:

@@ -1,4 +1,4 @@
-"""Experiments of papers and of our own, which tools/reproduce.py runs.
+"""Experiments of papers and of our own, which ndformer reproduce runs.
 
     find("thesis:table3")      one experiment
     every()                    all experiments, by name

@@ -11,10 +11,10 @@ from tools import browse_dataset, predict, test, train
 
 DOCS = ROOT / "docs"
 TOOLS: dict[str, Callable[[], object]] = {
-    "browse_dataset.py": browse_dataset.main,
-    "train.py": train.main,
-    "predict.py": predict.main,
-    "test.py": test.main,
+    "browse_dataset": browse_dataset.main,
+    "train": train.main,
+    "predict": predict.main,
+    "test": test.main,
 }
 SHORT = [*NO_WORKERS, "train_cfg.max_epochs=1", "train_dataloader.batch_size=4"]
 
@@ -26,12 +26,12 @@ def code_of(page: str) -> list[str]:
 
 def commands_of(page: str) -> list[list[str]]:
     """Return program and arguments of each block of one command."""
-    return [shlex.split(line) for line in re.findall(r"^```sh\npython tools/(.*)\n```$", page, re.MULTILINE)]
+    return [shlex.split(line) for line in re.findall(r"^```sh\nndformer (.*)\n```$", page, re.MULTILINE)]
 
 
 def indented_commands(page: str, program: str) -> list[list[str]]:
     """Return the arguments of each indented command of a program."""
-    found = re.findall(rf"^    python tools/{program}\.py (.*)$", page, re.MULTILINE)
+    found = re.findall(rf"^    ndformer {program} (.*)$", page, re.MULTILINE)
     return [shlex.split(command) for command in found]
 
 

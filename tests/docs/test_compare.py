@@ -24,17 +24,17 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_commands_are_understood(command, monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    python, tool, *arguments = command
-    assert python == "python"
-    if tool == "tools/compare.py":
+    ndformer, tool, *arguments = command
+    assert ndformer == "ndformer"
+    if tool == "compare":
         given = compare.parse(arguments)
         options, sample = given.cfg_options, given.sample
         runs = plan(given.config, given.encodings, given.seeds, tmp_path, given.per_class, options, sample)
         assert len(runs) == len(given.encodings) * len(given.seeds) * len(given.per_class)
-    elif tool == "tools/rank.py":
+    elif tool == "rank":
         assert rank.parse(arguments).baseline
     else:
-        assert tool == "tools/extrapolate.py"
+        assert tool == "extrapolate"
         given = extrapolate.parse(arguments)
         patch = load(given.config if given.checkpoints else "configs/mnist_pape.py").model.modalities.image.patch
         assert not any(side % patch for size in given.sizes for side in np.atleast_1d(size))

@@ -183,7 +183,7 @@ def commands(start: str) -> tuple[list[argparse.Namespace], dict[str, list[str]]
     """Return the arguments of each tools/compare.py command with its lists of encodings expanded, and the lists."""
     lists, found = {}, []
     for line in block(start):
-        if line.startswith("python tools/compare.py "):
+        if line.startswith("ndformer compare "):
             words = [lists.get(word.strip("${[@]}"), [word]) for word in shlex.split(line)[2:]]
             found.append(compare.parse([word for some in words for word in some]))
         else:
@@ -245,8 +245,8 @@ def test_the_plans_numbers_are_those_of_its_commands() -> None:
 
 def test_ranks_are_joined_by_a_command_that_is_understood(monkeypatch) -> None:
     monkeypatch.chdir(made.ROOT)
-    _, tool, *words = shlex.split(block("python tools/rank.py work_dirs")[0])
-    assert tool == "tools/rank.py"
+    _, tool, *words = shlex.split(block("ndformer rank work_dirs")[0])
+    assert tool == "rank"
     assert rank.parse(words).out == Path("docs/results")
 
 

@@ -34,6 +34,7 @@ def test_files_that_are_named_are_there(page):
 
 def test_commands_that_check_are_there():
     named = re.findall(r"`(?:pytest |python )?((?:tools|tests)/[\w./]+\.py)", CONTRIBUTING)
+    named += [f"tools/{program}.py" for program in re.findall(r"`ndformer (\w+)", CONTRIBUTING)]
     assert len(named) >= 6
     assert [name for name in named if not (ROOT / name).is_file()] == []
 

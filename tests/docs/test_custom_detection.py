@@ -74,7 +74,7 @@ def test_the_sentences_on_the_page(home, monkeypatch):
     _, config, *plain = [argument for argument in COMMANDS[1] if not argument.startswith("model.head.classes")]
 
     def said(*options):
-        return refusal(TOOLS["train.py"], CONFIGS / Path(config).name, *plain, *options, "--work-dir", "x")
+        return refusal(TOOLS["train"], CONFIGS / Path(config).name, *plain, *options, "--work-dir", "x")
 
     assert said(*TINY, "model.head.classes=80") == head
     wide = [option.replace("dim=24", "dim=48") for option in TINY]

@@ -28,7 +28,7 @@ def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys
     (tmp_path / "new").mkdir()
     Image.new("RGB", (90, 60), (200, 200, 200)).save(tmp_path / "new/bright.jpg")
     monkeypatch.chdir(tmp_path)
-    assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
+    assert [command[0] for command in COMMANDS] == ["browse_dataset", "train", "predict"]
     look, fit, ask = COMMANDS
     run(look)
     assert (tmp_path / "sheet.png").stat().st_size > 5_000

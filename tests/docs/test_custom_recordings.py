@@ -58,7 +58,7 @@ def mine(request, tmp_path, monkeypatch):
 def test_three_commands_from_a_folder_to_what_is_in_new_files(mine, capsys):
     kind, home = mine
     commands = [command for command in COMMANDS if kind in command[1]]
-    assert [command[0] for command in commands] == ["browse_dataset.py", "train.py", "predict.py"]
+    assert [command[0] for command in commands] == ["browse_dataset", "train", "predict"]
     look, fit, ask = commands
     run(look, *TINY)
     assert (home / "sheet.png").stat().st_size > 2_000

@@ -38,7 +38,7 @@ def mine(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_three_commands_from_a_folder_to_what_is_where(mine, capsys):
-    assert [command[0] for command in COMMANDS] == ["browse_dataset.py", "train.py", "predict.py"]
+    assert [command[0] for command in COMMANDS] == ["browse_dataset", "train", "predict"]
     look, fit, find = COMMANDS
     run(look, "--cfg-options", *TINY)
     assert (mine / "sheet.png").stat().st_size > 5_000

@@ -125,9 +125,7 @@ def test_table_at_the_top_names_the_file_of_each_registered_encoding():
 
 def test_pictures_are_small_and_can_be_drawn_again():
     pictures = {path.name: path for path in (DOCS / "images").glob("*.png")}
-    commands = [
-        shlex.split(line) for line in PAGE.splitlines() if line.startswith("    python tools/show_encoding.py ")
-    ]
+    commands = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("    ndformer show_encoding ")]
     shown = re.findall(
         r"!\[[^]]+\]\(\.\./(?:\.\./)?images/(\w+\.png)\)", PAGE
     )  # each with a text for those who cannot see it

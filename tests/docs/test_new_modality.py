@@ -23,7 +23,7 @@ from tests.programs import run as start
 
 PAGE = (DOCS / "how-to" / "new-modality.md").read_text()
 CHIRPS, CONFIG, PACK, FILES = code_of(PAGE)
-(COMMAND,) = re.findall(r"^    PYTHONPATH=\. python NDFORMER/(tools/train.*)$", PAGE, re.MULTILINE)
+(COMMAND,) = re.findall(r"^    PYTHONPATH=\. ndformer (train.*)$", PAGE, re.MULTILINE)
 HEAD = "    def __init__(self, dim"
 WITH_FILES = CHIRPS.replace(HEAD, f"{FILES}\n{HEAD}")
 SENTENCES = re.findall(r"^\| [^|]*\| `([^`]+)` \|$", PAGE, re.MULTILINE)
@@ -62,7 +62,7 @@ def trained(tmp_path_factory):
     (folder / "chirps_config.py").write_text(CONFIG)
     tool, *arguments = COMMAND.split()
     ran = subprocess.run(
-        [sys.executable, ROOT / tool, *arguments],
+        [sys.executable, ROOT / "tools" / f"{tool}.py", *arguments],
         env=os.environ | dict(PYTHONPATH=f".{os.pathsep}{ROOT}", OMP_NUM_THREADS="1"),
         cwd=folder,
         capture_output=True,

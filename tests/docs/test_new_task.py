@@ -54,7 +54,7 @@ def home(tmp_path_factory):
     patch.chdir(home)
     patch.syspath_prepend(home)
     for program, *arguments in COMMANDS:
-        more = ["--no-report", "--cfg-options", "train_cfg.max_epochs=2"] if program == "train.py" else []
+        more = ["--no-report", "--cfg-options", "train_cfg.max_epochs=2"] if program == "train" else []
         run(TOOLS[program], *arguments, *more)
     yield home
     patch.undo()
@@ -142,7 +142,7 @@ def test_it_keeps_what_is_promised(home, monkeypatch, capsys):
 
 
 def test_the_page_names_the_command_that_checks(home):
-    assert "tools/check_modality.py keypoints.py --config keypoints_config.py" in " ".join(PAGE.split())
+    assert "ndformer check_modality keypoints.py --config keypoints_config.py" in " ".join(PAGE.split())
 
 
 MISTAKES = [  # those of the table, in its order

@@ -25,7 +25,7 @@ CELL = re.compile(rf"({NUMBER})(?: ± ({NUMBER}))?")
 def section(page: str, experiment: Experiment, scale: str) -> str:
     """Return the part of a page on an experiment at one scale."""
     (found,) = re.findall(rf"^## {re.escape(experiment.item)}$.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
-    return found.partition(f"--scale {scale}\n")[2].partition("    tools/reproduce.py")[0]
+    return found.partition(f"--scale {scale}\n")[2].partition("    ndformer reproduce")[0]
 
 
 def table_rows(text: str) -> list[list[str]]:
@@ -169,6 +169,6 @@ def test_kept_pages_are_those_of_kept_results(paper, tmp_path):
     for page in (f"{paper}.md", "README.md"):
         kept = (KEPT / page).read_text(encoding="utf-8")
         assert kept == (tmp_path / "papers" / page).read_text(encoding="utf-8"), (
-            "tools/reproduce.py --pages docs/papers"
+            "ndformer reproduce --pages docs/papers"
         )
     assert wrong((KEPT / f"{paper}.md").read_text(encoding="utf-8"), paper, KEPT) == []

@@ -37,8 +37,8 @@ def test_its_licences_begin_as_those_that_are_printed():
 def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeypatch):
     """With a small file of the same name, so the first line has other numbers."""
     monkeypatch.chdir(tmp_path)
-    (command,) = re.findall(r"^    python tools/train\.py (.*)$", PAGE, re.MULTILINE)
-    assert f"train.py {command.partition(' --cfg-options')[0]}" in (train.__doc__ or "")
+    (command,) = re.findall(r"^    ndformer train (.*)$", PAGE, re.MULTILINE)
+    assert f"ndformer train {command.partition(' --cfg-options')[0]}" in (train.__doc__ or "")
     parser = argparse.ArgumentParser()
     cli.config_arguments(parser)
     cli.weights_arguments(parser)
@@ -56,7 +56,7 @@ def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeyp
 
 
 def test_its_comparison_is_understood():
-    (command,) = re.findall(r"^python tools/compare\.py (.*)$", PAGE, re.MULTILINE)
+    (command,) = re.findall(r"^ndformer compare (.*)$", PAGE, re.MULTILINE)
     given = compare.parse(shlex.split(command))
     assert given.config.is_file()
     assert parse_reference(given.weights).options == dict(head_dim=16)
@@ -64,7 +64,7 @@ def test_its_comparison_is_understood():
 
 
 def test_its_command_is_understood(tmp_path):
-    (command,) = re.findall(r"^    python tools/convert_checkpoint\.py (.*)$", PAGE, re.MULTILINE)
+    (command,) = re.findall(r"^    ndformer convert_checkpoint (.*)$", PAGE, re.MULTILINE)
     source, _, out = command.split()
     assert source in SOURCES
     assert out.endswith(".pth")

@@ -222,7 +222,7 @@ def test_a_page_has_measured_numbers_beside_printed_ones(tmp_path):
 
 def test_damaged_results_are_refused(tmp_path):
     (tmp_path / "results.json").write_text('{"values": 3}')
-    with pytest.raises(DataError, match="is not a file that tools/reproduce.py writes"):
+    with pytest.raises(DataError, match="is not a file that ndformer reproduce writes"):
         read(tmp_path / "results.json")
 
 

@@ -105,7 +105,7 @@ BROKEN = {
 def test_a_damaged_file_is_an_error(tmp_path, name):
     path = tmp_path / "compare.json"
     path.write_bytes(BROKEN[name] if isinstance(BROKEN[name], bytes) else BROKEN[name].encode())
-    with pytest.raises(DataError, match="is not a file of tools/compare.py or tools/rank.py") as error:
+    with pytest.raises(DataError, match="is not a file of ndformer compare or ndformer rank") as error:
         join([tmp_path])
     assert "\n" not in str(error.value)
 

@@ -81,7 +81,7 @@ FAULTS = [Fault(*row) for row in (
     ("cope-equal-rank", "encodings/cope.py", "order.start[:, None, None] >= end", "order.start[:, None, None] > end",
      f"encodings/test_cope.py {REFERENCE}"),
     ("sape2-side", "encodings/sape2.py", "gates.flip(-1).cumsum(-1).flip(-1)", "gates.cumsum(-1)",
-     "encodings/test_sape2.py"),
+     "encodings/test_sape2.py encodings/test_reference.py"),
     ("norm-order", "framework/transformer.py",
      "self.mlp(self.norm2(x))", "self.norm2(self.mlp(x))", "framework/test_transformer.py framework/importers"),
     ("class-token", "framework/heads/classifier.py", "tokens.features[:, 0]", "tokens.features[:, -1]",

@@ -78,7 +78,7 @@ def test_a_bad_image_names_what_leaves_it_out_and_what_lists_them_all(said, tmp_
     told = said(train.main, *words).splitlines()[-1]
     assert "1.png cannot be read as an image" in told
     assert told.endswith(
-        "; --cfg-options train_dataloader.skip_bad=True skips such samples, tools/check_data.py CONFIG lists all "
+        "; --cfg-options train_dataloader.skip_bad=True skips such samples, ndformer check_data CONFIG lists all "
         "of them"
     )
     assert "Traceback" not in told

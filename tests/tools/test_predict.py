@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.training import checkpoint
 from tests.programs import CONFIGS, refusal, run, save_untrained
 from tools import predict, show_attention
@@ -16,6 +19,7 @@ from tools import test as test_tool
 
 CONFIG = CONFIGS / "cifar10_pape.py"
 SMALL = ["model.backbone.dim=16", "model.backbone.depth=2", "model.backbone.heads=2"]
+ANY_SIZE = "test_dataloader.dataset.transforms=[dict(type='PackImage')]"
 CLASSES = list("abcdefghij")
 
 
@@ -39,7 +43,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def use(weights):
     def use(main, *arguments, options=()):
-        run(main, CONFIG, weights, *arguments, "--cfg-options", *SMALL, *options)
+        run(main, CONFIG, weights, *arguments, "--cfg-options", *SMALL, *(options or [ANY_SIZE]))
 
     return use
 
@@ -65,6 +69,19 @@ def test_files_and_folders_are_predicted_and_written_into_a_new_folder(use, caps
     assert sum(float(rows[0][name]) for name in CLASSES) == pytest.approx(1, abs=1e-4)
     use(predict.main, "some/b.png", "--out", "out.json", "--top", "1")
     assert json.loads(Path("out.json").read_text())[0]["prediction"] == rows[1]["prediction"]
+
+
+@pytest.mark.parametrize("name, size, channels", [("mnist_small", 28, 1), ("cifar10_pape", 32, 3)])
+def test_a_photo_of_another_size_is_cropped_to_the_size_of_training(name, size, channels):
+    """A photo of 200 x 300 pixels gave a model of 49 tokens 3,750; images of the data set do not change."""
+    cfg = load(CONFIGS / f"{name}.py")
+    prepared = Preparation(cfg, build_model(cfg))
+    photo = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+    assert prepared.sample_from_memory(photo)["inputs"]["image"].shape == (channels, size, size)
+    small = photo[:size, :size, 0] if channels == 1 else photo[:size, :size]
+    uncropped = Preparation(load(CONFIGS / f"{name}.py", [ANY_SIZE]), build_model(cfg))
+    pixels, expected = (each.sample_from_memory(small)["inputs"]["image"] for each in (prepared, uncropped))
+    assert torch.equal(pixels, expected)
 
 
 @pytest.mark.parametrize("main", [predict.main, show_attention.main])
@@ -141,7 +158,9 @@ def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder
     out = ["--out", "out.csv", "--show-dir", "seen"]
     assert refused(predict.main, "some", *out) == "1 of 3 files could not be read, for the reasons above"
     said = capsys.readouterr()
-    assert said.err.startswith("predict: some/aa.png cannot be read as an image (")
+    legend, unread, *_ = said.err.splitlines()
+    assert legend == "predict: file, classes with their scores (shares of 1, highest first)"
+    assert unread.startswith("predict: some/aa.png cannot be read as an image (")
     assert [line.split()[0] for line in said.out.splitlines()] == ["some/a.jpg", "some/b.png", "out.csv", "seen"]
     with (folder / "out.csv").open() as file:
         assert [row["path"] for row in csv.DictReader(file)] == ["some/a.jpg", "some/b.png"]

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
 """Time and memory of attention with positions, as ratios against the obvious alternative.
 
-    python tools/benchmarks/attention.py attention
+    ndformer benchmarks/attention attention
         the attention call from q, k, v, a, b: PaPE's forms against no position
-    python tools/benchmarks/attention.py block
+    ndformer benchmarks/attention block
         a whole ViT-B block with each encoding against NoPE, both ways; --depth 12
-    python tools/benchmarks/attention.py memory --backend dense --tokens 16385
+    ndformer benchmarks/attention memory --backend dense --tokens 16385
         peak memory of a block with each encoding, both ways
-    python tools/benchmarks/attention.py attention --amp           in bf16, also as ratios to flash attention
+    ndformer benchmarks/attention attention --amp           in bf16, also as ratios to flash attention
 
 All variants run in one process, one after the other in every round, so that a busy machine slows them alike; the
 figure is the median over rounds. A GPU's times are between two events, and its memory is what torch allocates. Prints a

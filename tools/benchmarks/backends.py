@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Measure whether `auto` selects the fastest attention backend on this CPU, over 20 shapes.
 
-    python tools/benchmarks/backends.py                    every shape, forward and with gradients
-    ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 NUMBA_CPU_NAME=haswell python tools/benchmarks/backends.py
+    ndformer benchmarks/backends                    every shape, forward and with gradients
+    ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 NUMBA_CPU_NAME=haswell ndformer benchmarks/backends
 
 One thread, float32, processor time. The backends of a shape run in turn in each round, so that a busy machine affects
 all equally. The last column is the time of the backend that `auto` selects, divided by that of the fastest.

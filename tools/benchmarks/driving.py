@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """What UniTR of the published size costs on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
 
-python tools/benchmarks/driving.py                       PaPE, forward
-python tools/benchmarks/driving.py --encodings none ALiBi --out docs/benchmarks      also as .json
+ndformer benchmarks/driving                       PaPE, forward
+ndformer benchmarks/driving --encodings none ALiBi --out docs/benchmarks      also as .json
 
 The parts run in turn in each of `--repeats` rounds, and the median of each is printed: on a CPU processor time of one
 thread, on a GPU the time between two events. `cut` is what finds the windows and sets of all eight layers, a share of

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Measure attention, models and training on a GPU, then run tests/gpu: one folder of figures within nine minutes.
 
-    python tools/benchmarks/gpu.py                                 every step, into build/gpu (`make gpu`)
-    python tools/benchmarks/gpu.py --out FOLDER --steps call vit   these two, into another folder
-    python tools/benchmarks/gpu.py --dry                           every step in tiny sizes on the CPU: does each run?
+    ndformer benchmarks/gpu                                 every step, into build/gpu (`make gpu`)
+    ndformer benchmarks/gpu --out FOLDER --steps call vit   these two, into another folder
+    ndformer benchmarks/gpu --dry                           every step in tiny sizes on the CPU: does each run?
 
 All steps compile side by side first; then each measures in a process of its own, alone on the GPU.
 results.jsonl has one line per figure, written as soon as it is known; the last line of each case repeats its first row,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Measure a batch of rectangles of different sizes: packed, padded and in timm's NaFlexViT, against equal squares.
 
-    python tools/benchmarks/mixed_sizes.py                         forward and training of a ViT-S
-    python tools/benchmarks/mixed_sizes.py --encodings PaPE CPE --depth 4
+    ndformer benchmarks/mixed_sizes                         forward and training of a ViT-S
+    ndformer benchmarks/mixed_sizes --encodings PaPE CPE --depth 4
 
 16 images with sides of 4 to 20 patches, one thread, float32, processor time. Calls run in turn, and each figure is the
 median over rounds of tokens per second, padding not counted, divided by those of squares with equally many tokens. The

@@ -1,10 +1,10 @@
 #!/usr/bin/env python
 """What an encoding costs in Point Transformer V3: time and memory of the ScanNet-size model, beside no encoding.
 
-python tools/benchmarks/points.py                           9,500 points of a surface, forward
-python tools/benchmarks/points.py --points 100000 --train   forward and backward
-python tools/benchmarks/points.py --encodings PaPE --cpe none
-python tools/benchmarks/points.py --points 110000 --amp --out docs/benchmarks   also as .json and .png
+ndformer benchmarks/points                           9,500 points of a surface, forward
+ndformer benchmarks/points --points 100000 --train   forward and backward
+ndformer benchmarks/points --encodings PaPE --cpe none
+ndformer benchmarks/points --points 110000 --amp --out docs/benchmarks   also as .json and .png
 
 The models run in turn in each of `--repeats` rounds; the table has the median of each. On a CPU it is processor time of
 one thread, which other work on the machine hardly changes. On a GPU it is the time between two events, and the table

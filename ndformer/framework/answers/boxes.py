@@ -41,6 +41,7 @@ class Boxes(Objects):
 
     metric = "CocoMetric"
     columns = ("path", "class", "score", "x1", "y1", "x2", "y2")
+    legend = "file, boxes with class, score and corners (x1, y1, x2, y2)"
 
     digits = 2  # boxes (D, 4) are x1 y1 x2 y2
 

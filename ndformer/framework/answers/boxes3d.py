@@ -28,6 +28,7 @@ class Boxes3D(Objects):
 
     metric = "NuScenes"
     columns = ("path", "class", "score", "x", "y", "z", "width", "length", "height", "yaw", "vx", "vy")
+    legend = "file, boxes with class, score and center (x, y, z)"
     tile = 512
 
     digits = 3

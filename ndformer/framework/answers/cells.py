@@ -18,6 +18,7 @@ class Cells(Pixels):
 
     metric = "SolveRate"
     columns = ("path", "solved", "cells")
+    legend = "file, rows of the grid"
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
         solved = "" if self.truth is None else self.right == 1

@@ -33,6 +33,7 @@ class Label(Answer):
 
     metric = "Accuracy"
     columns = ("path", "truth", "prediction")
+    legend = "file, classes with their scores (shares of 1, highest first)"
     tile = 128
     captioned = "class"
 

@@ -21,6 +21,7 @@ class Pixels(Answer):
     """The predicted class of every pixel of one image."""
 
     metric = "MeanIoU"
+    legend = "file, classes with their shares of the pixels"
 
     # tensor or array (H, W) of classes; at the size of the image on disk if the sample has a `frame`
     predicted: Any

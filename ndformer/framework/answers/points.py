@@ -19,6 +19,7 @@ from ndformer.framework.registry import ANSWERS
 class Points(Pixels):
     """The classes `predicted` (N,) of points; the sample has the `truth` (N,) if it is known."""
 
+    legend = "file, classes with their shares of the points"
     tile = 128
 
     def mistakes(self, min_score: float) -> float:

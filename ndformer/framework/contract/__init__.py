@@ -4,7 +4,7 @@ for result in check(lambda **place: build_encoding(dict(type='PaPE', m=8), **pla
     print(result)
 
 Each promise is tested in 1 to 4 position dimensions, with small random weights and tokens (trial.py).
-tools/check_encoding.py runs this from the command line; docs/how-to/new-encoding.md explains the promises.
+ndformer check_encoding runs this from the command line; docs/how-to/new-encoding.md explains the promises.
 """
 
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import Broken, Worst, difference, dtype_name, promise
+from ndformer.framework.contract.promise import Broken, NotApplicable, Worst, difference, dtype_name, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
@@ -20,7 +20,7 @@ SHORT, SMALL = 1e-8, 1e-4  # a step across the seam, and the largest change it m
 @promise("whole turns on circles")
 def circles(tried: Sequence[Trial]) -> str:
     if not tried[0].encoding.circular_axes or any(tried[0].encoding.periods):
-        return "not tried: " + ("periods are given" if tried[0].encoding.circular_axes else "it refuses `periods`")
+        raise NotApplicable("periods are given" if tried[0].encoding.circular_axes else "it refuses `periods`")
     worst, seam = {dtype: Worst() for dtype in TURNS}, Worst()
     for trial in (Trial(_on_circles(t), t.dims) for t in tried):
         for dtype, turns in TURNS.items():

@@ -10,7 +10,16 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, difference, dtype_name, promise
+from ndformer.framework.contract.promise import (
+    CLOSE,
+    CLOSE_FLOAT32,
+    Broken,
+    NotApplicable,
+    Worst,
+    difference,
+    dtype_name,
+    promise,
+)
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.flex import untraced
@@ -28,7 +37,7 @@ FLEX = {
 @promise("padded = packed = alone")
 def padding(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
-        return "not tried: a full grid is never padded or packed"
+        raise NotApplicable("a full grid is never padded or packed")
     worst = Worst()
     for trial in tried:
         expected = torch.cat([trial(*trial.alone(sample))[0] for sample in trial.samples])
@@ -102,7 +111,7 @@ def forms(tried: Sequence[Trial]) -> str:
                     kinds.add(type(part).__name__)
                 worst.compare(total, bias.rows(0, N).expand(B, H, N, N), f"sum of parts(), {layout}, {trial.dims}-D")
     if not kinds:
-        return "not tried: there is no bias"
+        raise NotApplicable("there is no bias")
     if worst.error > CLOSE:
         raise Broken(
             f"two forms of one bias differ by {worst}: pair(b, h, i, j) is the value for query i and key j, with "
@@ -138,7 +147,9 @@ def captures(tried: Sequence[Trial]) -> str:
                         f"{name}.pair() reads a tensor of shape {tuple(tensor.shape)} that is a strided view, which "
                         "compiled FlexAttention does not take: make it .contiguous() in __init__"
                     )
-    return "tensors are contiguous, and read once if they get a gradient" if seen else "not tried: there is no pair()"
+    if not seen:
+        raise NotApplicable("there is no pair()")
+    return "tensors are contiguous, and read once if they get a gradient"
 
 
 class Lookups(TorchFunctionMode):

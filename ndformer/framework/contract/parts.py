@@ -1,6 +1,6 @@
 """The contract of datasets, packs, adapters and heads, which all programs rely on.
 
-tools/check_modality.py runs it on user-defined classes; docs/how-to/new-modality.md and docs/how-to/new-task.md explain
+ndformer check_modality runs it on user-defined classes; docs/how-to/new-modality.md and docs/how-to/new-task.md explain
 how to write them.
 """
 

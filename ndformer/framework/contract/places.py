@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, promise
+from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, promise
 from ndformer.framework.contract.trial import Sample, Trial
 from ndformer.framework.kernels.masks import bias_rows
 from ndformer.framework.tokens import Where
@@ -69,7 +69,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
 @promise("token permutation")
 def permutation(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
-        return "not tried: on a grid the order is the position"
+        raise NotApplicable("on a grid the order is the position")
     worst = Worst()
     for trial in tried:
         order = torch.tensor([3, 6, 0, 5, 1, 4, 2])
@@ -99,9 +99,9 @@ def rotation(tried: Sequence[Trial]) -> str:
         return r @ q.T
 
     if tried[0].encoding.needs_grid:
-        return "not tried: a rotated grid is not a grid"
+        raise NotApplicable("a rotated grid is not a grid")
     if not tried[0].encoding.float_positions:
-        return "not tried: a rotation does not keep positions integers"
+        raise NotApplicable("a rotation does not keep positions integers")
     several = [trial for trial in tried if trial.dims > 1]
     return _invariance(several, "rotation_invariant", "a rotation about the origin", turn)
 
@@ -126,15 +126,17 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
         return f"holds, but is not declared: consider {flag} = True"
     findings = [] if declared is None else [f"declared and true ({declared.about})"]
     findings += [] if others is None else [f"not declared: {move} changes logits by {others}"]
-    return "; ".join(findings) or "not tried: one dimension has none"
+    if not findings:
+        raise NotApplicable("one dimension has none")
+    return "; ".join(findings)
 
 
 @promise("precision of positions")
 def precision(tried: Sequence[Trial]) -> str:
     if tried[0].encoding.needs_grid:
-        return "not tried: on a grid, positions are indices of cells"
+        raise NotApplicable("on a grid, positions are indices of cells")
     if tried[0].encoding.bounded:
-        return "not tried: positions beyond the extent are clamped to its border"
+        raise NotApplicable("positions beyond the extent are clamped to its border")
     step = SMALL if tried[0].encoding.float_positions else 1.0
     small = large = 0.0
     for trial in tried:
@@ -174,7 +176,7 @@ def _effect(trial: Trial, x: Tensor, base: Tensor, step: float) -> Tensor:
 @promise("position interpolation")
 def interpolation(tried: Sequence[Trial]) -> str:
     if any(tried[0].encoding.periods):
-        return "not tried: circles are not interpolated"
+        raise NotApplicable("circles are not interpolated")
     worst = Worst()
     for trial in tried:
         r = trial.samples[0].r

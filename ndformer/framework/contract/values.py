@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, Worst, dtype_name, promise
+from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
 from ndformer.framework.contract.trial import Sample, Trial, rigid_motions
 
 HOOKS = "values", "output"
@@ -14,7 +14,7 @@ HOOKS = "values", "output"
 @promise("values and output")
 def values(tried: Sequence[Trial]) -> str:
     if not any(layer.encoding.transforms_values for trial in tried for layer in trial.layers):
-        return "not tried: values are not transformed"
+        raise NotApplicable("values are not transformed")
     unplaced, moved, filmed = Worst(), Worst(), Worst()
     for trial in tried:
         for dtype in (torch.float64, torch.float32, torch.bfloat16):

@@ -1,4 +1,4 @@
-"""Summaries of data files for tools/peek.py, with one describer per file format."""
+"""Summaries of data files for ndformer peek, with one describer per file format."""
 
 import re
 from collections.abc import Mapping

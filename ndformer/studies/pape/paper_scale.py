@@ -139,7 +139,7 @@ def _table1(item: str, sets: Mapping[str, tuple[str, str]], rows: Sequence[str])
         {column: f"{column}, {metric}" for column, (_, metric) in sets.items()},
         {row: paper.TABLE1[row] for row in rows},
         lambda cell: measure_sets(cell, sets),
-        f"Configs: {configs}, with --encoding. Example: python tools/train.py configs/{names[0]}_pape.py.",
+        f"Configs: {configs}, with --encoding. Example: ndformer train configs/{names[0]}_pape.py.",
         names,
     )
 
@@ -151,7 +151,7 @@ def _ablation(number: int, rows: Mapping[str, str]) -> Experiment:
         {"accuracy": "accuracy, %"},
         {row: {"accuracy": figure} for row, figure in rows.items()},
         measure_ablation,
-        f"python tools/train.py configs/imagenet1k_pape.py --encoding 'PaPE(m=50)' --cfg-options {' '.join(VIT_S)}",
+        f"ndformer train configs/imagenet1k_pape.py --encoding 'PaPE(m=50)' --cfg-options {' '.join(VIT_S)}",
     )
 
 
@@ -162,7 +162,7 @@ def _sizes(number: int, published: Mapping[str, Mapping[str, str]], interpolated
         {str(size): f"{size} px" for size in paper.SIZES},
         published,
         lambda cell: measure_sizes(cell, interpolated),
-        "The models of Table 1: python tools/extrapolate.py configs/imagenet1k_pape.py BEST.pth --sizes "
+        "The models of Table 1: ndformer extrapolate configs/imagenet1k_pape.py BEST.pth --sizes "
         f"{' '.join(map(str, paper.SIZES))}. A small version of it is pape:extrapolation.",
     )
 

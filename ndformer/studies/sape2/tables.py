@@ -187,7 +187,7 @@ EXPERIMENTS = [
         seeds=1,
         needs=GPU,
         published=TABLE1,
-        about="python tools/train.py configs/cifar10_pape.py --encoding ENCODING, and cifar100_pape.py: "
+        about="ndformer train configs/cifar10_pape.py --encoding ENCODING, and cifar100_pape.py: "
         f"{commands(PAPER)}. "
         "CoPE is causal. Learning rate, schedule, drop path and augmentation are ours: the paper does not give them. "
         "A tenth of the training images is for validation; the paper has no validation set in its Table 3.",
@@ -203,7 +203,7 @@ EXPERIMENTS = [
         seeds=1,
         needs=GPU,
         published=TABLE2,
-        about="python tools/train.py configs/cifar10_pape.py --encoding ENCODING: "
+        about="ndformer train configs/cifar10_pape.py --encoding ENCODING: "
         f"{commands({row: MODES[row] for row in TABLE2})}. Other settings as in table1-cifar.",
     ),
     Experiment(

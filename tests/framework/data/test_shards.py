@@ -51,7 +51,7 @@ def test_the_type_shards_has_the_packed_options_and_other_options_are_refused(ma
     assert pixels(opened(out, "val", "Shards")) == pixels(opened(home, "val"))
     with pytest.raises(DataError, match=r"expected shards of MaskFolder, got those of ImageFolder\. Use a config"):
         opened(out, kind="MaskFolder")
-    with pytest.raises(DataError, match="has no shards: tools/pack_shards.py CONFIG"):
+    with pytest.raises(DataError, match="has no shards: ndformer pack_shards CONFIG"):
         opened(home, kind="Shards")
     DATASETS.get("ArcTasks")
     options: dict[str, Any] = dict(tasks=["mirror"], count=3, tested=2)

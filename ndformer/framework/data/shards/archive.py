@@ -32,7 +32,7 @@ OPEN_SHARDS = 128  # files that a process has open
 COLUMNS = dict(shard=np.uint32, offset=np.int64, size=np.int64, crc=np.uint32, start=np.int64, text=np.uint8)
 TABLE: dict[str, Any] = dict(source=str, options=dict, splits=list[str], classes=list[str], state=str, values=bool)
 TABLE_COLUMNS = dict(label=np.int64, shard=np.uint32, start=np.int64, text=np.uint8)
-AGAIN = "Copy the shards again, or pack them again with tools/pack_shards.py"
+AGAIN = "Copy the shards again, or pack them again with ndformer pack_shards"
 
 
 def is_packed(root: Any) -> bool:

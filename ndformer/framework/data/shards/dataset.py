@@ -43,7 +43,7 @@ class Records(Sequence[Any]):
 
 @DATASETS.register_module()
 class Shards(Dataset):
-    """A dataset in shards that tools/pack_shards.py wrote to `data_root`.
+    """A dataset in shards that ndformer pack_shards wrote to `data_root`.
 
     An object is of the class that was packed too, with the options that were packed. That class with this `data_root`
     reads shards too, and takes other values of its `reading_options`.
@@ -56,7 +56,7 @@ class Shards(Dataset):
     def __new__(cls: Any, data_root: Text | Path, *args: Any, **options: Any) -> "Shards":
         if cls is Shards:
             if not is_packed(data_root):
-                raise DataError(f"{data_root} has no shards: tools/pack_shards.py CONFIG {data_root} writes them")
+                raise DataError(f"{data_root} has no shards: ndformer pack_shards CONFIG {data_root} writes them")
             cls = _sharded(DATASETS.get(opened(Path(data_root)).type), True)
         return super().__new__(cls)
 

@@ -88,7 +88,7 @@ class Values:
         except (ValueError, TypeError, AttributeError, RecursionError, MemoryError) as error:
             raise DataError(
                 f"{self.root}: a record of the index is damaged ({foreign.single_line(error):.200}). "
-                "Copy the shards again, or pack them again with tools/pack_shards.py"
+                "Copy the shards again, or pack them again with ndformer pack_shards"
             ) from None
 
     def _value(self, content: dict[str, Any], load: Load | None = None) -> Any:

@@ -195,8 +195,8 @@ def _import(custom: Any, data: Path | None) -> None:
     for name in names:
         if data is not None and name not in sys.modules:
             raise DataError(
-                f"{data} imports the module '{name}' (custom_imports), which executes code. Give the CONFIG of the "
-                "run, or allow the import if you trust its author",
+                f"{data} imports the module '{name}' (custom_imports), which executes code. Give your own "
+                "config before the checkpoint (CONFIG CHECKPOINT), or allow the import if you trust its author",
                 saved.TRUST.replace("runs", "imports"),
             )
         try:

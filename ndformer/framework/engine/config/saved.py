@@ -57,7 +57,7 @@ def data_for(path: Path) -> Path | None:
     neighbor = _run_file_in_folder(path) if path.is_file() else None
     if neighbor is not None:
         missing = "" if data.is_file() else f", and its folder has no {DATA}"
-        remedy = f"Give {data}" if data.is_file() else "Give the CONFIG of the run"
+        remedy = f"Give {data}" if data.is_file() else "Give the config that the run was trained with"
         raise DataError(
             f"{path} is code{missing}. It lies next to {neighbor}, as in the folder of a run. {remedy}, move your own "
             "config to another folder, or allow it to run if you trust its author",

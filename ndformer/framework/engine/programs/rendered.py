@@ -59,7 +59,7 @@ def write(
     index: list[dict[str, str]] = []
     with attempted("samples of the test set"):
         if processes.count() > 1:  # each has answers for its share of the set
-            raise DataError("several processes tested the model: tools/report.py RUN --samples 8 draws the samples")
+            raise DataError("several processes tested the model: ndformer report RUN --samples 8 draws the samples")
         for kind, caption, save in _pictures(cfg, model, loader, evaluation, count):
             name = "" if save is None else f"{len(index)}.png"
             if save is not None:

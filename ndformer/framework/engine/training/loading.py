@@ -69,7 +69,7 @@ class Loader(DataLoader[Any]):
                 without = f"--cfg-options {self.split}_dataloader.skip_bad=True skips such samples"
                 option = f"{error.option}; {without}" if error.option else without
                 sentence = str(error).rpartition("DataError: ")[2].strip()  # a worker sends its traceback
-                raise DataError(sentence, f"{option}, tools/check_data.py CONFIG lists all of them") from error
+                raise DataError(sentence, f"{option}, ndformer check_data CONFIG lists all of them") from error
 
 
 def _close(reference: weakref.ref[Loader]) -> None:

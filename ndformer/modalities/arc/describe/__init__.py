@@ -1,1 +1,1 @@
-"""Descriptions of ARC files in numbers (tools/peek.py)."""
+"""Descriptions of ARC files in numbers (ndformer peek)."""

@@ -1,1 +1,1 @@
-"""Descriptions of driving files in numbers (tools/peek.py)."""
+"""Descriptions of driving files in numbers (ndformer peek)."""

@@ -1,4 +1,4 @@
-"""Index of nuScenes' tables as arrays in one file, written by tools/prepare_nuscenes.py.
+"""Index of nuScenes' tables as arrays in one file, written by ndformer prepare_nuscenes.
 
 The tables of v1.0-trainval are gigabytes of text, which take minutes to read. The index is used as long as they are
 unchanged.
@@ -83,7 +83,7 @@ def load_index(tables: Tables) -> Index | None:
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
         reason = "damaged"
     warnings.warn(
-        f"{path} is {reason} and not used: tools/prepare_nuscenes.py {tables.home.parent} makes it anew", stacklevel=2
+        f"{path} is {reason} and not used: ndformer prepare_nuscenes {tables.home.parent} makes it anew", stacklevel=2
     )
     return None
 

@@ -1,1 +1,1 @@
-"""Descriptions of event files in numbers (tools/peek.py)."""
+"""Descriptions of event files in numbers (ndformer peek)."""

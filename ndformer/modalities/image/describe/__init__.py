@@ -1,1 +1,1 @@
-"""Descriptions of image files in numbers (tools/peek.py)."""
+"""Descriptions of image files in numbers (ndformer peek)."""

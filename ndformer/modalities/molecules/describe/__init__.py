@@ -1,1 +1,1 @@
-"""Descriptions of molecule files in numbers (tools/peek.py)."""
+"""Descriptions of molecule files in numbers (ndformer peek)."""

@@ -64,7 +64,7 @@ class Paired(Dataset):
         path = self.data_root / name
         if not path.is_file():
             raise DataError(
-                f"{path} is missing: tools/make_sample.py paired makes one", f"--out {self.data_root} puts it here"
+                f"{path} is missing: ndformer make_sample paired makes one", f"--out {self.data_root} puts it here"
             )
         return foreign.words(path)
 

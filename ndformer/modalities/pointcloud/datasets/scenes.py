@@ -146,7 +146,7 @@ def list_scenes(folder: Path) -> list[Path]:
     ]
     if not paths:
         raise MissingError(
-            f"{folder} has no scenes (SCENE/{PLACES}, or a file of each): tools/prepare_scannet.py makes them from "
+            f"{folder} has no scenes (SCENE/{PLACES}, or a file of each): ndformer prepare_scannet makes them from "
             "ScanNet's release",
         )
     return paths

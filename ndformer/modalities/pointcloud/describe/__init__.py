@@ -1,1 +1,1 @@
-"""Descriptions of point cloud files in numbers (tools/peek.py)."""
+"""Descriptions of point cloud files in numbers (ndformer peek)."""

@@ -1,1 +1,1 @@
-"""Descriptions of video files in numbers (tools/peek.py)."""
+"""Descriptions of video files in numbers (ndformer peek)."""

@@ -102,7 +102,7 @@ class NuScenes(CentreDistance):
         return average.summary(self.classes)
 
     def export(self, path: Path, categories: Sequence[Any]) -> bool:
-        """Write the json for nuScenes' server and tools/eval.py nuscenes."""
+        """Write the json for nuScenes' server and ndformer eval nuscenes."""
         write_submission(path, self.predictions, self.tokens, META)
         return True
 

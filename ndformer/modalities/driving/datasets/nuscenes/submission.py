@@ -1,4 +1,4 @@
-"""nuScenes' json of predictions, for its server and tools/eval.py."""
+"""nuScenes' json of predictions, for its server and ndformer eval."""
 
 import json
 import math

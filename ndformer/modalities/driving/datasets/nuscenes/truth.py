@@ -15,7 +15,7 @@ from ndformer.modalities.driving.formats.tables import Tables
 
 
 def opened(data_root: Path, version: str) -> Index:
-    """Load the index that tools/prepare_nuscenes.py wrote, or read the tables."""
+    """Load the index that ndformer prepare_nuscenes wrote, or read the tables."""
     tables = Tables(data_root / version)
     index = load_index(tables)
     return read_index(tables) if index is None else index

@@ -3,7 +3,7 @@
     data_root/{train,val,test}/NAME_td.dat, NAME_bbox.npy
 
 Only the events before a label are read from a recording. Box files are small and read at the start, unless
-tools/prepare_gen1.py has written an index.
+`ndformer prepare_gen1` has written an index.
 """
 
 from pathlib import Path
