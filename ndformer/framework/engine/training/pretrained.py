@@ -88,7 +88,7 @@ def _imported(reference: Reference) -> Pretrained:
     try:
         imported = source.convert(load_tensors(reference.path, source.inside), **options)
     except DataError as error:
-        option = re.fullmatch(r"--(\w+)-(\w+) N", error.option)  # of convert_checkpoint.py
+        option = re.fullmatch(r"--(\w+)-(\w+) N", error.option)  # of convert_checkpoint
         remedy = f"--weights '{name}({option[1]}_{option[2]}=N):{reference.path}'" if option else error.option
         raise DataError(str(error), remedy) from None
     parts = imported.parts.items()
