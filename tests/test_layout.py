@@ -163,7 +163,7 @@ ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run", "memo
 ENGINE += [["load_model"]]
 MODALITY = [
     ["formats", "objects"],
-    ["spikes", "sampling", "generators", "projection"],
+    ["spikes", "sampling", "generators", "projection", "patch_sizes", "token_drop"],
     ["pictures"],
     ["transforms"],
     ["datasets"],

@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, help="channels of a head: 64; for pointcept 16")
     parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="field of view of lookhere (90)")
+    parser.add_argument("--rope-base", metavar="N", type=int, default=0, help="of naflexvit's axial RoPE (0: none)")
     args = parser.parse_args(arguments)
     atomic.make_parent(args.output)
     if args.origin == FOLDER:
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{args.output} has the content of {args.input}")
         return
     source = SOURCES[args.origin]
-    extra_options = dict(fov=args.fov) if args.origin == "lookhere" else {}
+    extra_options = dict(lookhere=dict(fov=args.fov), naflexvit=dict(rope_base=args.rope_base)).get(args.origin, {})
     imported = source.convert(
         load_tensors(args.input, source.inside), args.head_dim or source.head_dim, **extra_options
     )

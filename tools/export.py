@@ -44,7 +44,7 @@ def example_batches(cfg: Config, model: TokenModel, size: tuple[int, int] | None
         kinds = ", ".join(type(adapter).__name__ for adapter in adapters)
         raise DataError(f"graphs: expected a model of images, got {kinds}. Export its weights as .safetensors")
     framed = input_size(test_transforms(cfg))
-    patch = adapters[0].patch
+    patch = adapters[0].test_patch
     height, width = size or ((framed, framed) if isinstance(framed, int) else framed) or (8 * patch, 6 * patch)
     sizes = [(2, height, width), (1, height, width + 3 * patch), (3, height + 2 * patch, width)]
     draw = torch.Generator().manual_seed(0)
@@ -116,7 +116,7 @@ def main() -> None:
     (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(args.out)
     content = checkpoint.load(args.checkpoint)
     cfg = with_classes(cfg, content.get("classes"))
-    model = build_model(cfg, "cpu")
+    model = build_model(cfg, "cpu").eval()
     checkpoint.load_weights(model, content, args.checkpoint, args.resize_positions)
     content |= dict(model=model.state_dict())
     if kind in graph.ENDINGS:

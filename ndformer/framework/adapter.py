@@ -97,6 +97,11 @@ class Adapter(nn.Module):
         return dict(type="Resize", size=size)
 
     @property
+    def varies_tokens(self) -> bool:
+        """Whether training drops tokens or changes the size of patches, which only heads that pool tokens allow."""
+        return False
+
+    @property
     def position_dims(self) -> int | None:
         """The number of position axes; None if only the first batch can tell."""
         return None

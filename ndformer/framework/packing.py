@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows, TokenSet, Where, packed_runs
@@ -39,8 +38,8 @@ def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
     return TokenSet(rows.gather(tokens.features.flatten(0, 1)), where, modality)
 
 
-def by_grid(tokens: TokenSet) -> list[tuple[Tensor, TokenSet]]:
-    """Return padded rows with `where.grids` by groups of one grid: the samples (R,) of each group and its tokens."""
+def by_grid(tokens: TokenSet) -> list[tuple[list[int], TokenSet]]:
+    """Return padded rows with `where.grids` by groups of one grid: the samples of each group and its tokens."""
     where, groups = tokens.where, dict[tuple[int, ...], list[int]]()
     assert where.grids is not None
     for sample, grid in enumerate(where.grids):
@@ -51,5 +50,5 @@ def by_grid(tokens: TokenSet) -> list[tuple[Tensor, TokenSet]]:
         samples = tensor_like(members, where.positions)
         x, r = (t[samples, : before + math.prod(grid)] for t in (tokens.features, where.positions))
         placed = None if where.placed is None else where.placed[samples, : x.shape[1]]
-        parts.append((samples, TokenSet(x, Where(r, placed=placed, grid=grid))))
+        parts.append((members, TokenSet(x, Where(r, placed=placed, grid=grid))))
     return parts

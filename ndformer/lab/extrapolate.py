@@ -79,14 +79,14 @@ def extrapolate(
     the value in tables; None: the config's main metric.
     """
     content = checkpoint.load(path)
-    model = build_model(cfg, class_names=content.get("classes"))
+    model = build_model(cfg, class_names=content.get("classes")).eval()
     checkpoint.load_weights(model, content, path)
     classes = content.get("classes", ())
     warn_changed_data(content, build_loader(cfg, "test", classes).data, path)
     train_shape, test_shape = (_longest(cfg, split) or _shape(cfg, split, classes) for split in ("train", "test"))
     patch = cast(Any, model.modalities["image"]).patch
     shapes = {_scaled(test_shape, size): size for size in sizes}
-    _check({size: shape for shape, size in shapes.items()}, patch)
+    _check({size: shape for shape, size in shapes.items()}, cast(Any, model.modalities["image"]).test_patch)
     encoding = as_argument(cfg.model.backbone.get("encoding"))
     if not any(one.scales_waves for one in encodings(model)):
         scalings = [scaling_name for scaling_name in scalings if scaling_name in SCALINGS]

@@ -1,23 +1,33 @@
-"""Programs on photos of any size, with a model of configs/imagefolder_native.py that nobody trained."""
+"""Programs on photos of any size, with a small model that has learned from photos of two sizes in one batch."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from ndformer.framework import graph
+from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, save_untrained, write_images
-from tools import explore, extrapolate, predict, show_attention, train
+from ndformer.framework.engine.training import checkpoint
+from tests.explored import told
+from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, run, write_images
+from tools import explore, export, extrapolate, predict, show_attention, train
 
 CONFIG = "imagefolder_native"
 OPTIONS = ["--cfg-options", *SMALL, "preset=small", "model.head.classes=2"]
+SIZES = [(12, 60), (48, 18), (30, 36)]  # height and width
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     home, rng = tmp_path_factory.mktemp("home"), np.random.default_rng(0)
-    save_untrained(home / "best.pth", load(CONFIGS / f"{CONFIG}.py", OPTIONS[1:]), ("left", "right"))
+    for name, size in (("left", (32, 48)), ("right", (40, 24))):
+        write_images(home / "mine", (name,), splits=("train", "val", "test"), size=size)
+    words = ["--no-report", "--data-root", home / "mine", "--work-dir", home / "run", *OPTIONS, *NO_WORKERS]
+    run(train.main, CONFIG, *words, "train_cfg.max_epochs=1", "optimizer.lr=0.02", "train_dataloader.batch_tokens=300")
+    (home / "run/best.pth").rename(home / "best.pth")
     for name, size in dict(wide=(200, 900), tall=(300, 100), line=(1, 10_000)).items():
         Image.fromarray(rng.integers(0, 255, (*size, 3), np.uint8)).save(home / f"{name}.png")
     return home
@@ -38,23 +48,35 @@ def test_attention_of_a_wide_photo_is_drawn_at_its_ratio(home, tmp_path, capsys)
     with Image.open(tmp_path / "a.png") as picture:
         assert min(picture.size) > 100
     printed(capsys, explore.main, *words, tmp_path / "a.html", *OPTIONS)
-    assert (tmp_path / "a.html").stat().st_size > 10_000
+    (file,) = told((tmp_path / "a.html").read_text(encoding="utf-8"))[0]["files"]
+    (side,) = file["sides"]
+    assert side["count"] == 1 + 2 * 10  # the class token, and the patches of 12 x 60 pixels
+    assert side["view"]["width"] == 5 * side["view"]["height"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", graph.ENDINGS)
+def test_an_exported_model_answers_rectangles_as_their_packed_batch(ending, home, tmp_path, capsys):
+    path = tmp_path / f"model{ending}"
+    if ending == ".onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
+    printed(capsys, export.main, CONFIG, home / "best.pth", path, *OPTIONS)
+    model = build_model(load(CONFIGS / f"{CONFIG}.py", OPTIONS[1:]), "cpu").eval()
+    model.load_state_dict(checkpoint.load(home / "best.pth")["model"])
+    images = [torch.randn(3, *size, generator=torch.Generator().manual_seed(9)) for size in SIZES]
+    answer = graph._runner(path)
+    assert answer is not None
+    with torch.no_grad():
+        expected = model(images)
+    assert expected.std(0).min() > 1e-3
+    found = torch.cat([answer(image[None])["logits"] for image in images])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
-    write_images(tmp_path / "mine", ("left", "right"), count=2, splits=("train", "val", "test"), size=(32, 48))
     sides = [word for name in ("heights", "widths") for word in (f"--{name}", "24", "60")]
-    words = [
-        CONFIG,
-        home / "best.pth",
-        "--data-root",
-        tmp_path / "mine",
-        *sides,
-        "--scalings",
-        "none",
-        "--out",
-        tmp_path,
-    ]
+    words = [CONFIG, home / "best.pth", "--data-root", home / "mine", *sides, "--scalings", "none", "--out", tmp_path]
     extrapolate.main(list(map(str, [*words, *OPTIONS, *NO_WORKERS])))
     content = json.loads((tmp_path / "extrapolate.json").read_text())
     figures = content["runs"][0]["figures"]
@@ -69,14 +91,46 @@ def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
 
 
 def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
-    write_images(tmp_path / "mine", ("left", "right"))
-    Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/train/left/line.png")
+    splits = ("train", "val", "test")
+    write_images(tmp_path / "mine", ("left", "right"), splits=splits, size=(32, 48))
+    for i, split in enumerate(splits):
+        Image.new("RGB", (10_000, 1), (i, 0, 0)).save(tmp_path / f"mine/{split}/left/line.png")
+        Image.new("RGB", (3, 2), (i, 9, 0)).save(tmp_path / f"mine/{split}/left/tiny.png")  # is enlarged
+        Image.new("RGB", (60, 60), (i, 0, 9)).save(tmp_path / f"mine/{split}/left/square.png")
     options = [*OPTIONS, *NO_WORKERS, "train_cfg.max_epochs=1", f"work_dir={tmp_path / 'run'}"]
-    words = [CONFIG, "--no-report", "--data-root", tmp_path / "mine", *options]
-    assert "line.png has 1 x 10000 pixels" in refusal(train.main, *words)
-    text = printed(capsys, train.main, *words, "train_dataloader.skip_bad=True", "train_dataloader.batch_tokens=120")
-    assert "1 samples of train could not be read and were skipped" in text
+    words = [CONFIG, "--no-report", "--data-root", tmp_path / "mine", *options, "train_dataloader.batch_tokens=95"]
+    sentence = refusal(train.main, *words)
+    assert "line.png has 1 x 10000 pixels" in sentence
+    assert "train_dataloader.skip_bad=True leaves such samples out" in sentence
+    text = printed(capsys, train.main, *words, *(f"{split}_dataloader.skip_bad=True" for split in splits))
+    assert "2 samples of train could not be read and were skipped" in text
+    assert "square.png has 101 tokens, and a batch at most batch_tokens=95. Raise" in text
+    for split in ("val", "test"):
+        assert f"1 samples of {split} could not be read and were skipped" in text
     assert "test, with the checkpoint best on validation" in text
+
+
+def test_masks_of_any_size_from_training_to_pictures(home, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 8), ("val", 3)):
+        for kind in ("images", "masks"):
+            (tmp_path / "mine" / kind / split).mkdir(parents=True)
+        for i in range(count):
+            mask = rng.integers(0, 2, rng.integers(20, 70, 2), np.uint8)
+            Image.fromarray(mask).save(tmp_path / f"mine/masks/{split}/{i}.png")
+            Image.fromarray(np.repeat(200 * mask[..., None], 3, 2)).save(tmp_path / f"mine/images/{split}/{i}.png")
+    (tmp_path / "mine/classes.txt").write_text("ground\nobject\n")
+    out = tmp_path / "run"
+    options = [*SMALL, *NO_WORKERS, "preset=small", "model.head.neck.width=16", "train_cfg.max_epochs=1"]
+    words = ["--data-root", tmp_path / "mine", "--work-dir", out, "--cfg-options", *options]
+    printed(capsys, train.main, "custom_segmentation_native", *words)
+    assert set(json.loads((out / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
+    assert all((out / f"shown/{i}.png").is_file() for i in range(3))
+    files = [home / f"{name}.png" for name in ("wide", "tall")]
+    found = ["--out", tmp_path / "out.json", "--show-dir", tmp_path / "seen"]
+    text = printed(capsys, predict.main, out / "config.py", out / "best.pth", *files, *found)
+    assert "%" in text
+    assert len(json.loads((tmp_path / "out.json").read_text())) == len(list((tmp_path / "seen").iterdir())) == 2
 
 
 def test_wrong_configs_are_refused_before_data_is_read(tmp_path):

@@ -21,6 +21,7 @@ from ndformer.framework.engine.config.data_root import loader_datasets, mixture_
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
+from ndformer.framework.engine.training.token_lengths import Tiling
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
@@ -136,13 +137,6 @@ class Framing(Protocol):
     size: int | tuple[int, int]  # height and width, or the shorter side
 
 
-@runtime_checkable
-class Tiling(Protocol):
-    """A transform whose output sides are multiples of a number of pixels."""
-
-    multiple_of: int
-
-
 def rehearse(cfg: Config, model: TokenModel) -> None:
     """Build all components of a config except its datasets, so that errors appear before data is read."""
     lr, decay = cfg.optimizer.lr, cfg.optimizer.get("weight_decay", 0.0)
@@ -156,9 +150,23 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))
+    _check_dense_heads(model)
+    was_training = model.training
     for split, dataset in loader_datasets(cfg.to_dict()).items():
+        model.train(split == "train")  # patches may have more sizes in training
         for part in mixture_parts(dataset).values() or [dataset]:
             _rehearse_transforms(part, model, f"{split}_dataloader.dataset")
+    model.train(was_training)
+
+
+def _check_dense_heads(model: TokenModel) -> None:
+    for name, adapter in model.modalities.items():
+        head = cast(Head, model.head[name] if isinstance(model.head, nn.ModuleDict) else model.head)
+        if cast(Adapter, adapter).varies_tokens and head.makes_maps:
+            raise ConfigError(
+                f"model.modalities.{name}: expected patches of one size and no dropped tokens with "
+                f"{type(head).__name__}, which makes maps of them, got patch_sizes or drop_tokens. Remove both"
+            )
 
 
 def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -> None:

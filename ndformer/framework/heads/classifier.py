@@ -38,6 +38,8 @@ class Classifier(Head):
 
     It starts with zero weights and bias -log(classes), so every class is equally likely, as in the PaPE paper.
 
+    `norm` adds a layer norm between pooling and layer, with eps 1e-6, as in timm's models that pool the mean.
+
     `hidden` are the widths of layers before it, each with batch norm, ReLU and `dropout`. `lovasz` is the weight of the
     Lovasz-Softmax loss added to cross entropy. Point Transformer V3 uses hidden=(256, 128), dropout=0.5, lovasz=1.
 
@@ -55,10 +57,12 @@ class Classifier(Head):
         hidden: Sequence[Width] = (),
         dropout: Rate = 0.0,
         lovasz: NonNegative = 0.0,
+        norm: bool = False,
     ) -> None:
         super().__init__()
         self.classes, self.label_smoothing, self.lovasz = classes, label_smoothing, lovasz
         self.pool: Pool = pool
+        self.norm = nn.LayerNorm(dim, 1e-6) if norm else nn.Identity()
         self.hidden = nn.Sequential()
         for width in hidden:
             self.hidden.extend([nn.Linear(dim, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout)])
@@ -69,7 +73,7 @@ class Classifier(Head):
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """Return (B, classes) logits."""
-        return self.linear(self.hidden(pooled(tokens, self.pool)))
+        return self.linear(self.hidden(self.norm(pooled(tokens, self.pool))))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """Return (B, classes) one-hot targets; `blend` = (second label, weight of the first) mixes two labels."""

@@ -11,7 +11,7 @@ from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.heads.frame import original
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
-from ndformer.framework.heads.yolo import Branch, best, padded_anchors
+from ndformer.framework.heads.yolo import Branch, best, inverse_order, padded_anchors
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.detection import Anchors, DetectionLoss
 from ndformer.framework.losses.labels import checked
@@ -37,6 +37,7 @@ class Detector(Head):
     `least_score`. `nms` is the IoU threshold of an additional NMS; None means no NMS.
     """
 
+    makes_maps = True
     output_axes = dict(boxes=("batch", "places", "x1 y1 x2 y2"), logits=("batch", "places", "classes"))
 
     def __init__(
@@ -88,7 +89,7 @@ class Detector(Head):
         samples, maps = self._maps(tokens)
         return _as_batch(self.one.each(maps), samples)
 
-    def _maps(self, tokens: TokenSet) -> tuple[list[Tensor], list[list[Tensor]]]:
+    def _maps(self, tokens: TokenSet) -> tuple[list[list[int]], list[list[Tensor]]]:
         """Return the maps of each group of samples of one size, and the numbers of its samples; none for one size."""
         if tokens.where.grids is None:
             return [], [self.neck(tokens)]
@@ -104,7 +105,7 @@ class Detector(Head):
         answers: list[Answer] = []
         best_boxes = [best(group.logits, group.boxes, self.max_boxes) for group in self.one.each(maps)]
         candidates = [row for group in best_boxes for row in zip(*map(Tensor.cpu, group))]
-        order = torch.cat(samples).argsort().tolist() if samples else range(len(candidates))
+        order = inverse_order(samples) if samples else range(len(candidates))
         finite([candidates[i][0] for i in order], data_samples)  # topk sorts NaN first
         for sample, i in zip(data_samples, order):
             scores, labels, boxes = candidates[i]
@@ -116,5 +117,5 @@ class Detector(Head):
         return answers
 
 
-def _as_batch(groups: list[Anchors], samples: list[Tensor]) -> Anchors:
+def _as_batch(groups: list[Anchors], samples: list[list[int]]) -> Anchors:
     return padded_anchors(groups, samples) if samples else groups[0]

@@ -1,6 +1,6 @@
 """A semantic segmentation head that sums the levels of a feature pyramid at the finest resolution."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from ndformer.framework.heads.frame import original_grid
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.necks.pyramid import ChannelNorm
+from ndformer.framework.packing import by_grid
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Few, NonNegative, Width
 from ndformer.framework.system.autocast import without_autocast
@@ -29,6 +30,7 @@ class Segmenter(Head):
     `frame`, otherwise the size of the input.
     """
 
+    makes_maps = True
     output_axes = dict(logits=("batch", "classes", "rows", "columns"))
 
     def __init__(
@@ -42,22 +44,42 @@ class Segmenter(Head):
         self.answer = nn.Sequential(ChannelNorm(width), nn.GELU(), nn.Conv2d(width, classes, 1))
         self.stride = patch / max(self.neck.scales)
 
-    def forward(self, tokens: TokenSet) -> Tensor:
-        """Return (B, classes, h, w) float32 logits, one per `stride` pixels."""
+    def forward(self, tokens: TokenSet) -> Tensor | list[Tensor]:
+        """Return float32 logits (B, classes, h, w), one per `stride` pixels.
+
+        For images of different sizes it is a list of (classes, h, w), one tensor per image.
+        """
+        if tokens.where.grids is None:
+            return self._logits(tokens)
+        rows = {i: row for samples, part in by_grid(tokens) for i, row in zip(samples, self._logits(part))}
+        return [rows[i] for i in range(len(rows))]
+
+    def _logits(self, tokens: TokenSet) -> Tensor:
+        """Return (B, classes, h, w) of images of one size."""
         maps = [level(x) for level, x in zip(self.levels, self.neck(tokens))]
         finest = max(maps, key=lambda x: x.shape[-1]).shape[-2:]
         resized = [x if x.shape[-2:] == finest else _resized(x, finest) for x in maps]
         return self.answer(torch.stack(resized).sum(0)).float()
 
-    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
-        """Return (B, H, W) classes."""
-        masks = torch.stack([checked(sample["mask"], self.classes, sample) for sample in data_samples])
-        return masks.to(device, non_blocking=True)
+    def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor | list[Tensor]:
+        """Return (B, H, W) classes, or a list of (H, W) for images of different sizes."""
+        masks = [checked(sample["mask"], self.classes, sample) for sample in data_samples]
+        if len({mask.shape for mask in masks}) == 1:
+            return torch.stack(masks).to(device, non_blocking=True)
+        return [mask.to(device, non_blocking=True) for mask in masks]
 
-    def loss(self, tokens: TokenSet, targets: Tensor) -> dict[str, Tensor]:
-        logits = self(tokens)
-        with without_autocast(logits):
-            return label_loss(_resized(logits, targets.shape[-2:]), targets, self.lovasz)
+    def loss(self, tokens: TokenSet, targets: Tensor | list[Tensor]) -> dict[str, Tensor]:
+        if tokens.where.grids is None:
+            logits, labels = self._logits(tokens), cast(Tensor, targets)
+            with without_autocast(logits):
+                return label_loss(_resized(logits, labels.shape[-2:]), labels, self.lovasz)
+        scores, classes = [], []  # of all pixels: (pixels, classes) and (pixels,) of each size
+        for samples, part in by_grid(tokens):
+            logits, labels = self._logits(part), torch.stack([targets[i] for i in samples])
+            with without_autocast(logits):
+                scores.append(_resized(logits, labels.shape[-2:]).movedim(1, -1).flatten(0, -2))
+            classes.append(labels.flatten())
+        return label_loss(torch.cat(scores), torch.cat(classes), self.lovasz)
 
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:

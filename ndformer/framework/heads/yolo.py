@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.losses.detection import Anchors
 from ndformer.framework.system.autocast import without_autocast
+from ndformer.framework.system.devices import tensor_like
 
 BINS = 16  # distances from 0 to 15 strides
 FAR = -1e6  # pixels, and the logit of a score of 0
@@ -88,12 +89,13 @@ def each_map(layer: nn.Module, maps: Sequence[Tensor]) -> list[Tensor]:
     return [y.unflatten(1, (len(x), *x.shape[2:])).transpose(0, 1) for x, y in zip(maps, normed)]
 
 
-def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Tensor]) -> Anchors:
+def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Sequence[int]]) -> Anchors:
     """Return the anchors of groups of samples as one batch, padded by anchors that are in no object and have score 0.
 
     `samples` are the numbers of the samples of each group.
     """
-    most, order = max(a.logits.shape[1] for a in groups), torch.cat(list(samples)).argsort()
+    most = max(a.logits.shape[1] for a in groups)
+    order = tensor_like(inverse_order(samples), groups[0].logits)
 
     def padded(values: Sequence[Tensor], fill: float) -> Tensor:
         rows = [F.pad(v, (*[0, 0] * (v.dim() - 2), 0, most - v.shape[1]), value=fill) for v in values]
@@ -106,6 +108,12 @@ def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Tensor]) -> Anch
         padded([a.sides for a in groups], 0.0),
         padded([a.boxes for a in groups], 0.0),
     )
+
+
+def inverse_order(samples: Sequence[Sequence[int]]) -> list[int]:
+    """Return where each sample is in the concatenated groups, whose samples have these numbers."""
+    numbers = [number for group in samples for number in group]
+    return sorted(range(len(numbers)), key=numbers.__getitem__)
 
 
 def anchor_centers(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:

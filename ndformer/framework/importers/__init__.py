@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ndformer.framework.importers import dinov3, lookhere, pape, pointcept, rope_vit, timm, vjepa2
+from ndformer.framework.importers import dinov3, lookhere, naflexvit, pape, pointcept, rope_vit, timm, vjepa2
 from ndformer.framework.importers.state_dict import Imported
 
 
@@ -35,6 +35,9 @@ SOURCES: dict[str, Source] = {
         ("state_dict", "model", "teacher"),
     ),
     "rope-vit": Source(rope_vit.convert, "Apache-2.0"),
+    "naflexvit": Source(
+        naflexvit.convert, "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
+    ),
     "lookhere": Source(lookhere.convert, "MIT"),
     "pape": Source(
         pape.convert,

@@ -58,15 +58,18 @@ def backbone(
     *,
     eps: float,
     names: Names = TIMM,
-    norm: str = "norm",
+    norm: str | None = "norm",
     position_dims: int = 2,
     more: State | None = None,
 ) -> Part:
-    """Return config and weights of the backbone; `more` are the weights of its encoding."""
+    """Return config and weights of the backbone; `norm` is its last norm, `more` are the weights of its encoding."""
     weights, arguments = blocks(reader, dim, names)
     config = dict(type="Transformer", **arguments, heads=head_count(dim, head_dim), position_dims=position_dims)
     config |= dict(encoding=encoding) | (dict(norm_eps=eps) if eps != 1e-5 else {})
-    weights |= reader.pair(norm, "final_norm", dim)
+    if norm is None:
+        config["final_norm"] = False
+    else:
+        weights |= reader.pair(norm, "final_norm", dim)
     return Part(config, weights | (more or {}))
 
 
@@ -91,12 +94,17 @@ def width(reader: StateDictReader, name: str) -> int:
     return value.shape[0]
 
 
-def classifier(reader: StateDictReader, dim: int, pool: str, name: str = "head") -> dict[str, Part]:
-    """Return the linear head, or an empty dict without one."""
+def classifier(
+    reader: StateDictReader, dim: int, pool: str, name: str = "head", norm: str | None = None
+) -> dict[str, Part]:
+    """Return the linear head, or an empty dict without one; `norm` is a norm after the pooling, if there is one."""
     if f"{name}.weight" not in reader:
         return {}
     weights = reader.pair(name, "linear", None, dim)
-    return dict(head=Part(dict(type="Classifier", classes=len(weights["linear.bias"]), pool=pool), weights))
+    config = dict(type="Classifier", classes=len(weights["linear.bias"]), pool=pool)
+    if f"{norm}.weight" in reader:
+        config, weights = config | dict(norm=True), weights | reader.pair(f"{norm}", "norm", dim)
+    return dict(head=Part(config, weights))
 
 
 def position_table(

@@ -16,12 +16,14 @@ from ndformer.framework.data.pack import Pack
 from ndformer.framework.packing import unpacked
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
-from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Width
+from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Rate, Width
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.in_memory import to_image
+from ndformer.modalities.image.patch_sizes import resized_projection
 from ndformer.modalities.image.pictures.tokens import separate_patches
+from ndformer.modalities.image.token_drop import remaining, remaining_tokens
 
 
 @MODALITIES.register_module()
@@ -35,6 +37,11 @@ class ImagePatches(Adapter):
     of `patch`. Class and register tokens come first. `class_at` says where they stand: 'nowhere' gives them no
     position, 'origin' puts them at 0 (the PaPE repository does so, with `start=1`), 'centre' at the mean position of
     the patches, and 'auto' where the encoding of the model reads them best.
+
+    In training, `patch_sizes` cuts each batch into patches of one of these sizes, drawn at random, with the projection
+    resized to it (FlexiViT); positions stay in units of `patch`, which is the size in evaluation. A single size is used
+    in evaluation too. `drop_tokens` is the share of the patches of each image that training leaves out, at random; the
+    rest has no grid. Both are for heads that pool tokens.
 
     `plane` places the image in a space shared with other modalities. It has three vectors (x, y, z): the position of
     the first patch, the step to the next row, and the step to the next column.
@@ -55,6 +62,8 @@ class ImagePatches(Adapter):
         start: Offset = 0,
         plane: Sequence[Sequence[Finite]] | None = None,
         packed: bool = True,
+        patch_sizes: Sequence[Few] = (),
+        drop_tokens: Rate = 0.0,
     ) -> None:
         super().__init__()
         if plane is not None and (len(plane) != 3 or len({len(vector) for vector in plane}) != 1):
@@ -63,6 +72,7 @@ class ImagePatches(Adapter):
         if plane is not None:
             self.axes = ("x", "y", "z") if len(plane[0]) == 3 else ()
         self.patch, self.channels, self.start, self.packed = patch, channels, start, packed
+        self.patch_sizes, self.drop_tokens = tuple(patch_sizes), drop_tokens
         self.project = nn.Conv2d(channels, dim, kernel_size=patch, stride=patch)
         self.add_tokens(dim, class_token, registers, class_at)
 
@@ -83,48 +93,76 @@ class ImagePatches(Adapter):
 
     @property
     def patch_sides(self) -> tuple[int, int]:
-        return self.patch, self.patch
+        side = math.lcm(*self.patch_sizes) if self.training and self.patch_sizes else self.test_patch
+        return side, side
+
+    @property
+    def test_patch(self) -> int:
+        """The side of a patch in evaluation."""
+        return self.patch_sizes[0] if len(self.patch_sizes) == 1 else self.patch
+
+    @property
+    def varies_tokens(self) -> bool:
+        return bool(self.patch_sizes or self.drop_tokens)
 
     def count_tokens(self, size: tuple[int, ...]) -> int:
-        return len(self.tokens) + math.prod(side // self.patch for side in size)
+        """Return the number of tokens of an image of this size, in training the most."""
+        patch = min(self.patch_sizes, default=self.patch) if self.training else self.test_patch
+        count = math.prod(side // patch for side in size)
+        return len(self.tokens) + (remaining(count, self.drop_tokens) if self._drops and count else count)
+
+    @property
+    def _drops(self) -> bool:
+        return self.training and self.drop_tokens > 0
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        return [separate_patches(pack.picture(sample, 0), (self.patch, self.patch))]
+        return [separate_patches(pack.picture(sample, 0), (self.test_patch, self.test_patch))]
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         """Draw on the original photo where the sample has one; it often has more pixels than the model's input."""
-        rows, columns = (side // self.patch for side in sample["inputs"]["image"].shape[-2:])
+        rows, columns = (side // self.test_patch for side in sample["inputs"]["image"].shape[-2:])
         return GridCanvas(pack.picture(sample.get("photo", sample), 0)[None], (rows, columns))
 
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         """Return the tokens of images, with `where.grid` if they have one size, as one packed row if they do not."""
         self._check(images)
+        size, known = self._patch_size(), self.plane is None and not self._drops
+        weight, bias = resized_projection(self.project.weight, size), self.project.bias
         if isinstance(images, Tensor):
-            x = self.project(images)  # (B, dim, rows, columns)
-            grid = (x.shape[2], x.shape[3])
-            positions = self._positions(grid, x.device)[None]  # (1, rows columns, 2)
-            return self.with_tokens(x.flatten(2).transpose(1, 2), positions, grid=grid if self.plane is None else None)
-        grids = [(image.shape[1] // self.patch, image.shape[2] // self.patch) for image in images]
+            x = self.project(images) if size == self.patch else F.conv2d(images, weight, bias, stride=size)
+            grid = (x.shape[2], x.shape[3])  # of x (B, dim, rows, columns)
+            x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device, size)[None]
+            if self._drops:
+                B, N, _ = x.shape
+                index = remaining_tokens([N] * B, self.drop_tokens, x)
+                x, positions = (t.expand(B, -1, -1).flatten(0, 1)[index].unflatten(0, (B, -1)) for t in (x, positions))
+            return self.with_tokens(x, positions, grid=grid if known else None)
+        grids = [(image.shape[1] // size, image.shape[2] // size) for image in images]
         # images of one size are neighbors in the row, so that attention cuts it without copying
         order = sorted(range(len(images)), key=lambda i: (math.prod(grids[i]), grids[i]))
         grids = [grids[i] for i in order]
-        pixels = torch.cat([self._patches(images[i]) for i in order])  # (T, channels patch patch)
-        x = F.linear(pixels, self.project.weight.flatten(1), self.project.bias)  # equal to the convolution
-        places = {grid: self._positions(grid, x.device) for grid in set(grids)}
-        positions = torch.cat([places[grid] for grid in grids])
-        known = grids if self.plane is None else None
-        tokens = self.with_tokens_packed(x, positions, [r * c for r, c in grids], order, known)
+        pixels = torch.cat([_patches(images[i], size) for i in order])  # (T, channels size size)
+        places = {grid: self._positions(grid, pixels.device, size) for grid in set(grids)}
+        positions, counts = torch.cat([places[grid] for grid in grids]), [r * c for r, c in grids]
+        if self._drops:
+            index = remaining_tokens(counts, self.drop_tokens, pixels)
+            pixels, positions = pixels[index], positions[index]
+            counts = [remaining(count, self.drop_tokens) for count in counts]
+        x = F.linear(pixels, weight.flatten(1), bias)  # equal to the convolution
+        tokens = self.with_tokens_packed(x, positions, counts, order, grids if known else None)
         return tokens if self.packed else unpacked(tokens, len(images))
 
-    def _patches(self, image: Tensor) -> Tensor:
-        """Return the pixels of each patch (rows columns, channels patch patch) of an image (channels, H, W)."""
-        cut = image.unflatten(2, (-1, self.patch)).unflatten(1, (-1, self.patch))  # (C, rows, patch, columns, patch)
-        return cut.permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)
+    def _patch_size(self) -> int:
+        if self.training and len(self.patch_sizes) > 1:
+            return self.patch_sizes[int(torch.randint(len(self.patch_sizes), ()))]
+        return self.test_patch
 
-    def _positions(self, grid: tuple[int, int], device: torch.device) -> Tensor:
-        """Return the positions (rows columns, P) of the patches of a grid."""
-        axes = [torch.arange(n, dtype=torch.float32, device=device) + self.start for n in grid]
-        positions = torch.cartesian_prod(*axes)
+    def _positions(self, grid: tuple[int, int], device: torch.device, size: int) -> Tensor:
+        """Return the positions (rows columns, P) of patches of `size` pixels that form a grid: their centers."""
+        axes = [torch.arange(n, dtype=torch.float32, device=device) for n in grid]
+        if size != self.patch:
+            axes = [(axis + 0.5) * (size / self.patch) - 0.5 for axis in axes]
+        positions = torch.cartesian_prod(*(axis + self.start for axis in axes))
         if self.plane is None:
             return positions
         first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
@@ -139,10 +177,16 @@ class ImagePatches(Adapter):
                     f"normalized floats, as PackImage makes them, got {tuple(image.shape)} of {image.dtype}. "
                     "images[None] adds the batch axis, images / 255 makes floats"
                 )
-            C, height, width = image.shape[-3:]
-            if self.channels != C or height % self.patch or width % self.patch:
+            (C, height, width), side = image.shape[-3:], self.patch_sides[0]
+            if self.channels != C or height % side or width % side or height * width == 0:
                 raise ValueError(
-                    f"images must have {self.channels} channels and sides divisible by the patch size {self.patch}, "
-                    f"got {C} x {height} x {width}. KeepAspect(longest=..., multiple_of={self.patch}) resizes images "
-                    "to such sides"
+                    f"images must have {self.channels} channels and sides divisible by the patch size {side}, got "
+                    f"{C} x {height} x {width}. KeepAspect(longest=..., multiple_of={side}) resizes images to such "
+                    "sides"
                 )
+
+
+def _patches(image: Tensor, size: int) -> Tensor:
+    """Return the pixels of each patch (rows columns, channels size size) of an image (channels, H, W)."""
+    cut = image.unflatten(2, (-1, size)).unflatten(1, (-1, size))  # (C, rows, size, columns, size)
+    return cut.permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)

@@ -26,7 +26,7 @@ class GlobePatches(ImagePatches):
     ) -> None:
         super().__init__(dim, patch, channels, class_token, packed=packed)
 
-    def _positions(self, grid: tuple[int, int], device: torch.device) -> Tensor:
+    def _positions(self, grid: tuple[int, int], device: torch.device, size: int) -> Tensor:
         rows, columns = grid
         north = 90 - (torch.arange(rows, dtype=torch.float32, device=device) + 0.5) * (180 / rows)
         east = (torch.arange(columns, dtype=torch.float32, device=device) + 0.5) * (360 / columns)

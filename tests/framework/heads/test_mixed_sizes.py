@@ -1,31 +1,29 @@
-"""Detection on a batch of images of different sizes equals detection on each image alone."""
+"""Detection and segmentation of a batch of images of different sizes equal those of each image alone."""
 
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import ndformer.framework.losses.detection as loss_module
+import ndformer.framework.losses.labels as labels_module
 from ndformer.framework.heads.yolo import each_map
+from ndformer.framework.losses.lovasz import lovasz_softmax
 from ndformer.framework.model import TokenModel
 
 PATCH, CLASSES = 4, 3
 SIZES = [(5, 3), (2, 6), (5, 3), (1, 1), (4, 7)]
 
 
-def new_model(encoding: str = "PaPE", **image: Any) -> TokenModel:
+def new_model(encoding: str = "PaPE", kind: str = "Detector", **image: Any) -> TokenModel:
     torch.manual_seed(0)
+    head = dict(type=kind, classes=CLASSES, neck=dict(type="SimpleFeaturePyramid", width=8), patch=PATCH)
     model = TokenModel(
         modalities=dict(image=dict(type="ImagePatches", patch=PATCH, **image)),
         backbone=dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2, encoding=dict(type=encoding)),
-        head=dict(
-            type="Detector",
-            classes=CLASSES,
-            neck=dict(type="SimpleFeaturePyramid", width=8),
-            patch=PATCH,
-            least_score=0.0,
-        ),
+        head=head | (dict(least_score=0.0) if kind == "Detector" else {}),
     )
     for module in model.modules():  # statistics as after training
         if isinstance(module, nn.BatchNorm2d):
@@ -69,6 +67,51 @@ def test_losses_gradients_and_boxes_are_those_of_each_image(
         torch.testing.assert_close(predicted.boxes, expected.boxes, atol=1e-4, rtol=1e-5)
         torch.testing.assert_close(predicted.scores, expected.scores, atol=1e-5, rtol=1e-5)
         assert torch.equal(predicted.labels, expected.labels)
+
+
+@pytest.mark.parametrize(
+    "encoding, image",
+    [
+        ("PaPE", {}),
+        ("LearnableAbsolute", dict(class_token=False)),
+        ("ALiBi", dict(registers=2)),
+        ("RoPEMixed", dict(packed=False)),
+    ],
+)
+def test_masks_losses_and_gradients_are_those_of_each_image(
+    encoding: str, image: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses are sums here: their divisor is the number of known pixels of the batch."""
+    monkeypatch.setattr(labels_module, "shared_divisor", lambda total: torch.ones(()))
+    model = new_model(encoding, "Segmenter", **image)
+    images = batch()[0]
+    generator = torch.Generator().manual_seed(2)
+    masks = [torch.randint(-1, CLASSES, x.shape[1:], generator=generator) for x in images]
+    samples = [dict(mask=mask) for mask in masks]
+    together = model(images, samples, mode="loss")["loss"]
+    alone = [model(x[None], [sample], mode="loss")["loss"] for x, sample in zip(images, samples)]
+    torch.testing.assert_close(together, torch.stack(alone).sum(), atol=1e-5, rtol=1e-5)
+    weights = [p for p in model.parameters() if p.numel()]
+    both = (torch.autograd.grad(loss, weights) for loss in (together, torch.stack(alone).sum()))
+    for ours, theirs in zip(*both):
+        torch.testing.assert_close(ours, theirs, atol=1e-5 * float(theirs.abs().max().clamp(min=1)), rtol=1e-5)
+    predicted = model(images, samples, mode="predict")
+    for logits, answer, x in zip(model(images), predicted, images):
+        torch.testing.assert_close(logits, model(x[None])[0], atol=1e-5, rtol=1e-5)
+        (expected,) = model(x[None], [{}], mode="predict")
+        assert answer.predicted.shape == x.shape[1:]
+        assert torch.equal(answer.predicted, expected.predicted)
+
+
+def test_lovasz_is_over_all_pixels_of_a_batch() -> None:
+    model: Any = new_model("NoPE", "Segmenter")
+    model.head.lovasz = 0.5
+    images = batch()[0]
+    masks = [torch.arange(x[0].numel()).view(x.shape[1:]) % (CLASSES + 1) - 1 for x in images]
+    resized = [F.interpolate(model(x[None]), x.shape[1:], mode="bilinear")[0].flatten(1).softmax(0).T for x in images]
+    expected = 0.5 * lovasz_softmax(torch.cat(resized), torch.cat([mask.flatten() for mask in masks]))
+    losses = model(images, [dict(mask=mask) for mask in masks], mode="loss")
+    torch.testing.assert_close(losses["lovasz"], expected.detach(), atol=1e-5, rtol=1e-5)
 
 
 def test_batch_norms_see_the_maps_of_all_sizes() -> None:

@@ -50,3 +50,19 @@ TABLES: dict[str, tuple[str, State]] = {
     "DINOv2": ("dinov2", vit(LS, **CLS, pos_embed=(1, N + 1, D), mask_token=(1, D))),
     "DINOv2 with registers": ("dinov2", vit(LS, **CLS, register_tokens=(1, R, D), pos_embed=(1, N + 1, D))),
 }
+
+
+def naflexvit(names: Names = LS, grid: tuple[int, int] | None = (3, 5), pool_norm: bool = True, mixed=False) -> State:
+    """Return weights in the layout of timm's NaFlexViT: with a class token, or two registers and the norm of means."""
+    rows = {"reg_token": (1, 2, D)} if pool_norm else CLS
+    s = vit(names, **rows, **HEAD)
+    renamed = {
+        name: f"embeds.{name.removeprefix('patch_embed.')}" for name in s if re.match("patch_embed|cls|reg", name)
+    }
+    renamed |= {f"norm.{part}": f"fc_norm.{part}" for part in ("weight", "bias") if pool_norm}
+    s = {renamed.get(name, name): value for name, value in s.items()}
+    s["embeds.proj.weight"] = s["embeds.proj.weight"].permute(0, 2, 3, 1).flatten(1)  # (D, PATCH PATCH 3)
+    more = {} if grid is None else {"embeds.pos_embed": (1, *grid, D)}
+    more |= {"rope.freqs": (2, DEPTH, HEADS, D // HEADS // 2)} if mixed else {}
+    drawn = plain.drawn({name: torch.empty(shape) for name, shape in more.items()}, 2)
+    return s | {name: 0.1 * value if "embed" in name else value for name, value in drawn.items()}

@@ -9,7 +9,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.importers.vit import _ratio
-from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEAD, LS, TABLES, D, N, R, vit
+from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEAD, LS, TABLES, D, N, R, naflexvit, vit
 from tests.framework.importers.plain import State
 from tools import convert_checkpoint
 
@@ -54,6 +54,7 @@ OTHERS: dict[str, tuple[str, State]] = {
     "timm": TABLES["timm, all registers in the table"],
     "rope-vit": ("rope-vit", vit(GAMMA, **CLS, pos_embed=(1, N, D), freqs=(2, DEPTH, D // 2))),
     "dinov3": ("dinov3", vit(LS, **CLS, storage_tokens=(1, R, D), **{"rope_embed.periods": (4,)})),
+    "naflexvit": ("naflexvit", naflexvit(GAMMA, mixed=True)),
     "vjepa2": ("vjepa2", vit(**{"patch_embed.proj.weight": (D, 3, 2, 4, 4)})),
 }
 

@@ -14,6 +14,7 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_loader, timed_batches
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import MODALITIES
 from tests.framework.engine.training.runs import kill
 from tests.soak.tiny import differences
 
@@ -80,8 +81,9 @@ def damage(root):
 
 def test_unusable_photos_are_named_and_left_out_with_skip_bad(photos):
     expected = damage(photos)
-    with pytest.raises(DataError, match=r"(line\.png has 1 x 10000|empty\.png cannot be read)"):
+    with pytest.raises(DataError, match=r"(line\.png has 1 x 10000|empty\.png cannot be read)") as error:
         build_loader(config(photos), "train")
+    assert "train_dataloader.skip_bad=True leaves such samples out" in error.value.option
     loader = build_loader(config(photos, "train_dataloader.skip_bad=True"), "train")
     batches = epoch(loader)
     assert max(tokens for _, tokens in batches) <= BUDGET
@@ -101,6 +103,34 @@ def test_a_photo_larger_than_the_budget_is_refused_or_left_out(photos):
     assert max(tokens for _, tokens in batches) <= 45
     assert sum(len(indices) for indices, _ in batches) + len(loader.bad) == 22
     assert len(loader.bad) > 0
+
+
+@pytest.mark.parametrize("lengths", [None, [17, 37]])
+def test_mosaics_keep_to_the_budget(lengths, tmp_path):
+    """Their size is known before: a mosaic has the ratio of its first image."""
+    rng = np.random.default_rng(0)
+    for name in ("images", "labels"):
+        (tmp_path / name / "train").mkdir(parents=True)
+    for i in range(20):
+        size = rng.integers(20, 90, 2)
+        Image.fromarray(rng.integers(0, 255, (*size, 3), np.uint8)).save(tmp_path / f"images/train/{i}.png")
+        (tmp_path / f"labels/train/{i}.txt").write_text("0 0.5 0.5 0.6 0.6\n")
+    (tmp_path / "classes.txt").write_text("box\n")
+    steps = f"[dict(type='KeepAspect', longest={LONGEST}, multiple_of={PATCH}), dict(type='PackBoxes')]"
+    data = dict(type="'YoloFolder'", transforms=steps, mosaic=0.7)
+    edits = [f"train_dataloader.dataset.{name}={value}" for name, value in data.items()]
+    edits += [
+        f"data_root={str(tmp_path)!r}",
+        "train_dataloader.batch_tokens=150",
+        f"train_dataloader.lengths={lengths}",
+    ]
+    edits += [f"model.modalities.image.patch={PATCH}", "model.modalities.image.class_token=True"]
+    loader: Any = build_loader(load("configs/bccd_native.py", edits), "train")
+    batches = epoch(loader)
+    assert sorted(i for indices, _ in batches for i in indices) == list(range(18))  # 2 are held out
+    assert max(tokens for _, tokens in batches) <= 150
+    boxes = [len(sample["boxes"]) for batch in loader for sample in batch["data_samples"]]
+    assert 0 < sum(count > 1 for count in boxes) < 18
 
 
 def test_sizes_that_only_decoding_tells_are_refused(photos):
@@ -152,13 +182,28 @@ def test_photos_shrink_to_the_length_of_their_batch(photos):
             build_loader(config(photos, f"train_dataloader.lengths={wrong}", budget=80), "train")
 
 
+@pytest.mark.parametrize("patch, option", [(4, "drop_tokens=0.0"), (4, "drop_tokens=0.3"), (8, "patch_sizes=[4,8]")])
+def test_patches_smaller_than_the_cells_of_keep_aspect_keep_to_the_length(patch, option, photos):
+    cfg = config(photos, "train_dataloader.lengths=[17,37,65]", f"model.modalities.image.{option}", budget=80)
+    cfg.model.modalities.image.patch = patch
+    loader = build_loader(cfg, "train")
+    adapter = MODALITIES.create(dict(cfg.model.modalities.image), dim=8)
+    counts = [[adapter.count_tokens(image.shape[1:]) for image in batch["inputs"]["image"]] for batch in loader]
+    assert max(map(sum, counts)) <= 80
+    assert 17 < max(map(max, counts)) <= 65
+    cfg.train_dataloader.lengths = [3]
+    with pytest.raises(DataError, match=r"lengths: expected numbers of tokens from [45] to batch_tokens=80, got \[3\]"):
+        build_loader(cfg, "train")
+
+
 def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
     options = ["train_cfg.max_epochs=2", "train_cfg.checkpoint_every=1"]
+    options += ["model.modalities.image.patch_sizes=[4,8]", "model.modalities.image.drop_tokens=0.3"]
     options += ["model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=None"]
     options += [f"{split}_dataloader.dataset.transforms={STEPS}" for split in ("val", "test")]
     options += ["val_dataloader.num_workers=0", "test_dataloader.num_workers=0", "ema=dict(decay=0.9)"]
     whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
-    cfg = config(photos, *options)
+    cfg = config(photos, *options, budget=300)
     train(cfg, whole)
     kill(killed, cfg, 3)
     assert checkpoint.load(killed / "last.pth")["batch"] > 0

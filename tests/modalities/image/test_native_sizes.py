@@ -169,6 +169,9 @@ def test_tokens_are_counted_for_each_image():
 def test_sizes_below_a_patch_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match=r"sides divisible by the patch size 4, got 3 x 3 x 8\. KeepAspect"):
         new_model()([torch.zeros(3, 3, 8), torch.zeros(3, 4, 4)])
+    for empty in ([torch.zeros(3, 0, 8), torch.zeros(3, 4, 4)], torch.zeros(1, 3, 0, 8)):
+        with pytest.raises(ValueError, match=r"sides divisible by the patch size 4, got 3 x 0 x 8\. KeepAspect"):
+            new_model()(empty)
 
 
 def test_mixing_of_different_sizes_is_refused_in_a_sentence():

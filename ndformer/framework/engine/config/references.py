@@ -11,7 +11,7 @@ from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.importers import SOURCES
 
 NAMED = re.compile(r"(?P<source>[\w-]{2,})(?:\((?P<options>[^)]*)\))?:(?P<path>.+)", re.DOTALL)  # C: is a drive
-OPTIONS = ("head_dim", "fov")  # of importers: settings that a file does not contain
+OPTIONS = ("head_dim", "fov", "rope_base")  # of importers: settings that a file does not contain
 
 
 @dataclass(frozen=True)

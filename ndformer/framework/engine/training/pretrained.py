@@ -88,7 +88,8 @@ def _imported(reference: Reference) -> Pretrained:
     try:
         imported = source.convert(load_tensors(reference.path, source.inside), **options)
     except DataError as error:
-        remedy = error.option.replace("--head-dim N", f"--weights '{name}(head_dim=N):{reference.path}'")
+        option = re.fullmatch(r"--(\w+)-(\w+) N", error.option)  # of convert_checkpoint
+        remedy = f"--weights '{name}({option[1]}_{option[2]}=N):{reference.path}'" if option else error.option
         raise DataError(str(error), remedy) from None
     parts = imported.parts.items()
     weights = {f"{prefix}.{name}": value for prefix, part in parts for name, value in part.weights.items()}
@@ -195,12 +196,12 @@ def _merge_encodings(configured: Parts, pretrained: Parts, combine: bool) -> Par
 
 
 def _set_pool(head: Any, source: dict[str, Any]) -> Any:
-    """Give a classifier the pooling of the weights; without a class token, the mean."""
+    """Give a classifier the pooling and the norm of the weights; without a class token, the mean."""
     if not isinstance(head, dict) or head.get("type") != "Classifier":
         return head
     other = source.get("head") or {}
     if other.get("type") == "Classifier":
-        return head | dict(pool=other.get("pool", "class"))
+        return head | dict(pool="class") | {key: other[key] for key in ("pool", "norm") if key in other}
     has_no_class_token = any(adapter.get("class_token") is False for adapter in source["modalities"].values())
     return head | dict(pool="mean") if has_no_class_token else head
 

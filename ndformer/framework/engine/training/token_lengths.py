@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -15,6 +15,13 @@ from ndformer.framework.registry import MODALITIES
 
 THREADS = 16  # that read headers; disks in a network answer slowly
 CHUNK = 4096  # samples that are submitted to the threads at once
+
+
+@runtime_checkable
+class Tiling(Protocol):
+    """A transform whose output sides are multiples of a number of pixels."""
+
+    multiple_of: int
 
 
 def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, dict[str, str]]:
@@ -37,7 +44,8 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
                 "train_dataloader.batch_tokens, make the sample smaller or remove it"
             )
         if not data.skip_bad:
-            raise error
+            without = "--cfg-options train_dataloader.skip_bad=True leaves such samples out"
+            raise DataError(str(error), f"{error.option}; {without}" if error.option else without) from error
         bad[data.name(i)] = str(error)
     if (lengths < 0).all():
         raise DataError(f"no training sample can be used. The first error: {next(iter(bad.values()), '')}")
@@ -63,11 +71,18 @@ def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
                 yield counted
 
 
-def prefix_tokens(cfg: Config, data: Dataset) -> int:
-    """Return the number of tokens besides those of a sample; raise if its transforms cannot shrink it to a length."""
+def cell_tokens(cfg: Config, data: Dataset) -> tuple[int, int]:
+    """Return the number of tokens besides those of a sample, and the most tokens of a cell of its first transform.
+
+    Raise if that transform cannot shrink samples to a length.
+    """
     if not _knows_sizes(data):
         raise _unknown(data)
-    return _adapter(cfg, data).count_tokens((0, 0)) or 0
+    adapter = _adapter(cfg, data)
+    prefix = adapter.count_tokens((0, 0)) or 0
+    first = next(iter(data.transforms), None)
+    cell = (first.multiple_of,) * 2 if isinstance(first, Tiling) else None
+    return prefix, 1 if cell is None else (adapter.count_tokens(cell) or 0) - prefix
 
 
 def _knows_sizes(data: Dataset) -> bool:

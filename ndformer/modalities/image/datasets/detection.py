@@ -68,9 +68,6 @@ class DetectionDataset(SizedImages):
     def image_path(self, record: AnnotatedImage) -> Path:
         return record.path
 
-    def input_size(self, i: int) -> tuple[int, int] | None:
-        return None if self.mosaic else super().input_size(i)
-
     def absent(self) -> list[str]:
         present = {label for annotation in self.records for label in annotation.labels.tolist()}
         return [name for label, name in enumerate(self.classes) if label not in present]
@@ -91,7 +88,8 @@ class DetectionDataset(SizedImages):
         if self.split != "train" or rng.random() >= self.mosaic:
             return super().sample(epoch, i)
         others = [self.decoded(j) for j in rng.integers(len(self), size=3).tolist()]
-        return self.changed(mosaic([self.decoded(i), *others], rng) | dict(index=i), rng)
+        # a mosaic has the ratio of its first image, so KeepAspect gives it the size that `batch_tokens` knows
+        return self.changed(mosaic([self.decoded(i), *others], rng) | dict(index=i, **self.limits), rng)
 
     def read(self, record: Any) -> Sample:
         annotation: AnnotatedImage = record

@@ -16,10 +16,11 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import files_in, missing, warn_skipped
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.transforms.boxes import IGNORED, framed
 
@@ -27,7 +28,7 @@ NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test
 
 
 @DATASETS.register_module()
-class MaskFolder(Dataset):
+class MaskFolder(SizedImages):
     """A dataset of images with one png mask each, in parallel folders."""
 
     answer = "Pixels"

@@ -14,7 +14,7 @@ from ndformer.framework.engine.training import pretrained
 from ndformer.framework.engine.training.optim import parameter_groups
 from ndformer.framework.importers import SOURCES
 from tests.framework.importers import plain
-from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEADS, LS, PATCH, TABLES, D, N, R, vit
+from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEADS, LS, PATCH, TABLES, D, N, R, naflexvit, vit
 from tests.framework.importers.plain import TIMM, Names, State
 from tests.tools.test_convert_checkpoint import SIZES, official
 
@@ -39,6 +39,7 @@ GIVEN: dict[str, State] = {
     "dinov2": TABLES["DINOv2 with registers"][1],
     "dinov3": vit(LS, **CLS, storage_tokens=(1, R, D), **{"rope_embed.periods": (4,)}),
     "rope-vit": vit(GAMMA, **CLS, pos_embed=(1, N, D), freqs=(2, DEPTH, D // 2)),
+    "naflexvit": naflexvit(),
     "lookhere": vit(LS, 48, cls_token=(1, 1, 48)),
     "pape": pape(),
     "vjepa2": vit(TIMM, **{"patch_embed.proj.weight": (D, 3, 2, PATCH, PATCH)}),
@@ -80,6 +81,14 @@ def test_a_model_without_class_token_pools_the_mean(tmp_path, monkeypatch):
     assert model.head.pool == "mean"
     model, _ = begun("deit(head_dim=16):in.pth", "imagefolder_pape", None)
     assert model.modalities.image.class_at == "centre"
+
+
+def test_a_new_head_has_the_norm_of_the_weights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(GIVEN["naflexvit"], tmp_path / "in.pth")
+    model, _ = begun("naflexvit(head_dim=16, rope_base=100):in.pth", "imagefolder", "ALiBi")
+    torch.testing.assert_close(model.head.norm.weight, GIVEN["naflexvit"]["fc_norm.weight"])
+    assert model.head.pool == "mean"
 
 
 def test_an_encoding_of_the_same_type_loads_its_weights_at_any_position(tmp_path, monkeypatch):
