@@ -247,7 +247,8 @@ def _began(line: str) -> list[Markup]:
     if found is None:
         return [section("The command, and the versions that it ran with", element("pre", line))]
     rows = [["began", found["when"]], ["environment", found["versions"]]]
-    return [section("The command that runs it again", element("pre", found["command"]), table(["", ""], rows))]
+    command = re.sub(r"^\S*tools/(\w+)\.py", r"ndformer \1", found["command"])
+    return [section("The command that runs it again", element("pre", command), table(["", ""], rows))]
 
 
 def _short(value: Any) -> str:

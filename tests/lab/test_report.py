@@ -180,7 +180,7 @@ def test_names_of_metrics_and_the_command(tmp_path):
     (folder / "train.log").write_text(f"{began}  tools/train.py configs/x.py\n")
     page = report.runs_page([run_folder.read(folder)])
     assert "test, mean accuracy of classes" in visible(page)
-    assert "<pre>tools/train.py configs/x.py</pre>" in page
+    assert "<pre>ndformer train configs/x.py</pre>" in page
     assert "<td>environment</td><td>ndformer 0.1.0, torch 2.13.0, Python 3.12.3," in page
 
 

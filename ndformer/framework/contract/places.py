@@ -88,7 +88,8 @@ def translation(tried: Sequence[Trial]) -> str:
     def shift(trial: Trial, r: Tensor) -> Tensor:
         return r + r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]) + (0.37 if trial.encoding.float_positions else 0)
 
-    return _invariance(tried, "translation_invariant", "a translation", shift)
+    remedy = "only differences r_j - r_i, not rounded and not relative to a fixed point"
+    return _invariance(tried, "translation_invariant", "a translation", shift, remedy)
 
 
 @promise("rotation invariance")
@@ -103,10 +104,13 @@ def rotation(tried: Sequence[Trial]) -> str:
     if not tried[0].encoding.float_positions:
         raise NotApplicable("a rotation does not keep positions integers")
     several = [trial for trial in tried if trial.dims > 1]
-    return _invariance(several, "rotation_invariant", "a rotation about the origin", turn)
+    remedy = "only lengths |r_j - r_i|, not rounded and not relative to a fixed point"
+    return _invariance(several, "rotation_invariant", "a rotation about the origin", turn, remedy)
 
 
-def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor]) -> str:
+def _invariance(
+    tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor], remedy: str
+) -> str:
     """Test the invariance of logits between placed tokens."""
     worst: dict[bool, Worst] = {}
     for trial in tried:
@@ -117,8 +121,7 @@ def _invariance(tried: Sequence[Trial], flag: str, move: str, moved: Callable[[T
     declared, others = worst.get(True), worst.get(False)
     if declared is not None and declared.error > CLOSE_FLOAT32:
         raise Broken(
-            f"{flag} is declared, but {move} changes logits by {declared}. Set {flag} = False, or use only "
-            "differences r_j - r_i, not rounded and not relative to a fixed point"
+            f"{flag} is declared, but {move} changes logits by {declared}. Set {flag} = False, or use {remedy}"
         )
     if others is not None and tried[0].encoding.needs_grid:
         return "not declared: on a grid, positions are indices of cells"

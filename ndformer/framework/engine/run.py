@@ -126,7 +126,10 @@ def _run(
 ) -> dict[str, Any]:
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
-    print(f"{encoding_name(cfg)} on {dataset_name(cfg)}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}")
+    generated = " (generated)" if on_stand_in(cfg) else ""
+    print(
+        f"{encoding_name(cfg)} on {dataset_name(cfg)}{generated}: {sizes}; {params / 1e6:.2f} M parameters; {work_dir}"
+    )
     if loaders["test"].data.test_is_val:
         print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
     from ndformer.framework.engine.training import run_state  # imports as much as the trainer

@@ -196,7 +196,8 @@ def _import(custom: Any, data: Path | None) -> None:
         if data is not None and name not in sys.modules:
             raise DataError(
                 f"{data} imports the module '{name}' (custom_imports), which executes code. Give your own "
-                "config before the checkpoint (CONFIG CHECKPOINT), or allow the import if you trust its author",
+                "config before the checkpoint (CONFIG CHECKPOINT), or allow the import if you trust its author "
+                "(in Python: trust_config=True)",
                 saved.TRUST.replace("runs", "imports"),
             )
         try:

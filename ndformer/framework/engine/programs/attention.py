@@ -216,7 +216,7 @@ def _read_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
 def _truth(sample: Sample, classes: Sequence[str]) -> str:
     label = sample.get("data_sample", {}).get("label", -1)
     has_class = isinstance(label, (int, np.integer)) and 0 <= label < len(classes)
-    return f" ({classes[int(label)]})" if has_class else ""
+    return f", class {classes[int(label)]}" if has_class else ""
 
 
 def indices(number: int | None, count: int, option: str) -> list[int]:

@@ -36,8 +36,12 @@ class History:
         return {name: v for name, v in (self.epochs or [{}])[-1].items() if name not in ("epoch", "loss", "lr")}
 
     def is_best(self, metrics: dict[str, float]) -> bool:
-        """Return whether the metrics of a further epoch would be the best so far."""
-        return self.quantity.best([*self.values, metrics[self.main]]) == len(self.epochs)
+        """Return whether the metrics of a further epoch would be the best so far, or equal to them.
+
+        Where few validation samples give many epochs the same value, the model that trained longest is kept.
+        """
+        earlier = [self.values[self.quantity.best(self.values)]] if self.epochs else []
+        return self.quantity.best([metrics[self.main], *earlier]) == 0
 
     def should_stop(self) -> bool:
         """Return whether the main metric has not improved for `patience` epochs."""
