@@ -18,6 +18,7 @@ import numpy as np
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from ndformer.framework.data.dataset import create
+from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.foreign import mounts
 
@@ -27,7 +28,7 @@ BATCH = 32
 def seconds(data: Any, batch: list[tuple[int, int]], is_first: bool) -> float:
     if is_first:
         mounts._member.cache_clear()
-        if hasattr(data.records, "decoded"):
+        if isinstance(data, Shards):
             data.records.decoded.cache_clear()
     fetcher = _MapDatasetFetcher(data, True, len, False)
     begin = time.process_time()
