@@ -18,7 +18,7 @@ from typing import Any
 
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.programs.cli import new_parser, run
-from ndformer.framework.engine.training.checkpoint import check_weights, consolidate, save
+from ndformer.framework.engine.training.checkpoint import check_weights, load, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     atomic.make_parent(args.output)
     if args.origin == FOLDER:
-        consolidate(args.input, args.output)
+        save(args.output, load(args.input))
         print(f"{args.output} has the content of {args.input}")
         return
     source = SOURCES[args.origin]

@@ -41,7 +41,8 @@ def image(path: Path) -> Iterator[ImageFile.ImageFile]:
     Errors in the body, for example of a damaged file, become DataError.
     """
     try:
-        with _MeteredReader(raw(path)) as file:
+        found = raw(path)
+        with _MeteredBytes(found.getvalue()) if isinstance(found, io.BytesIO) else _MeteredFile(found) as file:
             opened = _open(file, path)
             check_pixels(path, opened.width, opened.height)
             if max(opened.size) > MAX_SIDE:
@@ -88,8 +89,8 @@ def check_pixels(path: Path | str, width: int, height: int) -> None:
     check_size(path, BYTES_PER_PIXEL * width * height)
 
 
-class _MeteredReader(io.BufferedReader):
-    """A file reader with a limited number of reads: Pillow parses each part of a file in Python."""
+class _MeteredReader(io.BufferedIOBase):
+    """A file with a limited number of reads: Pillow parses each part of a file in Python."""
 
     reads_left = MAX_READS
 
@@ -98,6 +99,14 @@ class _MeteredReader(io.BufferedReader):
         if self.reads_left < 0:
             raise ValueError(f"it has more than {MAX_READS} parts")
         return super().read(size)
+
+
+class _MeteredFile(_MeteredReader, io.BufferedReader):
+    pass
+
+
+class _MeteredBytes(_MeteredReader, io.BytesIO):
+    """The content of a file in a shard; io.BufferedReader would copy it and take longer to make."""
 
 
 def _open(file: BinaryIO, path: Path) -> ImageFile.ImageFile:

@@ -61,7 +61,7 @@ def member(path: Path | str) -> tuple[Mounted, int] | None:
     return _member(str(path)) if _mounted else None
 
 
-@functools.lru_cache(maxsize=64)  # a reader asks several times for the same file
+@functools.lru_cache(maxsize=2**15)
 def _member(name: str) -> tuple[Mounted, int] | None:
     for root, files in _mounted.items():
         if name.startswith(root) and name[len(root) : len(root) + 1] == os.sep:

@@ -97,7 +97,7 @@ def test_each_shard_has_webdatasets_layout_with_the_bytes_of_the_files(made):
                 about = json.load(tar.extractfile(f"{key}.json"))
                 ((ending, name),) = about["files"].items()
                 assert tar.extractfile(f"{key}.{ending}").read() == (home / name).read_bytes()
-                labels[name] = about["classes"][about["samples"][0]["label"]]
+                labels[name] = about["samples"][0]["class_name"]
     assert labels == {str(p.relative_to(home)): p.parent.name for p in home.rglob("*.*g")}
 
 

@@ -39,17 +39,31 @@ def is_packed(root: Any) -> bool:
     return bool(root) and (Path(root) / INDEX / META).is_file()
 
 
+def _rows(array: Any) -> memoryview:
+    return memoryview(array)  # faster than an array for single rows
+
+
 class Texts(Sequence[bytes]):
     """Many short texts in one array; `start` (N + 1,) are their places in it."""
 
     def __init__(self, start: Any, text: Any) -> None:
-        self.start, self.text = memoryview(start), memoryview(text)  # faster than arrays for single rows
+        self.start, self.text = _rows(start), _rows(text)
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
     def __getitem__(self, i: Any) -> Any:
         return self.text[self.start[i] : self.start[i + 1]].tobytes()
+
+    def position(self, text: bytes, begin: int, end: int) -> int | None:
+        """Return the index of a text among those from `begin` to `end`, by one search in all of them together."""
+        first = self.start[begin]
+        joined, place = self.text[first : self.start[end]].tobytes(), -1
+        while (place := joined.find(text, place + 1)) >= 0:
+            i = bisect_left(self.start, first + place, begin, end)
+            if self.start[i] == first + place and self.start[i + 1] - self.start[i] == len(text):
+                return i
+        return None
 
 
 class Archive:
@@ -76,14 +90,15 @@ class Archive:
             raise DataError(f"{self.index / META}: expected shards called NAME.tar, got {strange!r:.80}. {AGAIN}")
         self.paths = [self.index.parent / name for name, _ in self.shards]
         columns = self._columns("files", COLUMNS, ("shard", "offset", "size", "crc"))
-        self.shard, self.offset, self.size, self.crc = (columns[n] for n in ("shard", "offset", "size", "crc"))
+        self.shard, self.offset, self.size, self.crc = (_rows(columns[n]) for n in ("shard", "offset", "size", "crc"))
         self.names = Texts(columns["start"], columns["text"])
         self.landmarks = [self.names[i] for i in range(0, len(self.names), STRIDE)]
-        if len(self.shard):
+        shard, offset, size = (columns[name] for name in ("shard", "offset", "size"))
+        if len(shard):
             end = np.array([size for _, size in self.shards] or [0], np.int64)
-            inside = self.shard < len(self.shards)
-            placed = inside & (self.offset >= 0) & (self.size >= 0)
-            placed &= self.size <= end[np.where(inside, self.shard, 0)] - self.offset
+            inside = shard < len(self.shards)
+            placed = inside & (offset >= 0) & (size >= 0)
+            placed &= size <= end[np.where(inside, shard, 0)] - offset
             if not placed.all():
                 name = foreign.printable(self.names[int(placed.argmin())].decode(errors="replace"))
                 raise DataError(f"{self.index}: expected files inside of the shards, got '{name:.80}' outside. {AGAIN}")
@@ -127,9 +142,8 @@ class Archive:
 
     def find(self, name: str) -> int | None:
         key = os.fsencode(name)
-        start = max(0, bisect_right(self.landmarks, key) - 1) * STRIDE
-        i = bisect_left(self.names, key, start, min(start + STRIDE, len(self.names)))
-        return i if i < len(self.names) and self.names[i] == key else None
+        begin = max(0, bisect_right(self.landmarks, key) - 1) * STRIDE
+        return self.names.position(key, begin, min(begin + STRIDE, len(self.names)))
 
     def names_in(self, folder: str) -> list[str]:
         prefix = os.fsencode(folder) + b"/"
@@ -138,13 +152,12 @@ class Archive:
         return list(dict.fromkeys(os.fsdecode(name[len(prefix) :].partition(b"/")[0]) for name in inside))
 
     def place(self, number: int) -> tuple[Path, int, int, int]:
-        k = self.shard[number]
-        return self.paths[k], int(self.offset[number]), int(self.size[number]), int(self.crc[number])
+        return self.paths[self.shard[number]], self.offset[number], self.size[number], self.crc[number]
 
     def content(self, number: int) -> bytes:
-        shard, offset, size, expected = self.place(number)
-        content = self.pread(number, size, 0)
-        if (crc := zlib.crc32(content)) != expected:
+        content = self.pread(number, self.size[number], 0)
+        if (crc := zlib.crc32(content)) != self.crc[number]:
+            shard, offset, _, expected = self.place(number)
             name = foreign.printable(os.fsdecode(self.names[number]))
             raise DataError(
                 f"{self.root / name}: expected the checksum {expected:08x} at byte {offset} of {shard}, got {crc:08x}. "
@@ -153,11 +166,11 @@ class Archive:
         return content
 
     def pread(self, number: int, size: int, offset: int) -> bytes:
-        file, begin, parts = self._file(int(self.shard[number])), int(self.offset[number]) + offset, []
-        while size > 0 and (part := os.pread(file.fileno(), size, begin)):
-            parts.append(part)
-            size, begin = size - len(part), begin + len(part)
-        return b"".join(parts)
+        descriptor, begin = self._file(self.shard[number]).fileno(), self.offset[number] + offset
+        content = os.pread(descriptor, size, begin)
+        while len(content) < size and (part := os.pread(descriptor, size - len(content), begin + len(content))):
+            content += part
+        return content
 
     def check_shard(self, k: int) -> None:
         """Raise unless a shard exists with the size in the index."""

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.fingerprint import plain_parts
 from ndformer.framework.data.shards.archive import AGAIN, Texts, is_packed, opened
 from ndformer.framework.data.shards.values import Values
 from ndformer.framework.errors import DataError, check_labels
@@ -18,6 +20,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Text
 from ndformer.framework.registry.signature import arguments, fits
 
+CACHED_BYTES = 2**21  # of texts whose records are in memory, ten times as much; 40,000 of an image folder
 BASE = arguments(Dataset)[0]  # options that select from the records of a split, which shards have all
 
 RESERVED = {"archive", "data_root", "memory", "shard_options", "shard_table", "shard_values", "transforms"}  # set here
@@ -28,6 +31,8 @@ class Records(Sequence[Any]):
 
     def __init__(self, texts: Texts, values: Values, rows: np.ndarray) -> None:
         self.texts, self.values, self.rows = texts, values, rows
+        size = CACHED_BYTES * len(texts) // max(1, len(texts.text))
+        self.decoded = functools.lru_cache(size)(lambda row: values.decode(texts[row]))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -35,7 +40,7 @@ class Records(Sequence[Any]):
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
             return self.take(np.arange(len(self))[i])
-        return self.values.decode(self.texts[self.rows[i]])
+        return self.decoded(int(self.rows[i]))
 
     def take(self, chosen: np.ndarray) -> "Records":
         return Records(self.texts, self.values, self.rows[chosen])
@@ -123,6 +128,15 @@ class Shards(Dataset):
 
     def select_records(self, records: Any, labels: np.ndarray, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         return records.take(rows), labels[rows]
+
+    def __getitems__(self, keys: Sequence[Any]) -> list[Sample]:
+        """Return a batch. Decoding its records first, one after another, takes a third of the time between images."""
+        for key in keys:
+            with suppress(DataError):  # raised again with the sample, where skip_bad is known
+                for part in plain_parts(self.records[key[1] if isinstance(key, tuple) else key]):
+                    if isinstance(part, Path):
+                        foreign.is_file(part)  # remembers its place in the shards
+        return [self[key] for key in keys]
 
     def read(self, record: Any) -> Sample:
         if not self.has_values:

@@ -125,9 +125,14 @@ class Packer(Planner):
             extensions[extension] = name
             with foreign.opened(self.root / name) as source:
                 yield name, *_add(file, f"{group.key:08d}.{extension}", source)
-        records = {i: json.loads(self.values.encode(table.data.records[i])) for i in group.samples}
-        samples = [dict(label=int(table.data.labels[i]), files=table.files[i], record=r) for i, r in records.items()]
-        content = json.dumps(dict(classes=table.data.classes, files=extensions, samples=samples)).encode()
+        data, named = table.data, table.data.answer == "Label"  # then a sample has the name of its class, not all names
+        samples = []
+        for i in group.samples:
+            label, record = int(data.labels[i]), json.loads(self.values.encode(data.records[i]))
+            names = dict(class_name=data.classes[label]) if named else {}
+            samples.append(dict(label=label, **names, files=table.files[i], record=record))
+        about = dict(files=extensions, samples=samples) | ({} if named else dict(classes=data.classes))
+        content = json.dumps(about).encode()
         _add(file, f"{group.key:08d}.json", io.BytesIO(content))
 
     def _write_values(self, file: BinaryIO, table: Table, group: Group) -> Iterator[Member]:

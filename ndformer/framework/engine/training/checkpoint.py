@@ -83,13 +83,6 @@ def forms(path: Path) -> list[Path]:
     return sorted(ages, key=lambda form: -ages[form])
 
 
-def remove_older(folder: Path) -> None:
-    """Remove checkpoints in an older form, after a run on one process went on with several, or the reverse."""
-    for name in (LAST, PREVIOUS, BEST):
-        for form in forms(folder / name)[1:]:
-            atomic.remove(form)
-
-
 def exists(path: Path) -> bool:
     """Return whether a checkpoint is at a path, as a file or as a folder."""
     return path.is_file() or is_sharded(located(path))
@@ -133,11 +126,6 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
 
 def _unsafe(path: Path, why: str) -> DataError:
     return DataError(f"{path} is not a checkpoint that can be read safely ({why}). Give another best.pth or last.pth")
-
-
-def consolidate(folder: Path, path: Path) -> None:
-    """Write a checkpoint that is a folder as one file, as one process would have saved it."""
-    save(path, load(folder))
 
 
 def load_newest(folder: Path, templates: dict[str, Tensor] | None = None) -> tuple[Path, dict[str, Any]]:

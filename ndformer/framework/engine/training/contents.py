@@ -50,10 +50,6 @@ def several(test: Test) -> Test:
     return lambda value: isinstance(value, list) and all(map(test, value))
 
 
-def none_or(test: Test) -> Test:
-    return lambda value: value is None or test(value)
-
-
 def with_keys(**keys: Test) -> Test:
     return lambda value: (
         isinstance(value, dict) and all(key in value and test(value[key]) for key, test in keys.items())
@@ -74,7 +70,7 @@ METADATA = dict(  # optional, beside the weights
 )
 RUN = dict(  # required to resume a run
     optimizer=Key(with_keys(state=table, param_groups=several(table)), "the state of an optimizer"),
-    ema=Key(none_or(WEIGHTS.is_valid), "tensors by name, or None"),
+    ema=Key(lambda value: value is None or WEIGHTS.is_valid(value), "tensors by name, or None"),
     scaler=Key(by_name(number), "the state of the fp16 gradient scaler"),
     skipped=COUNT,
     updates=COUNT,

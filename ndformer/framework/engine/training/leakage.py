@@ -6,10 +6,10 @@ size.
 """
 
 import hashlib
+import itertools
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class _SplitFiles:
     def __init__(self, data: Dataset) -> None:
         self.data = data
         parts = [list(plain_parts(data.identity(i))) for i in range(len(data.records))]
-        self.stats = stat_files(part for part in chain(*parts) if _may_be_file(part))
+        self.stats = stat_files(part for part in itertools.chain(*parts) if _may_be_file(part))
         self.by_identity: dict[Any, int] = {}  # a sample by its identity()
         self.by_file: dict[File, list[int]] = {}  # samples by file
         firsts: dict[int, str] = {}
@@ -104,19 +104,28 @@ def _copies(files: _SplitFiles, other: _SplitFiles) -> tuple[int, list[tuple[str
     """Check some files of the smaller split; return how many, and the pairs of copies."""
     swapped = len(files.unshared_paths) > len(other.unshared_paths)
     few, many = (other, files) if swapped else (files, other)
-    sizes: dict[int, list[str]] = {}
-    for path in many.unshared_paths:
-        sizes.setdefault(many.stats[path][1], []).append(path)
     paths = few.unshared_paths
     chosen = [paths[i] for i in np.linspace(0, len(paths) - 1, min(MAX_READ_FILES, len(paths))).astype(int)]
+    keys = {path: _keys(path, few) for path in chosen}
+    alike: dict[tuple[int, str], list[str]] = {key: [] for both in keys.values() for key in both}
+    for path in many.unshared_paths:
+        for key in _keys(path, many):
+            if len(alike.get(key, range(MAX_COMPARED))) < MAX_COMPARED:
+                alike[key].append(path)
     copies = []
     for path in chosen:
-        same_size = sizes.get(few.stats[path][1] or -1, [])  # not for empty files, which are all alike
-        candidates = sorted(same_size, key=lambda other: Path(other).name != Path(path).name)[:MAX_COMPARED]
+        candidates = dict.fromkeys(other for key in keys[path] for other in alike[key])
+        candidates = itertools.islice(candidates, MAX_COMPARED)
         copy = next((candidate for candidate in candidates if _is_copy(path, candidate)), None)
         if copy is not None:
             copies.append((copy, path) if swapped else (path, copy))
     return len(chosen), copies
+
+
+def _keys(path: str, files: _SplitFiles) -> list[tuple[int, str]]:
+    """Return the keys under which copies of a file are searched: size and name, then size; none for empty files."""
+    size = files.stats[path][1]
+    return [(size, os.path.basename(path)), (size, "")] if size > 0 else []
 
 
 def _is_copy(path: str, other: str) -> bool:

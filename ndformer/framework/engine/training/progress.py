@@ -55,13 +55,10 @@ class Progress:
             each = (now - self.first_end) / (self.done - self.first - 1)
             steps = self.epochs * self.iterations - self.done
             if each * steps > SHORT:
-                self.console.print(self._estimate(each, steps))
+                takes = f"on {self.device} this takes about {about(each * steps)}"
+                self.console.print(f"{takes}: {steps} steps of {each:.2g} s are left, validation not counted")
         if self._due(now):
             self._show(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
-
-    def _estimate(self, each: float, steps: int) -> str:
-        takes = f"on {self.device} this takes about {about(each * steps)}"
-        return f"{takes}: {steps} steps of {each:.2g} s are left, validation not counted"
 
     def with_progress(self, batches: DataLoader[Any], label: str) -> Iterator[dict[str, Any]]:
         """Yield the batches of validation or test, and show the progress."""

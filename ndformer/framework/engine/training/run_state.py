@@ -17,7 +17,7 @@ from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.system import processes
+from ndformer.framework.system import atomic, processes
 
 
 def save(trainer: Runner) -> None:
@@ -52,7 +52,9 @@ def wait_written(trainer: Runner) -> None:
     if trainer.saver is not None:
         trainer.saver.wait_written()
     if processes.rank() == 0:
-        checkpoint.remove_older(trainer.folder)
+        for name in (checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST):
+            for older in checkpoint.forms(trainer.folder / name)[1:]:
+                atomic.remove(older)
 
 
 def load_best(trainer: Runner) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_runs_go_on_with_any_number_of_processes(case: str, tmp_path: Path) -> N
         found = spawned(count, go_on, case, tmp_path / "last", 8)
         assert all(losses == pytest.approx(whole, abs=1e-5) for losses in found)
         assert count != 2 or found[0] == whole
-    checkpoint.consolidate(tmp_path / "last", tmp_path / "last.pth")
+    checkpoint.save(tmp_path / "last.pth", checkpoint.load(tmp_path / "last"))
     for path in (tmp_path / "last", tmp_path / "last.pth"):
         assert go_on(case, path, 8, "ddp") == pytest.approx(whole, abs=1e-5)
 
@@ -101,7 +101,7 @@ def test_shards_of_scalars_and_of_more_processes_than_rows(tmp_path: Path) -> No
     """FIRE has scalars; the head's 3 rows are shards of 1, 1, 1 and 0 rows on 4 processes."""
     whole = spawned(4, begin, "scalars", tmp_path, 4, 2)[0]
     assert go_on("scalars", tmp_path / "last", 4) == pytest.approx(whole, abs=1e-5)
-    checkpoint.consolidate(tmp_path / "last", tmp_path / "last.pth")
+    checkpoint.save(tmp_path / "last.pth", checkpoint.load(tmp_path / "last"))
     found = spawned(2, go_on, "scalars", tmp_path / "last.pth", 4)[0]
     assert found == pytest.approx(whole, abs=1e-5)
 
