@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """How fast are samples read from shards, against the folder that was packed? Microseconds of CPU time per sample.
 
-    python tools/pack_shards.py imagefolder data/shards --data-root data/photos
-    python tools/benchmarks/shards.py data/photos data/shards
+    ndformer pack_shards imagefolder data/shards --data-root data/photos
+    ndformer benchmarks/shards data/photos data/shards
 
 Batches of training samples are read as a data loader reads them, from both in turn, without transforms other than the
 decoding of images. The fastest of several rounds counts for each batch, so files are in the page cache and other

@@ -213,7 +213,9 @@ def test_the_index_matches_the_tables_and_expires_with_them(home, capsys, monkey
                 np.testing.assert_array_equal(again["truth"].parts[name], part)
     table = home / "v1.0-mini" / "sample.json"
     table.write_text(table.read_text() + "\n")
-    with pytest.warns(UserWarning, match="is of other tables than are there now and not used: tools/prepare_nuscenes"):
+    with pytest.warns(
+        UserWarning, match="is of other tables than are there now and not used: ndformer prepare_nuscenes"
+    ):
         opened(home)
     index = home / ".ndformer_cache" / "nuscenes_v1.0-mini.npz"
     index.write_bytes(index.read_bytes()[:1000])

@@ -177,7 +177,7 @@ def test_views_and_clouds_share_a_frame(tmp_path):
         ("views.csv", "name,azimuth,elevation\nmug,nan,1\n", "angles of mug that are not finite"),
         ("views.csv", "name,azimuth,elevation\n", "is not in views.csv"),
         ("classes.txt", "spoon\n", "is not in classes.txt"),
-        ("classes.txt", None, r"classes\.txt is missing: tools/make_sample\.py paired"),
+        ("classes.txt", None, r"classes\.txt is missing: ndformer make_sample paired"),
         ("*/*.png", "half", r"0001\.png cannot be read"),
         ("*/*.txt", "1,2\n", r"0001\.txt cannot be read as a point cloud"),
         ("*/*.txt", None, r"0001\.txt is missing"),

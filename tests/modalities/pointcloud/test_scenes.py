@@ -138,7 +138,7 @@ def test_half_of_a_file_is_reported_in_one_line(home, file, size):
 
 
 def test_missing_scenes_name_the_preparation_tool(tmp_path):
-    with pytest.raises(DataError, match=r"tools/prepare_scannet\.py makes them"):
+    with pytest.raises(DataError, match=r"ndformer prepare_scannet makes them"):
         ScanNet(tmp_path)
 
 

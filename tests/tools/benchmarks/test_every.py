@@ -1,14 +1,29 @@
 """Every program in tools/ is run by a test: here are the benchmarks that have no file of their own, at tiny sizes."""
 
 import ast
+import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from tests.programs import ROOT
-from tools.benchmarks import attention, backends, driving, events, loader, mixed_sizes, pipeline, selection, step
+from tests.programs import ROOT, run
+from tools import pack_shards
+from tools.benchmarks import (
+    attention,
+    backends,
+    driving,
+    events,
+    loader,
+    mixed_sizes,
+    pipeline,
+    selection,
+    shards,
+    step,
+)
 
 ELSEWHERE = {"gpu", "soak", "browser", "kernels", "matrix", "devkit", "headless"}  # not part of the suite
 FEW = ["--tokens", "17", "--repeats", "2", "--device", "cpu", "--out", "out"]
@@ -108,6 +123,17 @@ def test_loader(output_of):
     lines = output_of(loader.main, "--images", "2", "--workers", "0", "--seconds", "0.01").splitlines()
     assert lines[-1].startswith("0 workers, batches")
     assert lines[-1].endswith("images/s")
+
+
+def test_shards_beside_the_folder_that_was_packed(output_of, monkeypatch):
+    for split, name in itertools.product(("train", "val", "test"), "ab"):
+        (folder := Path("photos", split, name)).mkdir(parents=True)
+        for i in range(2):
+            pixels = np.random.default_rng([len(split), ord(name), i]).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / f"{i}.png")
+    run(pack_shards.main, "imagefolder", "packed", "--data-root", "photos")
+    lines = output_of(shards.main, "photos", "packed", "--rounds", "1").splitlines()
+    assert [line.split()[1] for line in lines[-2:]] == ["first", "later"]
 
 
 def test_selection(output_of):
