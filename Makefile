@@ -109,7 +109,7 @@ docs: $(READY)
 
 browser: $(READY)
 	-$(BIN)/python -m pip install -q --group browser
-	$(BIN)/python -m pytest -q tests/browser -rs
+	$(BIN)/python -m pytest -q --all tests/browser -rs
 
 devkit: $(READY)
 	$(BIN)/python -m tests.devkit.compare --sets 50

@@ -38,7 +38,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
+        gc.set_threshold(20_000, 10, 10)
         gc.enable()
 
 

@@ -6,6 +6,7 @@ import torch
 
 from tests.explored import KINDS, SMALL, page_of, run_of, write_files
 
+pytestmark = pytest.mark.slow  # a browser is not part of make test
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
 TERMS = """([layer, head, query]) => {
   const look = explorer.panels()[0].layers[layer].evaluate(head, query);

@@ -1,7 +1,11 @@
 """A run's report in a real browser: it asks for nothing and complains of nothing."""
 
+import pytest
+
 from tests.tools.test_report import run  # noqa: F401  its fixture
 from tools import report
+
+pytestmark = pytest.mark.slow  # a browser is not part of make test
 
 
 def test_a_report_opens_without_a_complaint(run, tab, phone):  # noqa: F811

@@ -92,8 +92,8 @@ def judged(call: Callable[[], object], folder: Path) -> str:
         forbid(folder, lambda what: os.write(writer, f"FORBIDDEN {what}\n".encode()))
         told = _ended(call)
         decoder().end()
-        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        most = max(more, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) * 1024
+        own, child = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        most = max(own - before, child if child > own else 0) * 1024  # a child's peak includes what it was forked from
         told += f" MEMORY {most / 2**20:.0f} MiB" if most > BYTES else ""
         os.write(writer, (told + _wrong_words(folder)).encode(errors="backslashreplace")[:2000])
         os._exit(0)
