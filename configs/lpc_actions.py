@@ -51,7 +51,11 @@ _origin = dict(model=dict(modalities=dict(video=dict(class_at="origin", start=1)
 versions = dict(
     paper=_origin,  # the class token where the PaPE paper's repository has it
     comparison=dict(  # the recipe of docs/results/comparison.md, alike for all encodings
-        model=dict(modalities=dict(video=dict(class_token=False)), head=dict(pool="mean")),
+        model=dict(
+            modalities=dict(video=dict(class_token=False)),
+            backbone=dict(drop_path=0.1),
+            head=dict(pool="mean", label_smoothing=0.1),
+        ),
         optimizer=dict(lr=2e-3),
         schedule=dict(warmup=0.2),
         train_cfg=dict(max_epochs=72),

@@ -169,7 +169,7 @@ METADATA: dict[str, Any] = dict(
     mean=[0.485, 0.456, 0.406],
     std=[0.229, 0.224, 0.225],
     color="RGB",
-    input_size=None,
+    input_size=[32, 32],
     size_multiple_of=[4, 4],
     axes=dict(inputs=["batch", "channels", "height", "width"], logits=["batch", "classes"]),
 )
