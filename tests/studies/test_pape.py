@@ -106,6 +106,7 @@ def test_class_tokens_of_a_row_are_nowhere_on_every_set(cell, monkeypatch):
         assert places == ["nowhere" if on.adapter else None]
 
 
+@pytest.mark.slow
 def test_attention_of_a_trained_model_is_split_into_terms(tmp_path, monkeypatch):
     """A tiny model on generated digits: all columns, and a picture beside the cell."""
     monkeypatch.chdir(tmp_path)

@@ -251,6 +251,7 @@ def test_a_batch_without_boxes_trains(cfg):
         assert all(p.grad is None or p.grad.isfinite().all() for p in net.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cfg", BOTH, ids=["CentrePoint", "TransFusion"])
 def test_it_learns_the_boxes_of_a_batch(cfg):
     torch.manual_seed(0)

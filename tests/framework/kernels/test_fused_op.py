@@ -62,6 +62,7 @@ def test_gradients_are_those_of_finite_differences(kind: str) -> None:
     assert torch.autograd.gradcheck(both, [t.detach().requires_grad_() for t in learned], fast_mode=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "parabola"])
 def test_torch_finds_the_operator_sound(kind: str) -> None:
     torch.library.opcheck(attention, tuple(case(kind, torch.float32, masks=False)))

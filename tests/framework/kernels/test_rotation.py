@@ -17,6 +17,7 @@ def test_gradients_are_those_of_the_operations(
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_operator_is_one_that_torch_can_trace() -> None:
     x, cos, sin, _ = inputs(16, 7, (1, 1), torch.float32)
     torch.library.opcheck(rotate_fused, (x.requires_grad_(), cos.requires_grad_(), sin, False, False))

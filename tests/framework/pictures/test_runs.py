@@ -117,6 +117,7 @@ def test_a_confusion_matrix_says_how_many_of_each_and_what_was_missed(monkeypatc
     assert predicted == ["ant", "bee", "missed"]
 
 
+@pytest.mark.slow
 def test_all_classes_of_a_large_confusion_matrix_have_their_names(monkeypatch):
     names = [f"class {i}" for i in range(81)]
     written, truth, predicted = texts(monkeypatch, np.eye(81, dtype=int), names)

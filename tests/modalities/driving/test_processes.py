@@ -57,6 +57,7 @@ def test_two_processes_train_as_one(parallel: str, head: str, encoding: Any, lac
         assert several == pytest.approx(one, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_process_without_points_does_not_wait_for_their_batch_norm() -> None:
     first, second = spawned(2, losses, "fsdp", "CentrePoint", "PaPE", "points")
     assert first == second

@@ -196,6 +196,7 @@ def test_patches_smaller_than_the_cells_of_keep_aspect_keep_to_the_length(patch,
         build_loader(cfg, "train")
 
 
+@pytest.mark.slow
 def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
     options = ["train_cfg.max_epochs=2", "train_cfg.checkpoint_every=1"]
     options += ["model.modalities.image.patch_sizes=[4,8]", "model.modalities.image.drop_tokens=0.3"]

@@ -56,6 +56,7 @@ def test_a_seed_always_gives_the_same_files(name, sample_root, tmp_path):
     assert digest(tmp_path) == digest(sample_root(name))
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_images_of_the_same_kind(sample_root, tmp_path):
     STAND_INS.get("imagefolder")().write(tmp_path, 1)
     ours, others = digest(tmp_path), digest(sample_root("imagefolder"))
@@ -118,6 +119,7 @@ class Images(Dataset):
         return dict(image=Image.fromarray(record))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["colour statistics", "coarse layout", "raw pixels"])
 def test_each_baseline_solves_the_set_made_for_it(kind, monkeypatch):
     """Sets that one of them should solve: by brightness, by the place of a blob, by one faint fixed pattern."""

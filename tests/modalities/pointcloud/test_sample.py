@@ -114,6 +114,7 @@ def test_baseline_features_match_known_clouds():
     np.testing.assert_allclose(baselines.occupancy(points), 1 / 125, atol=0.006)
 
 
+@pytest.mark.slow
 def test_extents_and_moments_score_low(monkeypatch, tmp_path):
     monkeypatch.setattr(baselines, "PENALTIES", (0.01,))
     monkeypatch.delitem(baselines.FEATURES, "coarse occupancy")

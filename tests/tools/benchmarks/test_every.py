@@ -119,12 +119,14 @@ def test_events(output_of):
     assert "| numpy |" in output_of(events.main, "--events", "1000", "--rounds", "1")
 
 
+@pytest.mark.slow
 def test_loader(output_of):
     lines = output_of(loader.main, "--images", "2", "--workers", "0", "--seconds", "0.01").splitlines()
     assert lines[-1].startswith("0 workers, batches")
     assert lines[-1].endswith("images/s")
 
 
+@pytest.mark.slow
 def test_shards_beside_the_folder_that_was_packed(output_of, monkeypatch):
     for split, name in itertools.product(("train", "val", "test"), "ab"):
         (folder := Path("photos", split, name)).mkdir(parents=True)

@@ -128,6 +128,7 @@ def test_a_loader_of_bad_samples_ends():
         measure([dict(type="Accuracy")], torch.nn.Identity(), build_loader(of("Hopeless", skip_bad=True), "test"))  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, says", [("Deadly", "worker died while it read 5.png"), ("Stuck", "were reading 5.png")])
 def test_a_worker_that_dies_or_hangs_names_the_sample(kind, says):
     loader = build_loader(of(kind, num_workers=1, timeout=3.0), "test")

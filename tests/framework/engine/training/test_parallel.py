@@ -169,6 +169,7 @@ def tied() -> TokenModel:
     return model
 
 
+@pytest.mark.slow
 def test_parameters_that_blocks_share() -> None:
     one = train(tied, images, steps=3, layer_decay=None)
     assert_alike(one, spawned(2, partial(train, steps=3, layer_decay=None), tied, images, "fsdp"))
@@ -209,6 +210,7 @@ def lacking(parallel: str = "ddp") -> list[float]:
     return losses_of(joint(), batches(), parallel)
 
 
+@pytest.mark.slow
 def test_a_modality_that_all_samples_of_a_process_lack() -> None:
     one = lacking()
     for parallel in ("ddp", "fsdp"):

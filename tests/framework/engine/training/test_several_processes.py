@@ -59,6 +59,7 @@ def alone(tmp_path_factory):
     return run(tmp_path_factory.mktemp("alone"), 8)
 
 
+@pytest.mark.slow
 def test_a_sharded_run_that_stops_resumes_on_one_process_with_the_same_total_batch(tmp_path, alone):
     spawned(2, run, tmp_path, 4, "fsdp", 6)
     assert sorted(path.name for path in (tmp_path / "last").iterdir() if path.suffix != ".distcp") == [
@@ -134,6 +135,7 @@ def by_minutes(folder: Path) -> list[int]:
     return saved
 
 
+@pytest.mark.slow
 def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
     first, second = spawned(2, by_minutes, tmp_path)
     assert first == second

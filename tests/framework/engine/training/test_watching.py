@@ -75,6 +75,7 @@ def test_flops_of_a_forward_pass_are_those_of_its_layers_and_of_attention(encodi
     assert packed == attention_flops(*[torch.empty(4, 2, 2, 8)] * 3)
 
 
+@pytest.mark.slow
 def test_recorded_steps_leave_a_trace_and_a_table_and_change_no_number(tmp_path, capsys):
     cfg = tiny.config()
     cfg.train_cfg.max_epochs = 1
@@ -117,6 +118,7 @@ class Hang(Hook):
             time.sleep(600)
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_prints_its_stacks_and_ends(tmp_path, monkeypatch):
     pid, pipe = tiny.fork(fast(monkeypatch, 200), tmp_path / "run")
     assert tiny.ended(pid) == 1

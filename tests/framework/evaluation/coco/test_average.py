@@ -125,6 +125,7 @@ def test_memory_is_bounded_by_pieces_without_a_change(monkeypatch):
     assert evaluate(*made).numbers() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_it_is_faster_than_the_packages_need_be(package):
     """The promise: 3 times pycocotools' speed, a third of faster-coco-eval's; 6 and 1 are what one sees."""
