@@ -29,9 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector off modules and test items, which live until the end, and let it run seldom.
+    """Keep the garbage collector off modules and test items, which live until the end: a tenth of the suite's time.
 
-    Each takes about a tenth of the suite's time.
+    For other objects it runs seldom.
     """
     gc.disable()
     try:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Check that your dataset, pack, adapter and head meet the contract: one line per requirement, exit code 0 if all pass.
+"""Check that your dataset, pack, adapter and head meet the contract: a line per requirement, exit code 0 if none fails.
 
 ndformer check_modality chirps.py
 ndformer check_modality my_package.sound --data-root data/sound Sound.frame=32

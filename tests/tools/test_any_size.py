@@ -70,8 +70,8 @@ def test_an_exported_model_answers_rectangles_as_their_packed_batch(ending, home
     with torch.no_grad():
         expected = model(images)
     assert expected.std(0).min() > 1e-3
-    found = torch.cat([answer(image[None])["logits"] for image in images])
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    logits = torch.cat([answer(image[None])["logits"] for image in images])
+    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
@@ -127,8 +127,8 @@ def test_masks_of_any_size_from_training_to_pictures(home, tmp_path, capsys):
     assert set(json.loads((out / "results.json").read_text())["test"]) == {"mIoU", "mean_accuracy", "accuracy"}
     assert all((out / f"shown/{i}.png").is_file() for i in range(3))
     files = [home / f"{name}.png" for name in ("wide", "tall")]
-    found = ["--out", tmp_path / "out.json", "--show-dir", tmp_path / "seen"]
-    text = printed(capsys, predict.main, out / "config.py", out / "best.pth", *files, *found)
+    outputs = ["--out", tmp_path / "out.json", "--show-dir", tmp_path / "seen"]
+    text = printed(capsys, predict.main, out / "config.py", out / "best.pth", *files, *outputs)
     assert "%" in text
     assert len(json.loads((tmp_path / "out.json").read_text())) == len(list((tmp_path / "seen").iterdir())) == 2
 

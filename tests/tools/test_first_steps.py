@@ -191,6 +191,14 @@ def test_a_run_folder_that_is_not_there_is_named(said):
     assert "the folder of a run with config.json and best.pth" in told
 
 
+@pytest.mark.parametrize("program", [predict, explore])
+def test_a_misspelled_run_folder_is_answered_with_the_one_that_is_meant(program, said, tmp_path):
+    """With a file after it, the folder was taken for CONFIG and the file for CHECKPOINT."""
+    (tmp_path / "mnist_small_sample").mkdir()
+    told = said(program.main, tmp_path / "mnist_small_sampl", "photo.png")
+    assert told.endswith("mnist_small_sampl, which does not exist, did you mean 'mnist_small_sample'?\n")
+
+
 def test_every_program_is_listed_once_and_modules_that_benchmarks_share_are_not(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["ndformer"])
     ndformer.__main__.main()

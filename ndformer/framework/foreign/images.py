@@ -41,8 +41,8 @@ def image(path: Path) -> Iterator[ImageFile.ImageFile]:
     Errors in the body, for example of a damaged file, become DataError.
     """
     try:
-        found = raw(path)
-        with _MeteredBytes(found.getvalue()) if isinstance(found, io.BytesIO) else _MeteredFile(found) as file:
+        stream = raw(path)
+        with _MeteredBytes(stream.getvalue()) if isinstance(stream, io.BytesIO) else _MeteredFile(stream) as file:
             opened = _open(file, path)
             check_pixels(path, opened.width, opened.height)
             if max(opened.size) > MAX_SIDE:

@@ -64,5 +64,5 @@ def naflexvit(names: Names = LS, grid: tuple[int, int] | None = (3, 5), pool_nor
     s["embeds.proj.weight"] = s["embeds.proj.weight"].permute(0, 2, 3, 1).flatten(1)  # (D, PATCH PATCH 3)
     more = {} if grid is None else {"embeds.pos_embed": (1, *grid, D)}
     more |= {"rope.freqs": (2, DEPTH, HEADS, D // HEADS // 2)} if mixed else {}
-    drawn = plain.drawn({name: torch.empty(shape) for name, shape in more.items()}, 2)
-    return s | {name: 0.1 * value if "embed" in name else value for name, value in drawn.items()}
+    weights = plain.drawn({name: torch.empty(shape) for name, shape in more.items()}, 2)
+    return s | {name: 0.1 * value if "embed" in name else value for name, value in weights.items()}

@@ -58,15 +58,15 @@ def logits(s: State, image: Tensor, base: float) -> Tensor:
     ids=["table", "axial RoPE", "class token, table and axial RoPE", "table and RoPE-Mixed", "RoPE-Mixed"],
 )
 def test_rectangles_give_the_logits_of_each_image(s, base, converted):
-    model, said = converted("naflexvit", s, "--head-dim", "16", "--rope-base", str(base))
-    found, expected = model(RECTANGLES), torch.stack([logits(s, image, base) for image in RECTANGLES])
+    model, report = converted("naflexvit", s, "--head-dim", "16", "--rope-base", str(base))
+    actual, expected = model(RECTANGLES), torch.stack([logits(s, image, base) for image in RECTANGLES])
     assert expected.std() > 0.1
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert ("no axial RoPE" in said) == (base == 0 and "rope.freqs" not in s)
-    assert "unused: nothing\n" in said
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    assert ("no axial RoPE" in report) == (base == 0 and "rope.freqs" not in s)
+    assert "unused: nothing\n" in report
 
 
-def test_what_is_not_in_the_weights_is_asked_for(tmp_path):
+def test_options_that_the_weights_lack_are_required(tmp_path):
     convert = SOURCES["naflexvit"].convert
     with pytest.raises(DataError, match="neither a table nor frequencies: expected the base") as error:
         convert(naflexvit(grid=None), 16)

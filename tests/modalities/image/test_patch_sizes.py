@@ -33,14 +33,14 @@ def bilinear(patch: int, size: int) -> np.ndarray:
 def test_weights_are_the_least_squares_solution(size):
     weight = torch.randn(DIM, 2, PATCH, PATCH, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):  # is not computed in 16 bit
-        found = resized_projection(weight, size)
+        projection = resized_projection(weight, size)
     resize = bilinear(PATCH, size)
     image = torch.arange(PATCH**2.0, dtype=torch.float64).square().view(1, 1, PATCH, PATCH)
     resized = F.interpolate(image, (size, size), mode="bilinear").flatten()
     np.testing.assert_allclose(resize @ image.flatten().numpy(), resized.numpy(), atol=1e-9)
     rows = weight.double().flatten(2).flatten(0, 1).T.numpy()  # (p p, DIM 2)
     expected = np.linalg.lstsq(resize.T, rows, rcond=None)[0].T.reshape(DIM, 2, size, size)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(projection.numpy(), expected, rtol=1e-5, atol=1e-5)
     if size >= PATCH:  # an enlarged patch has the same token
         patch = np.random.default_rng(0).normal(size=PATCH**2)
         np.testing.assert_allclose(expected.reshape(DIM * 2, -1) @ (resize @ patch), rows.T @ patch, atol=1e-8)
@@ -90,10 +90,10 @@ def test_a_graph_has_the_resized_projection():
     ).eval()
     torch.nn.init.normal_(model.head.linear.weight)
     _pseudo_inverse.cache_clear()  # is computed during the export
-    found = graph(model, torch.randn(2, 3, 16, 12)).module()
+    exported = graph(model, torch.randn(2, 3, 16, 12)).module()
     for size in ((8, 20), (10, 6)):
         images = torch.randn(1, 3, *size)
-        torch.testing.assert_close(found(images), model(images), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(exported(images), model(images), rtol=1e-5, atol=1e-5)
 
 
 def test_the_budget_is_for_the_smallest_patch_and_sides_divide_by_all():

@@ -40,9 +40,9 @@ def test_remaining_tokens_are_those_of_the_image_at_their_places(packed):
     rows = torch.cat(
         [every.features.flatten(0, 1), every.where.positions.expand_as(every.features[..., :2]).flatten(0, 1)], 1
     )
-    found = torch.cat([tokens.features.flatten(0, 1), tokens.where.positions.flatten(0, 1)], 1)
-    assert all((rows - row).abs().sum(1).min() < 1e-6 for row in found)
-    assert len(found.unique(dim=0)) == 2 * 9 + 2  # no token twice but for the class token and the register
+    remaining_rows = torch.cat([tokens.features.flatten(0, 1), tokens.where.positions.flatten(0, 1)], 1)
+    assert all((rows - row).abs().sum(1).min() < 1e-6 for row in remaining_rows)
+    assert len(remaining_rows.unique(dim=0)) == 2 * 9 + 2  # no token twice but for the class token and the register
     again = made(list(images) if packed else images)
     assert not torch.equal(again.where.positions, tokens.where.positions)
     left = made.eval()(images)

@@ -20,7 +20,7 @@ from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Text
 from ndformer.framework.registry.signature import arguments, fits
 
-CACHED_BYTES = 2**21  # of texts whose records are in memory, ten times as much; 40,000 of an image folder
+CACHED_BYTES = 2**21  # of texts whose decoded records stay in memory: about 40,000 of an image folder
 BASE = arguments(Dataset)[0]  # options that select from the records of a split, which shards have all
 
 RESERVED = {"archive", "data_root", "memory", "shard_options", "shard_table", "shard_values", "transforms"}  # set here

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ndformer.framework import foreign
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import nearest
@@ -77,12 +78,15 @@ class Parser(argparse.ArgumentParser):
                 return i
         return None
 
+    def _lacks_run(self, first: str) -> bool:
+        """Return whether a program that takes a checkpoint got something else than a run's folder, as by a slip."""
+        return any(action.dest == CHECKPOINT for action in self._actions) and run_files(Path(first)) is None
+
     def error(self, message: str) -> NoReturn:
-        if self.first and message.endswith("are required: CHECKPOINT"):
+        required = message.partition("are required: ")[2].split(", ")
+        if self.first and (required[0] == "CHECKPOINT" or (required == ["FILE"] and self._lacks_run(self.first))):
             expected = f"expected CONFIG CHECKPOINT, or the folder of a run with {saved.DATA} and {checkpoint.BEST}"
-            self.exit(
-                2, f"{self.prog}: {expected}, got {self.first} alone. Train first, or add the checkpoint after it\n"
-            )
+            self.exit(2, f"{self.prog}: {expected}, got {self.first}{_remedy(Path(self.first))}\n")
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
             super().error(message)
@@ -96,6 +100,14 @@ def run_files(folder: Path) -> tuple[Path, Path] | None:
     config = folder / saved.DATA
     weights = [folder / name for name in (checkpoint.BEST, exported.FILE) if checkpoint.exists(folder / name)]
     return (config, weights[0]) if weights and config.is_file() else None
+
+
+def _remedy(path: Path) -> str:
+    """Return what to do about a path that is not the folder of a run."""
+    if path.parent.name and path.parent.is_dir() and not path.exists():
+        names = [foreign.printable(other.name) for other in path.parent.iterdir()]
+        return f", which does not exist{nearest(path.name, names)}"
+    return " alone. Train first, or add the checkpoint after it"
 
 
 def suggestion(option: str, values: Sequence[str], options: Iterable[str]) -> str:

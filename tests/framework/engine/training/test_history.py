@@ -13,12 +13,12 @@ ERROR = [dict(type="RegressionError")]
 
 def best_epochs(metrics: list[dict[str, str]], values: list[float]) -> list[int]:
     """Return the epochs, from 1, after which a checkpoint is kept as the best."""
-    history, kept = History(metrics, None), []
+    history, best = History(metrics, None), []
     for epoch, value in enumerate(values, 1):
         if history.is_best({main_metric(metrics)[0]: value}):
-            kept.append(epoch)
+            best.append(epoch)
         history.epochs.append({history.main: value})
-    return kept
+    return best
 
 
 @pytest.mark.parametrize(
