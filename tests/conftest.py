@@ -1,10 +1,13 @@
 """One thread per test process: pytest-xdist uses the cores, and small operations are no faster on more.
 
+Programs that tests start have several, which sleep while they wait, as those of the `ndformer` command do.
+
 Runs draw no pictures unless a module is about them. A module leaves no event loop running, with which asyncio.run() of
 the modules after it would fail."""
 
 import asyncio
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +16,13 @@ import pytest
 import torch
 from PIL import Image
 
+from ndformer.__main__ import WAITING
 from ndformer.framework.evaluation.coco import views
 from ndformer.framework.pictures import runs
 from ndformer.framework.system import atomic, malloc
 from tests.tiers import everyday
 
+os.environ.update(WAITING)
 torch.set_num_threads(1)
 malloc.retain_freed()
 

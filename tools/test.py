@@ -53,6 +53,8 @@ def main() -> None:
         print(TEST_IS_VAL)
     if on_stand_in(cfg):
         print(STAND_IN)
+    for remark in filter(None, (metric.remark for metric in result.metrics)):
+        print(remark)
     for metric in result.metrics if args.classwise else ():
         table = metric.views(None, loader.data.classes)
         if table is not None:

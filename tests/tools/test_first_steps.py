@@ -1,6 +1,8 @@
 """Common mistakes of new users: the error names the remedy, or the program does what was meant."""
 
 import csv
+import os
+import subprocess
 import sys
 
 import pytest
@@ -82,6 +84,16 @@ def test_a_bad_image_names_what_leaves_it_out_and_what_lists_them_all(said, tmp_
         "of them"
     )
     assert "Traceback" not in told
+
+
+def test_few_validation_samples_and_an_accuracy_at_chance_are_said(said, tmp_path):
+    photos(tmp_path / "mine" / "train", CLASSES, 4)
+    photos(tmp_path / "mine" / "val", CLASSES, 2, 30)
+    photos(tmp_path / "mine" / "test", CLASSES, 1, 50)
+    words = [CONFIG, "--data-root", tmp_path / "mine", "--cfg-options", *TINY, *LOADERS, "train_cfg.max_epochs=1"]
+    told = said(train.main, *words, "optimizer.lr=1e-12")
+    assert "only 6 validation samples choose the best checkpoint" in told
+    assert "is not clearly above 0.3333, which always answering the most frequent class reaches" in told
 
 
 @pytest.mark.parametrize("files", [1, 2])
@@ -197,6 +209,20 @@ def test_a_misspelled_run_folder_is_answered_with_the_one_that_is_meant(program,
     (tmp_path / "mnist_small_sample").mkdir()
     told = said(program.main, tmp_path / "mnist_small_sampl", "photo.png")
     assert told.endswith("mnist_small_sampl, which does not exist, did you mean 'mnist_small_sample'?\n")
+
+
+@pytest.mark.parametrize("theirs, ours", [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_threads_that_wait_sleep_unless_the_environment_says_otherwise(theirs, ours, monkeypatch):
+    """Set before torch is imported: a program of two threads took 3 times as long beside other work."""
+    monkeypatch.setattr(sys, "argv", ["ndformer", "--version"])
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    for name in ndformer.__main__.WAITING:
+        os.environ.pop(name, None)
+    os.environ.update(theirs)
+    ndformer.__main__.main()
+    assert os.environ["OMP_WAIT_POLICY"] == ours
+    lines = "import sys, ndformer.__main__; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", lines], cwd=ROOT, check=False).returncode == 0
 
 
 def test_every_program_is_listed_once_and_modules_that_benchmarks_share_are_not(monkeypatch, capsys):

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ndformer.framework.engine.training.trainer import Trainer
 
 
+FEW_VALIDATION = 50  # the standard error of an accuracy of 90 % is 4 points with so many
+
 OnTested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # called with the best checkpoint's model
 
 
@@ -132,6 +134,11 @@ def _run(
     )
     if loaders["test"].data.test_is_val:
         print(TEST_IS_VAL + "; validation samples are held out of train" * (not loaders["val"].data.val_is_test))
+    if len(loaders["val"].data) < FEW_VALIDATION:
+        print(
+            f"only {len(loaders['val'].data)} validation samples choose the best checkpoint, which is then partly a "
+            f"matter of chance: {FEW_VALIDATION} or more choose better"
+        )
     from ndformer.framework.engine.training import run_state  # imports as much as the trainer
 
     with trainer.preemption, trainer.watchdog, workers_explained(), _anomalies(cfg):
@@ -208,6 +215,8 @@ def finish(
     print(
         f"test, with the checkpoint best on validation: {evaluation.line}   ({content['minutes']:.1f} min of training)"
     )
+    for remark in filter(None, (metric.remark for metric in evaluation.metrics)):
+        print(remark)
     print(work_dir / RESULTS)
     if processes.rank() == 0 and on_tested is not None:
         if trainer.saver is not None:  # what follows runs on this process alone

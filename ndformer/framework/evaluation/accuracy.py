@@ -47,10 +47,22 @@ class Accuracy(Metric):
         present = totals > 0
         recall = self.confusion.diagonal()[present] / totals[present]
         self.correct = label == prediction
+        self.remark = _above_constant(int(self.correct.sum()), int(totals.max()), len(label))
         metrics = dict(accuracy=float(self.correct.mean()), mean_accuracy=float(recall.mean()))
         if count >= 10:
             metrics["top5"] = float((rank < 5).mean())
         return metrics
+
+
+def _above_constant(correct: int, largest: int, samples: int) -> str | None:
+    """Return a remark unless the accuracy is two standard errors above that of always the most frequent class."""
+    constant = largest / samples
+    if correct / samples > constant + 2 * (constant * (1 - constant) / samples) ** 0.5 or constant == 1:
+        return None
+    return (
+        f"accuracy {correct / samples:.4f} is not clearly above {constant:.4f}, which always answering the most "
+        "frequent class reaches: train longer, on more samples, or with another learning rate"
+    )
 
 
 def _judged(scores: Tensor, label: int) -> tuple[int, int, int, int]:

@@ -31,6 +31,7 @@ class Metric(BaseMetric):
     default_prefix = ""
     words: ClassVar[Mapping[str, str]] = {}  # readable descriptions of values, by name
     correct: Any = None  # (samples,) bool: which the last evaluation counts as right, if a sample is right or wrong
+    remark: str | None = None  # a sentence on the last evaluation, such as that it is not above chance
     confusion: Any = None  # (C, C) counts of the last evaluation with the truth in rows, if the metric has them
 
     def quantity(self, name: str) -> Quantity:

@@ -63,6 +63,22 @@ def test_a_tie_is_not_won():
     assert accuracy(label([0.5, 0.5], 0), label([0.5, 0.5], 1))["accuracy"] == 0.0
 
 
+def test_an_accuracy_at_chance_is_remarked():
+    """The most frequent class has 6 of 10 samples: 6 or 9 correct ones are within two standard errors, 10 are not."""
+
+    def remark(correct):
+        metric = METRICS.create(dict(type="Accuracy"))
+        truth = [0] * 6 + [1] * 4
+        answers = [label([1.0, 0.0] if (t == 0) == (i < correct) else [0.0, 1.0], t) for i, t in enumerate(truth)]
+        metric.take({}, answers)
+        metric.compute_metrics(metric.results)
+        return metric.remark
+
+    assert remark(6).startswith("accuracy 0.6000 is not clearly above 0.6000, which always answering the most frequent")
+    assert remark(9) is not None
+    assert remark(10) is None
+
+
 def test_a_nan_score_is_never_correct():
     metric = METRICS.create(dict(type="Accuracy"))
     metric.process({}, [label([NAN] * 10, 0), label([NAN, 0.5, *[0.0] * 8], 1), label([NAN, 0.5, *[0.0] * 8], 0)])
