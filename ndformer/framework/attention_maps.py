@@ -17,8 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention, Vectors
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.grouped import GroupedState
+from ndformer.framework.kernels.masks import bias_rows
 from ndformer.framework.system.hooks import forward_hooks
 from ndformer.framework.tokens import Where
 from ndformer.moved import old_names
@@ -36,6 +38,10 @@ class AttentionMaps:
     state: Any = None
     encoding: LayerEncoding | None = None
     cut: tuple["RowCutter", tuple[Any, ...]] | None = None  # the enclosing module and its arguments
+
+    @property
+    def heads(self) -> int:
+        return self.layer.heads
 
     @property
     def sample_positions(self) -> Tensor:
@@ -62,6 +68,60 @@ class AttentionMaps:
         return sum(self.terms().values(), torch.zeros(())).softmax(-1)
 
 
+@dataclass(frozen=True, eq=False)
+class FrameMaps(AttentionMaps):
+    """A recorded call whose rows are the tokens of each sample in several frames: all heads of a sample together.
+
+    `where` is that of the samples. Head h of frame g is head g * layer.heads + h.
+    """
+
+    frames: int = 1
+    frame_where: Where | None = None  # the layer's argument
+
+    @property
+    def heads(self) -> int:
+        return self.frames * self.layer.heads
+
+    @torch.no_grad()
+    def terms(self) -> dict[str, Tensor]:
+        assert self.frame_where is not None
+        terms = self.layer.logits(self.exact, self.frame_where, self.state, self.encoding, parts=True)
+        return {name: t[:: self.frames] if name == "mask" else self._all_heads(t) for name, t in terms.items()}
+
+    @torch.no_grad()
+    def vectors(self) -> Vectors:
+        assert self.frame_where is not None
+        *each, bias = self.layer.vectors(self.x, self.frame_where, self.state, self.encoding)
+        return Vectors(*map(self._all_heads, each), bias=None if bias is None else FrameBias(bias, self))
+
+    def _all_heads(self, t: Tensor) -> Tensor:
+        """(B G, H, ...) to (B, G H, ...)."""
+        return t.unflatten(0, (-1, self.frames)).flatten(1, 2)
+
+
+class FrameBias(Bias):
+    """The bias of all frames of a sample, with the heads of FrameMaps."""
+
+    handles_unplaced = True  # by the frames' own bias_rows()
+
+    def __init__(self, bias: Bias, maps: FrameMaps) -> None:
+        self.bias, self.maps, self.excludes, self.term = bias, maps, bias.excludes, bias.term
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        assert self.maps.frame_where is not None
+        rows = bias_rows(self.bias, self.maps.frame_where, lo, hi)
+        return self.maps._all_heads(rows.expand(len(self.maps.x), self.maps.layer.heads, -1, -1))
+
+    def parts(self) -> dict[str, Bias]:
+        return {name: FrameBias(part, self.maps) for name, part in self.bias.parts().items()}
+
+
+class Frames(nn.Module):
+    """A module whose attention layers see the tokens of each sample in several frames, as consecutive rows."""
+
+    frames: int
+
+
 class RowCutter(nn.Module):
     """A module that regroups tokens into rows (windows, frames) for the attention layers inside it."""
 
@@ -77,7 +137,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
     Only calls of the current thread or asyncio task are recorded, so several may record one model at once.
     """
     recorded: list[AttentionMaps] = []
-    cutters = [module for module in model.modules() if isinstance(module, RowCutter)]
+    cutters = [module for module in model.modules() if isinstance(module, RowCutter | Frames)]
     owners = {inner: outer for outer in cutters for inner in outer.modules()}  # the innermost comes last
     arguments: dict[nn.Module, tuple[Any, ...]] = {}
 
@@ -86,7 +146,13 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
 
     def record(layer: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         owner, args = owners.get(layer), tuple(a.whole if isinstance(a, GroupedState) else a for a in args)
-        recorded.append(AttentionMaps(layer, *args, **kwargs, cut=None if owner is None else (owner, arguments[owner])))
+        if isinstance(owner, Frames):
+            x, where, *others = args
+            samples = arguments[owner][0].where
+            maps = FrameMaps(layer, x, samples, *others, **kwargs, frames=owner.frames, frame_where=where)
+        else:
+            maps = AttentionMaps(layer, *args, **kwargs, cut=None if owner is None else (owner, arguments[owner]))
+        recorded.append(maps)
 
     hooks: dict[nn.Module, Callable[..., None]] = dict.fromkeys(cutters, enter)
     hooks |= {module: record for module in model.modules() if isinstance(module, Attention)}

@@ -189,7 +189,7 @@ def _run_details(run: RunFolder) -> list[Markup]:
         parts += [element("h3", heading), element("div", *found, class_=f"cards {kind}")] if found else []
     return [
         *parts,
-        columns(*_differs(run), *_began(run.began)),
+        columns(*_differs(run), *_began(run)),
         folded("the whole config", element("pre", format_config(run.config))),
     ]
 
@@ -239,16 +239,18 @@ def _differs(run: RunFolder) -> list[Markup]:
     return []
 
 
-def _began(line: str) -> list[Markup]:
+def _began(run: RunFolder) -> list[Markup]:
     """Return start time, environment and command of a run."""
-    if not line:
+    if not run.began:
         return []
-    found = BEGAN.fullmatch(line)
+    found = BEGAN.fullmatch(run.began)
     if found is None:
-        return [section("The command, and the versions that it ran with", element("pre", line))]
+        return [section("The command, and the versions that it ran with", element("pre", run.began))]
     rows = [["began", found["when"]], ["environment", found["versions"]]]
     command = re.sub(r"^\S*tools/(\w+)\.py", r"ndformer \1", found["command"])
-    return [section("The command that runs it again", element("pre", command), table(["", ""], rows))]
+    own = " with the folder of your module on PYTHONPATH" if run.config.get("custom_imports") else ""
+    again = f"To run it again{own}, add --overwrite or another --work-dir."
+    return [section("The command", element("pre", command), element("p", again), table(["", ""], rows))]
 
 
 def _short(value: Any) -> str:

@@ -44,3 +44,9 @@ def run(command: list[str], *more: str) -> None:
     program, config, *others = command
     config = str(CONFIGS / Path(config).name) if config.startswith("configs/") else config
     start(TOOLS[program], config, *others, *more)
+
+
+def with_config(words: list[str]) -> list[str]:
+    """The words of a command with the config and the checkpoint that the folder of a sample's run stands for."""
+    folder = re.fullmatch(r"work_dirs/(\w+)_sample", words[0])
+    return words if folder is None else [f"configs/{folder[1]}.py", f"{words[0]}/best.pth", *words[1:]]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.docs.pages import DOCS, ROOT, indented_commands, pictures_of
+from tests.docs.pages import DOCS, ROOT, indented_commands, pictures_of, with_config
 from tools import explore
 
 PAGE = (DOCS / "how-to" / "explore.md").read_text()
@@ -12,7 +12,7 @@ def test_its_commands_are_understood():
     commands = indented_commands(PAGE, "explore")
     assert len(commands) == 2
     for command in commands:
-        given = explore.arguments().parse_args(command)
+        given = explore.arguments().parse_args(with_config(command))
         assert (ROOT / given.config).is_file()
         if given.beside is not None:  # the config that a run left, and its checkpoint
             config, weights = map(Path, given.beside)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.attention import Attention
-from tests.docs.pages import DOCS, code_of, indented_commands, pictures_of
+from tests.docs.pages import DOCS, code_of, indented_commands, pictures_of, with_config
 from tools import probe_positions, show_attention
 
 PAGE = (DOCS / "how-to" / "look.md").read_text()
@@ -40,7 +40,9 @@ def test_its_probes_are_understood():
 
 def test_its_commands_are_understood():
     names = ["layers.png", "terms.png", "z_scores.png", "cloud.png", "video.png"]
-    found = [show_attention.arguments().parse_args(words) for words in indented_commands(PAGE, "show_attention")]
+    found = [
+        show_attention.arguments().parse_args(with_config(words)) for words in indented_commands(PAGE, "show_attention")
+    ]
     assert [given.out.name for given in found] == names
     assert all((DOCS.parent / given.config).is_file() for given in found)
     assert all(word in show_attention.arguments().format_help() for word in ("--query", "--layer", "--head"))

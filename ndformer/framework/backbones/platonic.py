@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.framework.attention_maps import Frames
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Width
@@ -17,7 +18,7 @@ from ndformer.framework.transformer import Transformer
 
 
 @BACKBONES.register_module()
-class PlatonicTransformer(Transformer):
+class PlatonicTransformer(Transformer, Frames):
     """A transformer whose channels are divided among the frames of a rotation group, with weights shared by all frames.
 
     Frame g attends with positions rotated by g^-1. Linear layers mix frames by a weight that depends only on g^-1 h, so

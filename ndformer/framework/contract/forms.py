@@ -140,7 +140,8 @@ def captures(tried: Sequence[Trial]) -> str:
                     raise Broken(
                         f"{name}.pair() reads a tensor of shape {tuple(tensor.shape)} that gets a gradient "
                         f"{lookups.times[key]} times; FlexAttention on a GPU allows one: keep what it gives in a "
-                        "variable, or give the bias several tensors"
+                        "variable, or give the bias one contiguous tensor for each, [t.contiguous() for t in "
+                        "x.unbind()]"
                     )
                 if not tensor.is_contiguous():
                     raise Broken(

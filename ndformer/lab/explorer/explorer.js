@@ -62,7 +62,7 @@ const opacitySlider = make("input", { type: "range", min: "0", max: "100", value
 } });
 const shownPanels = make("div", { class: "panels" });
 const help = make("details", { class: "help" }, make("summary", {}, "How to read it"), ...[
-  "A token looks (the solid frame; in a cloud the red point) and takes of every other token a share: its attention. Tap or click the picture to choose another one, or the buttons above it for tokens that have no place.",
+  "A token looks (the solid frame; in a cloud the red point) and takes of every other token a share: its attention. Tap or click the picture to choose another one, or the buttons above it for tokens that are not drawn, such as the class token.",
   "The maps say why. Terms add up to the logits, whose softmax is the attention. Orange draws attention to a token, blue takes it away; dark gray is never seen. Choose a map to lay it over the picture.",
   "In a video or a stream of events the maps are of the moment that the slider shows; where a place has no token then, of the one nearest in time.",
   "Colors of attention go with the root of the share, from 0 to the largest in the map, to show what is faint.",

@@ -18,7 +18,7 @@ def layer_data(maps: AttentionMaps, tokens: Tensor, budget: Budget) -> tuple[dic
     vectors, blob = maps.vectors(), Blob()
     q, k, plain_q, plain_k = (numbers(values.float()[0][:, tokens]) for values in vectors[:4])  # (H, N', h)
     scale = maps.layer.head_dim**-0.5
-    found: dict[str, Any] = dict(heads=maps.layer.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
+    found: dict[str, Any] = dict(heads=maps.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
     if not (np.array_equal(q, plain_q) and np.array_equal(k, plain_k)):
         found["plain"] = _pair(blob, plain_q, plain_k, LOOSE / scale)
     parts = {} if vectors.bias is None else vectors.bias.parts()

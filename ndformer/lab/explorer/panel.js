@@ -68,7 +68,7 @@ class Panel {
       "aria-label": "the sample: arrows choose the token that looks, with Shift the one looked at",
     }, view.canvas);
     addListeners(this);
-    this.prefixes = choice("tokens without a place", data.prefix, (i) => this.choose(i));
+    this.prefixes = choice("tokens that are not drawn", data.prefix, (i) => this.choose(i));
     this.maps = make("div", { class: "maps" });
     this.heading = make("h3");
     this.readout = make("div", { class: "readout", "aria-live": "polite" });

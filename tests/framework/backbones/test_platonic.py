@@ -3,13 +3,17 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.backbones.platonic import PlatonicTransformer, rotation_group
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from ndformer.lab.explorer import forms, layers
+from tests.explored import terms_of
 
 SIZES = {"square": (2, 4), "tetrahedron": (3, 12), "octahedron": (3, 24)}
 
@@ -121,3 +125,34 @@ def test_it_has_a_share_of_the_weights_of_a_transformer() -> None:
 def test_what_cannot_be_is_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PlatonicTransformer(**(dict(dim=48, depth=1, heads=24, position_dims=3) | options))
+
+
+@pytest.mark.parametrize("encoding", ["AxialRoPE", dict(type="PaPE", m=4), "ALiBi", "LookHere"])
+def test_attention_maps_have_the_heads_of_all_frames_in_memory_and_on_the_page(encoding: Any) -> None:
+    ours, (dims, G), N = model("tetrahedron", encoding, depth=1), SIZES["tetrahedron"], 7
+    valid, placed = torch.arange(N) < torch.tensor([[N], [5]]), torch.arange(N)[None].expand(2, -1) > 0
+    where = Where(3 * torch.randn(2, N, dims).double(), valid, placed)
+    with record_attention(ours) as recorded, torch.no_grad():
+        ours(TokenSet(torch.randn(2, N, ours.dim).double(), where))
+    (maps,) = recorded
+    assert maps.where is where
+    layer, terms, attention = maps.layer, maps.terms(), maps.attention()
+    assert maps.heads == G * layer.heads == attention.shape[1]
+    for g, R in enumerate(rotation_group("tetrahedron")):
+        turned = Where(where.positions @ R, valid, placed)
+        state = ours.encoding.prepare(turned)
+        q, k, _ = layer.qkv(maps.x).unflatten(-1, (3, layer.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = q[g::G], k[g::G]
+        q, k, bias = layer.encoding(q, k, maps.x[g::G], state)
+        logits = q @ k.mT * layer.head_dim**-0.5
+        if bias is not None:
+            real = (placed[:, :, None] & placed[:, None])[:, None]
+            logits = logits + bias.rows(0, N).where(real, 0)
+        expected = logits.masked_fill(~valid[:, None, None], -torch.inf).softmax(-1)
+        error = (attention[:, g * layer.heads : (g + 1) * layer.heads] - expected).abs()
+        assert error.masked_fill(~valid[:, None, :, None], 0).max() < 1e-12  # logits of padding queries are undefined
+    page, text = layers.layer_data(maps, torch.arange(N), forms.Budget())
+    assert page["heads"] == maps.heads
+    for head in range(maps.heads):
+        for name, values in terms_of(page, text, head).items():
+            np.testing.assert_allclose(values, terms[name][0, head].detach().numpy(), atol=1e-3)

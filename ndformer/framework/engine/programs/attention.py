@@ -240,7 +240,7 @@ def painting(sample: SampleAttention, selection: Selection, title: str, in_momen
     """Return a picture: rows are layers or the queries of one layer, columns are heads or moments in time."""
     layers = sample.layers
     numbers = indices(selection.layer, len(layers), "layer")
-    heads = indices(selection.head, max(layers[i][0].layer.heads for i in numbers), "head")
+    heads = indices(selection.head, max(layers[i][0].heads for i in numbers), "head")
     tokens = [sample.token(text) for text in selection.queries or [None]]
     if len(numbers) > 1 and len(tokens) > 1:
         raise DataError("several queries need one layer: choose it with --layer, or give one query")

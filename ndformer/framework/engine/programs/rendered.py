@@ -147,7 +147,7 @@ def before_and_after(
     token = after.canvas.middle
     views = [sample.select(sample.layers[0], token) for sample in states.values()]
     rows = [encoding_effects(maps, encoding) for maps, _ in views]
-    heads = min(HEADS, after.maps[0].layer.heads)
+    heads = min(HEADS, after.maps[0].heads)
     blocks = []
     for name in dict.fromkeys(name for row in rows for name in row):
         values = np.full((len(rows), heads, len(after.positions)), 0.0, np.float32)
