@@ -23,8 +23,8 @@ class FactorisedTransformer(RowCutter):
     The first coordinate is time, the others are space. For N = T S tokens this needs T S^2 + T^2 pairs, not (T S)^2.
 
     There are `depth` blocks in space and `time_depth` in time, each with its own instance of
-    `encoding`: P - 1 dimensions in space, one in time. Tokens without a position
-    attend in time only. The output has those tokens, then one token per time. Times may have different numbers of
+    `encoding`: P - 1 dimensions in space, one in time. Tokens without a position attend in time only. The output has
+    one row per sample, also of packed rows: those tokens, then one token per time. Times may have different numbers of
     tokens.
     """
 
@@ -68,12 +68,10 @@ class FactorisedTransformer(RowCutter):
     def forward(self, tokens: TokenSet) -> TokenSet:
         where = tokens.where
         cast(PositionEncoding, self.space.encoding).refuse_cameras(where, type(self).__name__)
-        B, N, _ = tokens.features.shape
-        full = torch.ones(B, N, dtype=torch.bool, device=tokens.features.device)
-        positions = where.positions.expand(B, -1, -1)
-        real = full if where.real is None else full & where.real
-        unplaced = full & ~real if where.valid is None else where.valid & ~real
-        rows, sample, moment = _groups(positions[..., 0], real)
+        visible, real, owner = _owners(where, len(tokens.features))
+        samples = len(owner) if where.segment is None else int(owner.max()) + 1
+        positions = where.positions.expand(len(owner), -1, -1)
+        rows, sample, moment = _groups(positions[..., 0], real, owner)
         x = rows.gather(tokens.features.flatten(0, 1))  # (G, K, dim)
         x = torch.cat([self.summary.to(x.dtype).expand(x.shape[0], 1, -1), x], dim=1)
         space = F.pad(rows.gather(positions[..., 1:].flatten(0, 1)), (0, 0, 1, 0))
@@ -81,12 +79,13 @@ class FactorisedTransformer(RowCutter):
         valid = F.pad(rows.valid, (1, 0), value=True)
         objects = None
         if where.objects is not None:
-            objects = F.pad(rows.gather(where.objects.expand(B, -1).flatten()), (1, 0))
+            objects = F.pad(rows.gather(where.objects.expand(len(owner), -1).flatten()), (1, 0))
         groups = Where(space, valid=valid, placed=placed, objects=objects)
         if self.on_grids and where.grid is not None:  # slices of the grid, unless there are other tokens
             groups = _as_grid(groups, where.grid[1:])
         summaries = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
-        moments = _in_time(tokens.features, unplaced, summaries, sample, moment)
+        unplaced = owner.masked_fill(~visible | real, -1)
+        moments = _in_time(tokens.features, unplaced, summaries, sample, moment, samples)
         if self.on_grids and where.grid is not None:
             moments = TokenSet(moments.features, _as_grid(moments.where, where.grid[:1]))
         return self.time(moments)
@@ -97,17 +96,27 @@ class FactorisedTransformer(RowCutter):
         positions = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
         if maps.layer in set(self.time.modules()):
             return F.pad(positions, (0, where.positions.shape[2] - 1), value=math.nan)
-        real = where.real
-        times = where.positions[..., 0] if real is None else where.positions[..., 0].masked_fill(~real, math.nan)
-        moments = torch.cat([row[~row.isnan()].unique() for row in times.expand(where.batch, -1)])  # (R,)
+        _, real, owner = _owners(where, where.batch)
+        moments = _groups(where.positions[..., 0], real, owner)[2]  # (R,)
         return torch.cat([moments[:, None, None].expand(-1, positions.shape[1], 1), positions], dim=2)
 
 
-def _groups(time: Tensor, real: Tensor) -> tuple[Rows, Tensor, Tensor]:
-    """Return one row of tokens per sample and time, from times (B, N), and the samples and times (G,) of the rows."""
-    B, N = time.shape
+def _owners(where: Where, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which tokens (B, N) are valid, which of these have a position, and the sample of each token."""
+    full = torch.ones(batch, where.positions.shape[1], dtype=torch.bool, device=where.positions.device)
+    visible = full if where.valid is None else full & where.valid
+    real = visible if where.placed is None else visible & where.placed
+    owner = torch.arange(batch, device=full.device)[:, None] if where.segment is None else where.segment.long()
+    return visible, real, owner.expand_as(full)
+
+
+def _groups(time: Tensor, real: Tensor, owner: Tensor) -> tuple[Rows, Tensor, Tensor]:
+    """Return one row of tokens per sample and time, from times and samples (B, N) of tokens.
+
+    Also return the samples and times (G,) of the rows.
+    """
     index = real.flatten().nonzero().squeeze(1)  # (real tokens,)
-    key = torch.stack([(index // N).to(time.dtype), time.flatten()[index]], dim=1)
+    key = torch.stack([owner.flatten()[index].to(time.dtype), time.flatten()[index]], dim=1)
     groups, group, count = key.unique(dim=0, return_inverse=True, return_counts=True)
     order = index[group.argsort(stable=True)]
     start = F.pad(count.cumsum(0), (1, 0))[:-1]
@@ -124,18 +133,23 @@ def _as_grid(where: Where, grid: tuple[int, ...]) -> Where:
     return Where(where.positions, placed=where.placed, grid=grid, objects=where.objects)
 
 
-def _in_time(x: Tensor, unplaced: Tensor, summaries: Tensor, sample: Tensor, moment: Tensor) -> TokenSet:
-    """Return one row per sample: its tokens without a position, then a summary token for each time, then padding."""
-    B = x.shape[0]
-    before, count = unplaced.sum(1), torch.bincount(sample, minlength=B)
+def _in_time(x: Tensor, owner: Tensor, summaries: Tensor, sample: Tensor, moment: Tensor, samples: int) -> TokenSet:
+    """Return one row per sample: its tokens without a position, then a summary token for each time, then padding.
+
+    `owner` (B, N) is the sample of each token without a position, and -1 for others.
+    """
+    index = (owner >= 0).flatten().nonzero().squeeze(1)
+    owner = owner.flatten()[index]
+    index = index[owner.argsort(stable=True)]
+    before, count = torch.bincount(owner, minlength=samples), torch.bincount(sample, minlength=samples)
     width = max(1, int((before + count).max()))
     slot = torch.arange(width, device=x.device)
     first = F.pad(count.cumsum(0), (1, 0))[:-1]
     place = before[sample] + torch.arange(len(sample), device=x.device) - first[sample]  # (G,)
-    features = x.new_zeros(B, width, x.shape[2])
+    features = x.new_zeros(samples, width, x.shape[2])
     prefix = slot < before[:, None]
-    features[prefix] = x[unplaced]
+    features[prefix] = x.flatten(0, 1)[index]
     features[sample, place] = summaries.to(x.dtype)
-    positions = moment.new_zeros(B, width, 1)
+    positions = moment.new_zeros(samples, width, 1)
     positions[sample, place, 0] = moment
     return TokenSet(features, Where(positions, valid=slot < (before + count)[:, None], placed=~prefix))

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import itertools
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -131,6 +132,13 @@ def _within_memory() -> Iterator[None]:
 
 
 @runtime_checkable
+class Nesting(Protocol):
+    """A transform that applies others, as EachFrame does."""
+
+    transforms: list[Any]
+
+
+@runtime_checkable
 class Framing(Protocol):
     """A transform with a fixed output size."""
 
@@ -172,6 +180,8 @@ def _check_dense_heads(model: TokenModel) -> None:
 def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -> None:
     """Raise unless the transforms end in inputs for the model, in sizes that its patches divide."""
     transforms = [TRANSFORMS.create(options) for options in dataset.get("transforms", ())]
+    nested = ((outer, *(outer.transforms if isinstance(outer, Nesting) else ())) for outer in transforms)
+    transforms = list(itertools.chain.from_iterable(nested))
     packs = [transform for transform in transforms if isinstance(transform, Pack)]
     is_shipped = DATASETS.get(dataset["type"]).__module__.startswith(f"{DATASETS.scope}.")  # others may read inputs
     if is_shipped and not packs and len(model.modalities) == 1:

@@ -1,5 +1,6 @@
 """Adapter that turns videos into tokens, one for each tubelet (a patch through several frames)."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ class Tubelets(Adapter):
     """Turn frames (B, T, 3, H, W) uint8, or a list of (T, 3, H, W), into one token for each `tubelet`.
 
     A tubelet has a size of (frames, rows, columns). The position of a token is (time, row, column), counted in tubelets
-    from `start` (joint space and time of ViViT). Values in 0..1 are normalized by `mean` and `std`. Shorter clips are
-    padded and masked.
+    from `start` (joint space and time of ViViT). Values in 0..1 are normalized by `mean` and `std`. A list of clips
+    with frames of different sizes becomes one packed row; clips that differ in length alone are padded and masked.
 
     A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
     (the PaPE repository does so, with `start=1`), 'centre' at the mean position of the clip's tubelets, and 'auto'
@@ -78,6 +79,10 @@ class Tubelets(Adapter):
     def patch_sides(self) -> tuple[int, int]:
         return self.tubelet[1], self.tubelet[2]
 
+    def count_tokens(self, size: tuple[int, ...]) -> int:
+        """Return the number of tokens of a clip (frames, height, width)."""
+        return len(self.tokens) + math.prod(side // part for side, part in zip(size, self.tubelet))
+
     def resizing(self, size: tuple[int, int]) -> dict[str, Any]:
         return dict(type="EachFrame", transforms=[super().resizing(size)])
 
@@ -92,34 +97,55 @@ class Tubelets(Adapter):
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
         lengths = [len(video) for video in videos]
         if isinstance(videos, list):
-            sizes = {tuple(video.shape[1:]) for video in videos}
-            if len(sizes) > 1:
-                some = ", ".join(sorted(f"{h} x {w}" for _, h, w in sizes)[:3])
-                raise ValueError(
-                    f"videos of one batch must have frames of one size, got {some}: put a Resize in an EachFrame "
-                    "before PackVideo"
-                )
+            for video in videos:
+                self._check(video.shape)
+            if len({video.shape[2:] for video in videos}) > 1:
+                return self._packed(videos)
             flat = torch.stack([F.pad(v, (0, 0) * 3 + (0, max(lengths) - len(v))) for v in videos])
         else:
+            self._check(videos.shape[1:])
             flat = videos
-        _, T, C, height, width = flat.shape
-        wrong = next((n for n in lengths if n == 0 or n % self.tubelet[0]), T)
-        if C != 3 or any(size % p for size, p in zip((wrong, height, width), self.tubelet)) or wrong == 0:
-            raise ValueError(
-                f"videos must have 3 channels, and frames, rows and columns divisible by tubelets of {self.tubelet}, "
-                f"got {C} channels and {(wrong, height, width)}"
-            )
+        T = flat.shape[1]
         # one copy in the layout of the convolution, changed in place: allocations take longer than the computation
         exact = torch.promote_types(flat.dtype, self.mean.dtype)
         x = flat.transpose(1, 2).to(exact, copy=True, memory_format=torch.contiguous_format)  # (B, 3, T, H, W)
         x = x.sub_(self.mean[:, None]).div_(self.std[:, None])
         x = self.project(x.to(self.project.weight.dtype))  # (B, dim, t, rows, columns)
-        t, rows, columns = x.shape[2:]
-        x = x.flatten(2).transpose(1, 2)  # (B, N, dim)
-        axes = [torch.arange(n, dtype=torch.float32, device=x.device) + self.start for n in (t, rows, columns)]
-        positions = torch.cartesian_prod(*axes)[None]  # (1, N, 3)
+        grid = tuple(x.shape[2:])
+        x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device)[None]  # (B, N, dim), (1, N, 3)
         valid = None
         if min(lengths) < T:
             steps = torch.tensor(lengths, device=x.device) // self.tubelet[0]  # (B,)
             valid = (positions[..., 0] - self.start) < steps[:, None]  # (B, N)
-        return self.with_tokens(x, positions, valid, None if valid is not None else (t, rows, columns))
+        return self.with_tokens(x, positions, valid, None if valid is not None else grid)
+
+    def _packed(self, videos: list[Tensor]) -> TokenSet:
+        """Return the tokens of clips of different sizes as one packed row."""
+        grids = [tuple(side // part for side, part in zip((v.shape[0], *v.shape[2:]), self.tubelet)) for v in videos]
+        # clips of one size are neighbors in the row, so that attention cuts it without copying
+        order = sorted(range(len(videos)), key=lambda i: (math.prod(grids[i]), grids[i]))
+        pixels = torch.cat([self._pixels(videos[i]) for i in order])  # (T, 3 frames rows columns)
+        x = F.linear(pixels.to(self.project.weight.dtype), self.project.weight.flatten(1), self.project.bias)
+        grids = [grids[i] for i in order]
+        positions = torch.cat([self._positions(grid, x.device) for grid in grids])
+        return self.with_tokens_packed(x, positions, [math.prod(grid) for grid in grids], order, grids)
+
+    def _pixels(self, video: Tensor) -> Tensor:
+        """Return the normalized values of each tubelet (t r c, 3 frames rows columns) of a clip (T, 3, H, W)."""
+        frames, rows, columns = self.tubelet
+        x = (video.to(torch.promote_types(video.dtype, self.mean.dtype)) - self.mean) / self.std
+        cut = x.unflatten(3, (-1, columns)).unflatten(2, (-1, rows)).unflatten(0, (-1, frames))
+        return cut.permute(0, 3, 5, 2, 1, 4, 6).flatten(3).flatten(0, 2)
+
+    def _positions(self, grid: tuple[int, ...], device: torch.device) -> Tensor:
+        """Return the positions (t r c, 3) of tubelets that form a grid."""
+        return torch.cartesian_prod(*(torch.arange(n, dtype=torch.float32, device=device) + self.start for n in grid))
+
+    def _check(self, shape: Sequence[int]) -> None:
+        """Raise unless a clip has the shape (T, 3, H, W) with sides that tubelets divide."""
+        frames, channels, *sides = shape
+        if channels != 3 or frames == 0 or any(side % part for side, part in zip((frames, *sides), self.tubelet)):
+            raise ValueError(
+                f"videos must have 3 channels, and frames, rows and columns divisible by tubelets of {self.tubelet}, "
+                f"got {channels} channels and {(frames, *sides)}"
+            )

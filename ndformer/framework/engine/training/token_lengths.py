@@ -81,8 +81,12 @@ def cell_tokens(cfg: Config, data: Dataset) -> tuple[int, int]:
     adapter = _adapter(cfg, data)
     prefix = adapter.count_tokens((0, 0)) or 0
     first = next(iter(data.transforms), None)
-    cell = (first.multiple_of,) * 2 if isinstance(first, Tiling) else None
-    return prefix, 1 if cell is None else (adapter.count_tokens(cell) or 0) - prefix
+    if not isinstance(first, Tiling):
+        raise DataError(
+            f"train_dataloader.lengths: expected KeepAspect first in the transforms, which shrinks images to a length, "
+            f"got {type(first).__name__}. Leave lengths out"
+        )
+    return prefix, (adapter.count_tokens((first.multiple_of,) * 2) or 0) - prefix
 
 
 def _knows_sizes(data: Dataset) -> bool:

@@ -16,12 +16,13 @@ from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Few, Seconds
 from ndformer.modalities.video.datasets.lists import lists_in, read_classes, read_list
+from ndformer.modalities.video.datasets.sizes import SizedVideos
 from ndformer.modalities.video.formats.files import ENDINGS, PATIENCE, Backend
-from ndformer.modalities.video.formats.frames import FrameFolder, film, is_frames
+from ndformer.modalities.video.formats.frames import Film, FrameFolder, film, is_frames
 
 
 @DATASETS.register_module()
-class VideoFolder(ClassFolders):
+class VideoFolder(SizedVideos, ClassFolders):
     """A dataset of videos in class folders or lists.
 
     `clips` takes several clips of each video, evenly spread, for testing; Accuracy(average_by='path') averages their
@@ -72,6 +73,9 @@ class VideoFolder(ClassFolders):
 
     def is_sample(self, folder: Path) -> bool:
         return is_frames(folder)
+
+    def film(self, record: Any) -> Film:
+        return film(record[0], self.backend, self.timeout)
 
     def open(self, path: Path) -> Sample:
         return dict(video=film(path, self.backend, self.timeout))

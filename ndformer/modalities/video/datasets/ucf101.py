@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
+from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Few, Seconds
+from ndformer.modalities.video.datasets.sizes import SizedVideos
 from ndformer.modalities.video.formats.files import PATIENCE, Backend, VideoFile
 
 HOMES = ("UCF-101", "videos", ".")
@@ -22,7 +23,7 @@ CLASS, VIDEO = r"(\d{1,9}) (\S+)", r"((\w+)/\w+_g(\d+)_c\d+\.\w+)(?: \d+)?"  # l
 
 
 @DATASETS.register_module()
-class UCF101(Dataset):
+class UCF101(SizedVideos):
     """UCF101, one of the three official `fold`s.
 
     The first `val_groups` groups of each class in the training list are the validation set; the PaPE paper takes one.
@@ -82,10 +83,12 @@ class UCF101(Dataset):
         records = [(self.data_root / home / file, number[name], k) for file, name, _ in rows for k in range(self.clips)]
         return records, np.array([label for _, label, _ in records], np.int64)
 
+    def film(self, record: Any) -> VideoFile:
+        return VideoFile(record[0], self.backend, self.timeout)
+
     def read(self, record: Any) -> Sample:
         path, label, clip = record
-        video = VideoFile(path, self.backend, self.timeout)
-        return dict(video=video, label=label, path=path, clip=(clip, self.clips))
+        return dict(video=self.film(record), label=label, path=path, clip=(clip, self.clips))
 
 
 def read_rows(path: Path, pattern: str) -> list[tuple[str, ...]]:

@@ -43,6 +43,11 @@ class SampleFrames(Decoding):
         self.fixed = start == "first"
         self.pattern = (np.arange(count)[:, None] * every + np.arange(together)).ravel()  # (count together,)
 
+    def count(self, total: int) -> int:
+        """Return the number of frames that it takes of a video of `total` frames."""
+        taken = int((self.pattern < total).sum()) // self.together * self.together
+        return max(taken, self.together)
+
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video: Film = sample["video"]
         clip, clips = sample.get("clip", (0, 1))
