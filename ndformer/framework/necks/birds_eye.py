@@ -12,6 +12,7 @@ from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Few, Finite, Positive, SomeShare, Width
+from ndformer.framework.system.norm_momentum import next_momentum
 from ndformer.framework.tokens import TokenSet
 
 EPS = 1e-3
@@ -44,7 +45,7 @@ def scatter_to_map(tokens: TokenSet, grid: BEVGrid, patches: bool = False) -> Te
 
 
 class MapNorm(nn.BatchNorm2d):
-    """Batch norm whose running statistics average the first 1 / momentum batches evenly, for short trainings."""
+    """Batch norm whose running statistics follow short trainings."""
 
     def __init__(self, channels: int, momentum: float) -> None:
         super().__init__(channels, EPS, momentum)
@@ -54,11 +55,7 @@ class MapNorm(nn.BatchNorm2d):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training:
-            if self.batches is None:  # read once, because reading synchronizes with the device
-                assert self.num_batches_tracked is not None
-                self.batches = int(self.num_batches_tracked)
-            self.batches += 1
-            self.momentum = max(self.final_momentum, 1 / self.batches)
+            self.momentum = next_momentum(self, self.final_momentum)
         return super().forward(input)
 
 

@@ -96,9 +96,18 @@ def test_short_trainings_average_their_statistics() -> None:
         resumed(batch)
     assert isinstance(resumed.running_mean, Tensor)
     torch.testing.assert_close(resumed.running_mean, torch.stack(batches).mean((0, 1)))
-    for _ in range(100):
+    for _ in range(995):
         resumed(batches[0])
     assert resumed.momentum == 0.01
+
+
+def test_statistics_follow_weights_that_change_within_a_few_hundred_batches() -> None:
+    """With the published momentum alone, a mean that rises to 1 in 250 batches was 0.78 after 300."""
+    norm = Norm(1)
+    for i in range(300):
+        norm(torch.tensor([[-1.0], [1.0]]) + min(1, i / 250))
+    assert norm.running_mean is not None
+    assert norm.running_mean.item() == pytest.approx(1, abs=0.05)
 
 
 def test_loaded_statistics_without_a_count_are_complete() -> None:
@@ -113,7 +122,7 @@ def test_loaded_statistics_without_a_count_are_complete() -> None:
 
 def test_loading_fresh_weights_resets_the_momentum_of_a_norm() -> None:
     norm = Norm(3)
-    for _ in range(101):
+    for _ in range(1001):
         norm(torch.randn(9, 3))
     assert norm.momentum == 0.01
     norm.load_state_dict(Norm(3).state_dict())

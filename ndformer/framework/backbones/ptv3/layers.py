@@ -11,18 +11,17 @@ from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
+from ndformer.framework.system.norm_momentum import next_momentum
 from ndformer.framework.transformer import MLP
+
+MOMENTUM = 0.01  # as published
 
 
 class Norm(nn.BatchNorm1d):
-    """Batch norm over all points with the published constants, and running statistics that are a plain mean at first.
-
-    The first 1 / momentum batches have equal weights, so that statistics after a short training do not contain their
-    initial values.
-    """
+    """Batch norm over all points with the published constants, whose statistics follow short trainings."""
 
     def __init__(self, dim: int) -> None:
-        super().__init__(dim, eps=1e-3, momentum=0.01)
+        super().__init__(dim, eps=1e-3, momentum=MOMENTUM)
         self.batches: int | None = None  # number of training batches; None: not read from the device yet
         self.register_load_state_dict_post_hook(_set_batch_count)
 
@@ -33,11 +32,7 @@ class Norm(nn.BatchNorm1d):
                 "use a smaller grid_size, larger batches, or remove such samples"
             )
         if self.training:
-            if self.batches is None:  # read once, because reading synchronizes with the device
-                assert self.num_batches_tracked is not None
-                self.batches = int(self.num_batches_tracked)
-            self.momentum = max(0.01, 1 / (self.batches + 1))
-            self.batches += 1
+            self.momentum = next_momentum(self, MOMENTUM)
         return super().forward(input)
 
 
@@ -48,7 +43,7 @@ def _set_batch_count(norm: Norm, keys: object) -> None:
     assert norm.running_var is not None
     fresh = bool((norm.running_mean == 0).all()) and bool((norm.running_var == 1).all())
     if int(norm.num_batches_tracked) == 0 and not fresh:
-        norm.num_batches_tracked.fill_(100)  # 1 / momentum
+        norm.num_batches_tracked.fill_(int(10 / MOMENTUM))  # after which the momentum is the published one
     norm.batches = None
 
 
