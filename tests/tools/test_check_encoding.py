@@ -111,7 +111,8 @@ def test_what_cannot_be_checked_is_one_sentence_and_exit_code_1(arguments, sente
 def test_debug_shows_the_whole_story(monkeypatch, capsys):
     main(["some_encodings:Stops"])
     out, error = capsys.readouterr()
-    assert "it stops with RuntimeError: no tables today" in out
+    assert "it stops with RuntimeError: no tables today (in 1-D; some_encodings.py:" in out
+    assert ", in tables(); NDFORMER_DEBUG=1 shows the traceback)" in out
     assert "Traceback" not in error
     monkeypatch.setenv("NDFORMER_DEBUG", "1")
     main(["some_encodings:Stops"])

@@ -109,13 +109,13 @@ def test_titles_of_neighbours_do_not_touch(name, dims):
 
 
 def test_nope_attends_to_all_alike(where):
-    found, _ = measure(dict(type="NoPE"), where, 2, QUERIES)
+    found = measure(dict(type="NoPE"), where, 2, QUERIES).values
     assert list(found) == ["attention"]
     torch.testing.assert_close(found["attention"], torch.full((2, 2, 30), 1 / 30))
 
 
 def test_sincos_shows_how_alike_its_embeddings_are(where):
-    found, _ = measure(dict(type="Sincos"), where, 1, QUERIES)
+    found = measure(dict(type="Sincos"), where, 1, QUERIES).values
     frequencies = 10000.0 ** -(torch.arange(16.0) / 16)  # 64 channels, two axes
     difference = GRID - GRID[QUERIES][:, None]  # (Q, N, 2)
     expected = (difference[..., None] * frequencies).cos().mean((-1, -2))
@@ -124,7 +124,7 @@ def test_sincos_shows_how_alike_its_embeddings_are(where):
 
 
 def test_a_rotary_encoding_shows_the_logit_of_equal_queries_and_keys(where):
-    found, _ = measure(dict(type="AxialRoPE"), where, 2, QUERIES)
+    found = measure(dict(type="AxialRoPE"), where, 2, QUERIES).values
     frequencies = 100.0 ** -(torch.arange(16.0) / 16)
     difference = GRID - GRID[QUERIES][:, None]
     expected = 8 * (difference[..., None] * frequencies).cos().mean((-1, -2))  # 64 ones, over sqrt(64)
@@ -133,16 +133,18 @@ def test_a_rotary_encoding_shows_the_logit_of_equal_queries_and_keys(where):
 
 
 def test_a_bias_is_shown_as_it_is_and_as_attention(where):
-    found, random = measure(dict(type="ALiBi"), where, 2, QUERIES)
+    measured = measure(dict(type="ALiBi"), where, 2, QUERIES)
+    found = measured.values
     distance = (GRID - GRID[QUERIES][:, None]).norm(dim=-1)  # (Q, N)
     slopes = torch.tensor([2.0**-4, 2.0**-8])
     torch.testing.assert_close(found["bias"], -slopes[:, None] * distance[:, None])
     torch.testing.assert_close(found["attention"], found["bias"].softmax(-1))
-    assert not random
+    assert not measured.content_dependent
 
 
 def test_content_dependent_biases_see_random_normed_tokens(where):
-    found, random = measure(dict(type="PaPE", m=4), where, 2, QUERIES)
+    measured = measure(dict(type="PaPE", m=4), where, 2, QUERIES)
+    found = measured.values
     torch.manual_seed(0)
     encoding = build_encoding(dict(type="PaPE", m=4), dim=128, heads=2, position_dims=2, depth=12)
     attention = Attention(128, 2, encoding.layer(0, 12))
@@ -151,16 +153,41 @@ def test_content_dependent_biases_see_random_normed_tokens(where):
     parts = attention.logits(x, where, encoding.prepare(where), parts=True)
     expected = (parts["distance"] + parts["direction"])[0, :, QUERIES].transpose(0, 1)
     torch.testing.assert_close(found["bias"], expected, rtol=1e-4, atol=1e-4)
-    assert random
+    assert measured.content_dependent
 
 
 def test_weights_that_start_at_0_are_drawn_at_random(where):
-    found, _ = measure(dict(type="CoPE", two_sided=True), where, 1, QUERIES)
-    assert found["bias"].std() > 0.1
+    measured = measure(dict(type="CoPE", two_sided=True), where, 1, QUERIES)
+    assert measured.values["bias"].std() > 0.1
+    assert measured.drawn == ["table"]
+    assert "(starts at 0, drawn at random: table)" in draw("CoPE", dict(two_sided=True), [], 2, 1).get_suptitle()
+
+
+def test_weights_that_start_at_0_stay_0_where_there_is_something_to_see(where, monkeypatch):
+    """A learned phase that starts at 0 was drawn at random, so the picture was not that of an untrained encoding."""
+
+    class Shifted(ENCODINGS.get("ALiBi")):
+        def layer(self, index, depth):
+            layer = super().layer(index, depth)
+            layer.phase = torch.nn.Parameter(torch.zeros(self.heads))
+            plain = layer.bias
+
+            def bias(*arguments):
+                found = plain(*arguments)
+                found.slopes = found.slopes + layer.phase
+                return found
+
+            layer.bias = bias
+            return layer
+
+    monkeypatch.setitem(ENCODINGS.module_dict, "Shifted", Shifted)
+    found, expected = (measure(dict(type=name), where, 2, QUERIES) for name in ("Shifted", "ALiBi"))
+    assert list(found.drawn) == []
+    torch.testing.assert_close(found.values["bias"], expected.values["bias"])
 
 
 def test_keys_out_of_view_are_grey_not_zero(where):
-    found, _ = measure(dict(type="LookHere"), where, 4, QUERIES)
+    found = measure(dict(type="LookHere"), where, 4, QUERIES).values
     assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere
     assert found["bias"][0, 0].isfinite().all()  # down and to the right, from the corner
     assert found["bias"][0, 1].isinf().sum() == 29  # up and to the left: itself alone
@@ -257,8 +284,8 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
 
 def test_pictures_do_not_depend_on_earlier_random_numbers(where):
     torch.manual_seed(1)
-    first, _ = measure(dict(type="RoPEMixed"), where, 2, QUERIES)
+    first = measure(dict(type="RoPEMixed"), where, 2, QUERIES).values
     torch.rand(7)
-    second, _ = measure(dict(type="RoPEMixed"), where, 2, QUERIES)
+    second = measure(dict(type="RoPEMixed"), where, 2, QUERIES).values
     assert torch.equal(first["logit"], second["logit"])
     assert math.isclose(float(first["logit"].max()), 8, rel_tol=1e-5)

@@ -12,7 +12,12 @@ from ndformer.framework.contract.trial import Trial
 @promise("builds and runs")
 def runs(tried: Sequence[Trial]) -> str:
     for trial in tried:
-        if not trial(*trial.first()).isfinite().all():
+        try:
+            outputs = trial(*trial.first())
+        except Exception as error:
+            vars(error)["__notes__"] = [f"in {trial.dims}-D"]  # add_note() of Python 3.11
+            raise
+        if not outputs.isfinite().all():
             raise Broken(f"outputs are NaN or infinite ({trial.dims}-D): is something divided by 0?")
     dims = [trial.dims for trial in tried]
     sentence = f"in {', '.join(map(str, dims))} position dimensions"

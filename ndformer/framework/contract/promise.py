@@ -1,9 +1,11 @@
 """Promises, their results, and the comparison of tensors."""
 
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 # Allowed differences, relative to max(1, largest magnitude). The one for float64 allows tables computed in float32.
 CLOSE = 1e-5
 CLOSE_FLOAT32 = 1e-4
+PACKAGE = Path(__file__).resolve().parents[2]  # frames in it are not a user's
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
                 except Broken as broken:
                     return Result(name, False, str(broken))
                 except Exception as error:  # user-defined classes may raise anything
-                    return Result(name, False, f"it stops with {type(error).__name__}: {first_line(error)}", error)
+                    sentence = f"it stops with {type(error).__name__}: {first_line(error)}{_place(error)}"
+                    return Result(name, False, sentence, error)
 
         return run
 
@@ -70,6 +74,16 @@ def results(promises: Sequence[Promise], tried: Any) -> Iterator[Result]:
         yield result
         if promised is promises[0] and not result.passed:
             return
+
+
+def _place(error: Exception) -> str:
+    """Return where in a user's file an exception came from, and how to see the whole traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]
+    inside = [frame for frame in inside if "site-packages" not in frame.filename and not frame.filename.startswith("<")]
+    at = [f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}()" for frame in inside[-1:]]
+    notes = vars(error).get("__notes__", [])
+    return f" ({'; '.join([*notes, *at, 'NDFORMER_DEBUG=1 shows the traceback'])})"
 
 
 def first_line(error: Exception) -> str:

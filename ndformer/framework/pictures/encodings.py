@@ -27,16 +27,36 @@ NAMES: dict[str, Any] = {  # measured quantity: arguments of Panels
 }
 
 
+@dataclass
+class Measured:
+    """Quantities (Q, heads, N) of an untrained encoding for some queries."""
+
+    values: dict[str, Tensor]
+    content_dependent: bool  # tokens change them
+    drawn: Sequence[str] = ()  # names of weights with random values in place of their initial 0
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing depends on positions: there is no bias, or it is 0 for all keys that are seen."""
+        bias = self.values.get("bias")
+        return set(self.values) <= {"bias", "attention"} and (bias is None or not bias[bias.isfinite()].any())
+
+
+def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> Measured:
+    """Measure an encoding with its initial weights; if nothing is to be seen, with random values for weights of 0."""
+    initial = _measure(cfg, where, heads, queries, draw_zeros=False)
+    return _measure(cfg, where, heads, queries, draw_zeros=True) if initial.is_blank else initial
+
+
 @torch.no_grad()
-def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> tuple[dict[str, Tensor], bool]:
-    """Return quantities (Q, heads, N) of an untrained encoding for some queries, and whether tokens change them."""
+def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, draw_zeros: bool) -> Measured:
     torch.manual_seed(0)
     dim, N, dims = heads * HEAD_DIM, *where.positions.shape[1:]
     encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=dims, depth=DEPTH)
     layer = encoding.layer(0, DEPTH)
-    for weight in layer.parameters():
-        if not weight.any():  # parameters initialized to 0 would have no visible effect
-            nn.init.normal_(weight)
+    drawn = [name for name, weight in layer.named_parameters() if draw_zeros and not weight.any()]
+    for name in drawn:
+        nn.init.normal_(layer.get_parameter(name))
     state = encoding.prepare(where)
     random = torch.randn(1, N, dim, generator=torch.Generator().manual_seed(0))
     x = F.layer_norm(random, [dim])  # tokens as attention layers get them
@@ -65,7 +85,7 @@ def measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor) -> t
         logits = logits + found["bias"]
     if not found or set(found) - {"similarity", "heard"}:
         found["attention"] = logits.softmax(-1)
-    return found, encoding.content_dependent
+    return Measured(found, encoding.content_dependent, drawn)
 
 
 def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
@@ -116,16 +136,19 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     title = f"{kind.__name__}{_format_options(options)}, {dims}-D, untrained"
     if compare:
         each = [measure(dict(type=kind, **{**options, **more}), where, heads, queries) for more in compare]
-        found = {name: torch.cat([values[name][:, :1] for values, _ in each], dim=1) for name in each[0][0]}
-        random = any(content for _, content in each)
+        found = {name: torch.cat([one.values[name][:, :1] for one in each], dim=1) for name in each[0].values}
         columns = ["\n".join(f"{key}={value}" for key, value in more.items()) for more in compare]
         title += ", head 1"
     else:
-        found, random = measure(dict(type=kind, **options), where, heads, queries)
+        each = [measure(dict(type=kind, **options), where, heads, queries)]
+        found = each[0].values
         columns = [f"head {h + 1}" for h in range(heads)]
         if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
             found = {name: values[:, :1] for name, values in found.items()}
             columns = ["all heads"]
+    drawn = list(dict.fromkeys(name for one in each for name in one.drawn))
+    if drawn:
+        title += f" (starts at 0, drawn at random: {', '.join(drawn)})"
     blocks = []
     for name, values in found.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
         selected = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])
@@ -134,7 +157,7 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     if dims == 1:
         steps = positions[0, :, 0].numpy() - queries.numpy()[:, None]
         return curves(title, blocks, steps, names, columns, "relative position of the key")
-    note = "ring: the query" + (", its token is random" if random else "")
+    note = "ring: the query" + (", its token is random" if any(one.content_dependent for one in each) else "")
     note += "; first axis down, second to the right" if dims == 2 else ""
     note += "; gray: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
     marks = [[row.mark] * len(columns) for row in rows]
