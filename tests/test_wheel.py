@@ -67,7 +67,7 @@ def test_the_first_commands_and_the_script_of_the_readme(wheel: Path, tmp_path: 
     _, first = readme.split("## Sixty seconds")
     commands = re.findall(r"^ndformer .*?(?= *#)", first, re.MULTILINE)
     assert [shlex.split(command)[1] for command in commands] == ["train", "test", "explore"]
-    commands[0] += " --cfg-options train_cfg.max_epochs=1 model.backbone.depth=1 train_dataloader.batch_size=600"
+    commands[0] += " --cfg-options train_cfg.max_epochs=1 model.backbone.depth=2 train_dataloader.batch_size=600"
     one_process = (
         "import shlex, sys\n"
         "from ndformer.__main__ import main\n"

@@ -49,12 +49,12 @@ def main() -> None:
     warn_changed_data(content, loader.data, args.checkpoint)
     result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
     print(result.line, flush=True)
+    for remark in filter(None, (metric.remark for metric in result.metrics)):
+        print(remark)
     if loader.data.test_is_val:
         print(TEST_IS_VAL)
     if on_stand_in(cfg):
         print(STAND_IN)
-    for remark in filter(None, (metric.remark for metric in result.metrics)):
-        print(remark)
     for metric in result.metrics if args.classwise else ():
         table = metric.views(None, loader.data.classes)
         if table is not None:

@@ -40,8 +40,7 @@ class Registry(mmengine.registry.Registry):
             suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
             raise UnknownNameError(
                 f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}. "
-                "Import the module of a class of your own first, by custom_imports in a config or --cfg-options "
-                "custom_imports.imports=MODULE"
+                "Import the module of a class of your own first, by custom_imports in a config"
             )
         return kind
 
