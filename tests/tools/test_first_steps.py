@@ -86,14 +86,14 @@ def test_a_bad_image_names_what_leaves_it_out_and_what_lists_them_all(said, tmp_
     assert "Traceback" not in told
 
 
-def test_few_validation_samples_and_an_accuracy_at_chance_are_said(said, tmp_path):
+def test_few_validation_samples_and_an_accuracy_at_chance_are_printed(said, tmp_path):
     photos(tmp_path / "mine" / "train", CLASSES, 4)
     photos(tmp_path / "mine" / "val", CLASSES, 2, 30)
     photos(tmp_path / "mine" / "test", CLASSES, 1, 50)
     words = [CONFIG, "--data-root", tmp_path / "mine", "--cfg-options", *TINY, *LOADERS, "train_cfg.max_epochs=1"]
-    told = said(train.main, *words, "optimizer.lr=1e-12")
-    assert "only 6 validation samples choose the best checkpoint" in told
-    assert "is not clearly above 0.3333, which always answering the most frequent class reaches" in told
+    output = said(train.main, *words, "optimizer.lr=1e-12")
+    assert "only 6 validation samples choose the best checkpoint" in output
+    assert "is not clearly above 0.3333, which always answering the most frequent class reaches" in output
 
 
 @pytest.mark.parametrize("files", [1, 2])

@@ -159,7 +159,7 @@ def test_content_dependent_biases_see_random_normed_tokens(where):
 def test_weights_that_start_at_0_are_drawn_at_random(where):
     measured = measure(dict(type="CoPE", two_sided=True), where, 1, QUERIES)
     assert measured.values["bias"].std() > 0.1
-    assert measured.drawn == ["table"]
+    assert measured.randomized == ["table"]
     assert "(starts at 0, drawn at random: table)" in draw("CoPE", dict(two_sided=True), [], 2, 1).get_suptitle()
 
 
@@ -173,17 +173,17 @@ def test_weights_that_start_at_0_stay_0_where_there_is_something_to_see(where, m
             plain = layer.bias
 
             def bias(*arguments):
-                found = plain(*arguments)
-                found.slopes = found.slopes + layer.phase
-                return found
+                shifted = plain(*arguments)
+                shifted.slopes = shifted.slopes + layer.phase
+                return shifted
 
             layer.bias = bias
             return layer
 
     monkeypatch.setitem(ENCODINGS.module_dict, "Shifted", Shifted)
-    found, expected = (measure(dict(type=name), where, 2, QUERIES) for name in ("Shifted", "ALiBi"))
-    assert list(found.drawn) == []
-    torch.testing.assert_close(found.values["bias"], expected.values["bias"])
+    actual, expected = (measure(dict(type=name), where, 2, QUERIES) for name in ("Shifted", "ALiBi"))
+    assert list(actual.randomized) == []
+    torch.testing.assert_close(actual.values["bias"], expected.values["bias"])
 
 
 def test_keys_out_of_view_are_grey_not_zero(where):

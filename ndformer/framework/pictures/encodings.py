@@ -33,7 +33,7 @@ class Measured:
 
     values: dict[str, Tensor]
     content_dependent: bool  # tokens change them
-    drawn: Sequence[str] = ()  # names of weights with random values in place of their initial 0
+    randomized: Sequence[str] = ()  # names of weights with random values in place of their initial 0
 
     @property
     def is_blank(self) -> bool:
@@ -54,8 +54,8 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
     dim, N, dims = heads * HEAD_DIM, *where.positions.shape[1:]
     encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=dims, depth=DEPTH)
     layer = encoding.layer(0, DEPTH)
-    drawn = [name for name, weight in layer.named_parameters() if draw_zeros and not weight.any()]
-    for name in drawn:
+    randomized = [name for name, weight in layer.named_parameters() if draw_zeros and not weight.any()]
+    for name in randomized:
         nn.init.normal_(layer.get_parameter(name))
     state = encoding.prepare(where)
     random = torch.randn(1, N, dim, generator=torch.Generator().manual_seed(0))
@@ -85,7 +85,7 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
         logits = logits + found["bias"]
     if not found or set(found) - {"similarity", "heard"}:
         found["attention"] = logits.softmax(-1)
-    return Measured(found, encoding.content_dependent, drawn)
+    return Measured(found, encoding.content_dependent, randomized)
 
 
 def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
@@ -146,9 +146,9 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
         if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
             found = {name: values[:, :1] for name, values in found.items()}
             columns = ["all heads"]
-    drawn = list(dict.fromkeys(name for one in each for name in one.drawn))
-    if drawn:
-        title += f" (starts at 0, drawn at random: {', '.join(drawn)})"
+    randomized = list(dict.fromkeys(name for one in each for name in one.randomized))
+    if randomized:
+        title += f" (starts at 0, drawn at random: {', '.join(randomized)})"
     blocks = []
     for name, values in found.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
         selected = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])

@@ -109,8 +109,8 @@ def test_clips_of_mixed_sizes_are_those_of_each_clip_alone(backbone, encoding, c
     losses = [made(clip[None], [label], mode="loss")["loss"] for clip, label in zip(clips, labels)]
     alone = torch.stack(losses).mean()
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-6)
-    for found, expected in zip(gradients(together), gradients(alone)):
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for actual, expected in zip(gradients(together), gradients(alone), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         scores = made(clips)
         for i, clip in enumerate(clips):

@@ -45,8 +45,8 @@ class SampleFrames(Decoding):
 
     def count(self, total: int) -> int:
         """Return the number of frames that it takes of a video of `total` frames."""
-        taken = int((self.pattern < total).sum()) // self.together * self.together
-        return max(taken, self.together)
+        complete = int((self.pattern < total).sum()) // self.together * self.together
+        return max(complete, self.together)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         video: Film = sample["video"]

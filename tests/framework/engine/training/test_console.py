@@ -31,7 +31,8 @@ def test_all_printed_lines_are_in_the_log(tmp_path: Path, capsys: pytest.Capture
     for start in ("PaPE on SoakSquares: ", "epoch 1/2  loss ", "epoch 2/2  loss ", "best on validation: accuracy "):
         assert any(line.startswith(start) for line in said), start
     assert "M parameters" in said[0]
-    assert any(line.startswith("test, with the checkpoint best on validation: accuracy ") for line in said[-3:])
+    assert said[-3].startswith("test, with the checkpoint best on validation: accuracy ")
+    assert "is not clearly above 0.3333, which always answering the most frequent class" in said[-2]  # two epochs
     assert said[-1] == str(tmp_path / "results.json")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size == 0] == []
     assert [path.name for path in tmp_path.rglob("*.log")] == [LOG]
