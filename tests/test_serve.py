@@ -72,7 +72,8 @@ async def posted(app: Server, receive: Any, path: str = "/seven.png", method: st
 def arriving(body: bytes, pieces: int, pause: float = 0) -> Any:
     """Return a client that sends equal pieces, and waits before each."""
     size = -(-len(body) // pieces)
-    left = [dict(type="http.request", body=body[i * size : (i + 1) * size], more_body=i + 1 < pieces) for i in range(pieces)]
+    parts = [body[i * size : (i + 1) * size] for i in range(pieces)]
+    left = [dict(type="http.request", body=part, more_body=i + 1 < pieces) for i, part in enumerate(parts)]
 
     async def receive() -> Any:
         await asyncio.sleep(pause)
