@@ -38,7 +38,7 @@ def test_learning_rates_are_chosen_by_validation_on_a_seed_that_is_not_reported(
         return SimpleNamespace(results={"val": {"accuracy": -abs(rate - 1e-3)}, "test": {"accuracy": rate}})
 
     monkeypatch.setattr(maps, "trained", run)
-    assert maps.best_rate(cell(tmp_path, seed=2), SIGNS, "squares") == 1e-3
+    assert maps.best_rate(cell(tmp_path, seed=2), SIGNS) == 1e-3
     assert set(asked) == {TUNING_SEED}
     assert TUNING_SEED not in range(find("rectangles:signs").scales["small"].seeds)
 
@@ -67,7 +67,7 @@ def test_a_cell_has_a_map_for_each_training_on_the_same_test_images(tmp_path, mo
         # sides of 32 and 48: the square of equal area has the side 39.19, 0.449 of the way
         square = scores[32, 32] + (1536**0.5 - 32) / 16 * (scores[48, 48] - scores[32, 32])
         assert values[f"{training} gap"] == pytest.approx((scores[32, 48] + scores[48, 32]) / 2 - square, abs=1e-9)
-        assert values[f"{training} lr"] in sample.learning_rates
+    assert values["lr"] in sample.learning_rates
 
 
 def test_the_picture_has_a_map_for_each_encoding_and_training(tmp_path):
