@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.pictures.canvas import Canvas
-from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring
+from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring, save_figure
 from ndformer.framework.system import atomic
 
 UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
@@ -102,8 +102,7 @@ class Painting:
             ax.set_xlabel(block.beneath[row][column], fontsize=7.5, color="0.35", labelpad=2)
 
     def save(self, path: Path) -> None:
-        with atomic.replacing(path) as half:
-            self.figure.savefig(half)
+        save_figure(path, self.figure)
 
     def moving(self, path: Path) -> None:
         """Write a GIF of all moments."""
@@ -147,19 +146,14 @@ def _in_moments(
     flat = []
     for block in blocks:
         values = block.values  # (rows, columns, N)
-        values = _mean(values)[:, None] if several else values.reshape(-1, 1, values.shape[-1])
+        if several:  # NaN is masked, and does not warn where all columns are
+            values = np.ma.masked_invalid(values).mean(1, keepdims=True).filled(np.nan)
+        values = values.reshape(-1, 1, values.shape[-1])
         texts = [] if several else [text for row in block.beneath for text in row]
         under = [[text, *[" "] * (moments - 1)] for text in texts]  # below the first moment
         name = f"{block.name}, mean of heads" if several else block.name
         flat.append(Panels(name, values.repeat(moments, 1), block.kind, block.limit, under))
     return [Panels("sample", np.zeros((1, moments, 1)), "plain"), *flat], names, who
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Average (rows, columns, N) over columns to (rows, N), ignoring NaN."""
-    finite = ~np.isnan(values)
-    total, count = np.where(finite, values, 0).sum(1), finite.sum(1)
-    return np.where(count > 0, total / np.maximum(1, count), np.nan)
 
 
 def colored(values: np.ndarray, block: Panels) -> np.ndarray:
