@@ -95,14 +95,14 @@ class GroupLinear(nn.Module):
         (out, channels), G = cast(Tensor, layer.weight).shape, len(table)
         bound = (G * channels) ** -0.5  # as nn.Linear of all frames
         self.weight = nn.Parameter(torch.empty(G, out, channels).uniform_(-bound, bound))
-        self.bias = None if layer.bias is None else nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         G, out, channels = self.weight.shape
         weight = self.weight[cast(Tensor, self.table)].transpose(1, 2).reshape(G * out, G * channels)
         x = x.unflatten(0, (-1, G)).transpose(1, 2).flatten(2)  # (B, N, G channels)
-        y = F.linear(x, weight, None if self.bias is None else self.bias.repeat(G))
+        y = F.linear(x, weight, self.bias.repeat(G))
         return y.unflatten(-1, (G, out)).transpose(1, 2).flatten(0, 1)
 
 

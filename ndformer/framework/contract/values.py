@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
 from ndformer.framework.contract.trial import Sample, Trial, rigid_motions
 
 HOOKS = "values", "output"
@@ -35,18 +35,15 @@ def values(tried: Sequence[Trial]) -> str:
             sample = trial.samples[1]
             there = sample._replace(cameras=sample.cameras @ rigid_motions(1))
             filmed.compare(_outputs(trial, there), _outputs(trial, sample), f"{trial.dims}-D")
-    if unplaced.error > CLOSE:
-        raise Broken(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
-    if moved.error > CLOSE_FLOAT32:
-        raise Broken(
-            f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
-            "must undo at the query what values() does at the key, or set translation_invariant = False"
-        )
-    if filmed.error > CLOSE:
-        raise Broken(
-            f"outputs of attention change by {filmed} when all cameras move together: use only relative cameras, "
-            "P_i P_j^-1"
-        )
+    unplaced.require(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
+    moved.require(
+        f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
+        "must undo at the query what values() does at the key, or set translation_invariant = False",
+        limit=CLOSE_FLOAT32,
+    )
+    filmed.require(
+        f"outputs of attention change by {filmed} when all cameras move together: use only relative cameras, P_i P_j^-1"
+    )
     return f"keep shape and dtype, and leave tokens without a position as they are; translations: {moved.about}"
 
 
