@@ -196,6 +196,13 @@ class TokenModel(nn.Module):
         """Return the sum of all entries whose name contains `loss`; other entries are for logging."""
         return cast(Tensor, sum(value.mean() for name, value in losses.items() if "loss" in name))
 
+    def train_step(self, batch: dict[str, Any], optim_wrapper: Any) -> dict[str, Tensor]:
+        """Run a training step for mmengine's loops; ndformer's loops are in engine/training."""
+        with optim_wrapper.optim_context(self):
+            loss = self.total(self(**self.to_device(batch), mode="loss"))
+        optim_wrapper.update_params(loss)
+        return dict(loss=loss)
+
     def val_step(self, batch: dict[str, Any]) -> list[Any]:
         """Return one Answer per sample of a collated batch."""
         return self(**self.to_device(batch), mode="predict")

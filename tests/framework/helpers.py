@@ -10,19 +10,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.registry import ENCODINGS
 
 
 def relative(ours: Tensor, exact: Tensor) -> float:
     return ((ours.double() - exact.double()).abs().max() / max(1.0, exact.abs().max().item())).item()
-
-
-def update(wrapper: OptimWrapper, loss: Tensor) -> None:
-    wrapper.backward(loss)
-    if wrapper.should_update():
-        wrapper.step()
-        wrapper.zero_grad()
 
 
 def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:

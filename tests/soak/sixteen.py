@@ -14,7 +14,6 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.registry import MODELS, TRANSFORMS
 from ndformer.modalities.image.stand_ins.crowds import draw_image
-from tests.framework.helpers import update
 
 CONFIG = Path(__file__).parents[2] / "configs" / "coco_pape.py"
 SMALL = ["model.backbone.dim=32", "model.backbone.depth=2", "model.backbone.heads=2", "model.head.neck.width=32"]
@@ -37,7 +36,7 @@ def losses(dtype: torch.dtype | None, steps: int, batch: int = 4) -> list[float]
         given = collate([pack(one | dict(image=Image.fromarray(one["image"])), rng) for one in samples])
         with wrapper.optim_context(model):
             loss = model(**given, mode="loss")["loss"]
-        update(wrapper, loss)
+        wrapper.update_params(loss)
         found.append(loss.item())
     assert all(torch.isfinite(p).all() for p in model.parameters())
     return found

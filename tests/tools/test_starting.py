@@ -13,7 +13,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.system import devices, pipes
+from ndformer.framework.system import devices, opencv, pipes
 from tests.programs import ROOT, SMALL
 
 TOOLS = sorted((ROOT / "tools").glob("*.py"))
@@ -111,3 +111,14 @@ def test_models_are_built_on_the_device_that_is_asked_for_and_inputs_follow(monk
     sent = Head().targets(samples, torch.device("meta"))
     assert sent[0]["boxes"][0].is_meta
     assert sent[0]["label"] == 1
+
+
+def test_mmengines_own_loops_can_train_a_model():
+    torch.manual_seed(0)
+    model = build_model(load(config_path("mnist_pape"), SMALL))
+    before = model.head.state_dict()["linear.weight"].clone()
+    wrapper = opencv.import_module("mmengine.optim").OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
+    batch = dict(inputs=dict(image=torch.rand(2, 1, 28, 28)), data_samples=[dict(label=1), dict(label=2)])
+    said = model.train_step(batch, wrapper)
+    assert said["loss"].isfinite()
+    assert not torch.equal(before, model.head.state_dict()["linear.weight"])

@@ -74,6 +74,13 @@ class OptimWrapper:
     def zero_grad(self) -> None:
         self.optimizer.zero_grad()
 
+    def update_params(self, loss: Tensor) -> None:
+        """Run the backward pass and, when it completes an optimizer step, that step; for mmengine's train_step()."""
+        self.backward(loss)
+        if self.should_update():
+            self.step()
+            self.zero_grad()
+
     def parameters(self) -> Iterator[Tensor]:
         return (p for group in self.param_groups for p in group["params"])
 

@@ -12,7 +12,6 @@ from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.transformer import MLP
 from tests.framework.engine.training import runs
-from tests.framework.helpers import update
 
 
 class Spoiled(torch.autograd.Function):
@@ -100,10 +99,10 @@ def test_fp16_skips_steps_that_are_too_large_and_counts_them():
     before = layer.weight.detach().clone()
     wrapper = OptimWrapper(torch.optim.SGD(layer.parameters(), lr=1.0), "cpu", epoch=3, amp=torch.float16)
     for count in (1, 2):
-        update(wrapper, layer(torch.full((1, 2), float("inf"))).sum())
+        wrapper.update_params(layer(torch.full((1, 2), float("inf"))).sum())
         assert (wrapper.updates, wrapper.skipped) == (count, count)
     assert torch.equal(layer.weight, before)
-    update(wrapper, layer(torch.ones(1, 2)).sum())
+    wrapper.update_params(layer(torch.ones(1, 2)).sum())
     assert (wrapper.updates, wrapper.skipped) == (3, 0)
     assert not torch.equal(layer.weight, before)
 

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
-from tests.framework.helpers import update
 
 
 def test_accumulating_micro_batches_is_one_big_batch():
@@ -20,7 +19,7 @@ def test_accumulating_micro_batches_is_one_big_batch():
         for _ in range(2):
             for part in range(k):
                 rows = slice(part * 12 // k, (part + 1) * 12 // k)
-                update(wrapper, F.cross_entropy(model(x[rows]), y[rows]))
+                wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
         assert wrapper.updates == 2
         stepped.append(model.weight.detach())
     for other in stepped[1:]:
@@ -34,7 +33,7 @@ def test_the_last_step_of_an_epoch_is_the_mean_of_the_remaining_batches():
     # batches of 2: steps of 3 and of 2 batches
     wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1), "cpu", epoch=5, accumulate=3)
     for rows in torch.arange(20).split(2):
-        update(wrapper, F.cross_entropy(model(x[rows]), y[rows]))
+        wrapper.update_params(F.cross_entropy(model(x[rows]), y[rows]))
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1)
     for rows in torch.arange(20).split([6, 4, 6, 4]):
         optimizer.zero_grad()
@@ -48,6 +47,6 @@ def test_clipping_bounds_the_norm_of_all_gradients_together():
     model = nn.Linear(4, 3)
     wrapper = OptimWrapper(torch.optim.SGD(model.parameters(), lr=1.0), "cpu", epoch=1, clip_grad=0.5)
     before = [p.detach().clone() for p in model.parameters()]
-    update(wrapper, 1000 * model(torch.randn(8, 4)).square().sum())
+    wrapper.update_params(1000 * model(torch.randn(8, 4)).square().sum())
     moved = torch.cat([(p - b).flatten() for p, b in zip(model.parameters(), before)])
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-4)
