@@ -70,6 +70,7 @@ class Attention(nn.Module):
         dim: int,
         heads: int,
         encoding: LayerEncoding | None = None,
+        qkv_bias: bool = True,
         qk_norm: bool = False,
         backend: str = "auto",
     ) -> None:
@@ -77,7 +78,7 @@ class Attention(nn.Module):
         if dim % heads:
             raise ValueError(f"dim must be divisible by heads, got dim={dim} and heads={heads}")
         self.heads, self.head_dim, self.backend = heads, dim // heads, backend
-        self.qkv = nn.Linear(dim, 3 * dim)  # q, k, v, then heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=qkv_bias)  # q, k, v, then heads
         self.q_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
         self.k_norm = nn.LayerNorm(self.head_dim) if qk_norm else nn.Identity()
         self.proj = nn.Linear(dim, dim)
@@ -182,5 +183,8 @@ class Attention(nn.Module):
         if qk_input is x:
             return self.qkv(x)
         parts = [2 * x.shape[2], x.shape[2]]
-        weights, biases = self.qkv.weight.split(parts), self.qkv.bias.split(parts)
+        weights, biases = (
+            self.qkv.weight.split(parts),
+            (None, None) if self.qkv.bias is None else self.qkv.bias.split(parts),
+        )
         return torch.cat([F.linear(*each) for each in zip((qk_input, x), weights, biases)], -1)
