@@ -27,6 +27,8 @@ class Composed(PositionEncoding):
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
         super().__init__(first.dim, first.heads, first.position_dims, first.depth)
+        axes = zip(*(part.periods for part in parts))
+        self.periods = tuple(next(filter(None, periods), None) for periods in axes)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
         for flag in (
             "needs_grid",
