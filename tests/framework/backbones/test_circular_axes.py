@@ -34,7 +34,7 @@ def test_frames_refuse_circles_in_a_list_too() -> None:
 
 def factorised(encoding: Any) -> FactorisedTransformer:
     torch.manual_seed(0)
-    model = FactorisedTransformer(24, 1, 1, 2, 3, encoding)
+    model = FactorisedTransformer(24, 2, 1, 2, 3, encoding)  # summaries are unplaced: the second block shows positions
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return model.double().eval()
