@@ -132,7 +132,10 @@ def test_wrong_options_are_refused(options: Any, message: str) -> None:
 
 @pytest.mark.parametrize("kind", ["export", pytest.param("compile", marks=pytest.mark.slow)])
 def test_one_graph_gives_the_same(kind: str) -> None:
-    parts = [dict(type=name, periods=[None, 7.0]) for name in ("Sincos", "AxialRoPE", "PaPE")]
+    parts = [
+        dict(type=name, periods=[None, 7.0])
+        for name in ("Sincos", "LaPE", "AxialRoPE", "PaPE", "FIRE", "DirectionalRPE")
+    ]
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
