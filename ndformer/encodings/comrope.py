@@ -34,6 +34,7 @@ class ComRoPE(PositionEncoding):
 
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its learned frequencies do not stay whole turns"
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class CoPE(PositionEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "it counts tokens in an order of the positions, and a circle has none"
 
     def __init__(
         self,

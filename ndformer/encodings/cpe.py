@@ -32,6 +32,7 @@ class CPE(PositionEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its convolution ends at the border of the grid"
     instead = "CPE(voxels=True)"
 
     def __init__(self, *args: Any, before: bool = False, voxels: bool = False, **kwargs: Any) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ndformer.encodings.alibi import SharedBiasLayer
-from ndformer.framework.bias.base import Bias, FormulaBias, Select
+from ndformer.framework.bias.base import ANTIPODE, Bias, FormulaBias, Select
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
@@ -25,13 +25,14 @@ class DirectionalRPE(PositionEncoding):
     for keys after it. Both decrease by a factor of 2^(-8 / heads) from head to head. Raster order and Manhattan
     distance are defined in any number of dimensions, with the first axis as the slowest. `preset='repo'`: slopes halve
     from head to head, and `diagonals` is on, which needs two dimensions: distances to keys in other rows and in columns
-    to the right are multiplied by 2^0.25. Nothing is learned.
+    to the right are multiplied by 2^0.25. On a circle, before and after are the short way round. Nothing is learned.
 
     Paper: arXiv:2410.06405.
     """
 
     rotation_invariant = False
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(
         self, *args: Any, diagonals: bool | None = None, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
@@ -59,7 +60,7 @@ class DirectionalRPE(PositionEncoding):
         return DirectionalBias(left, right, self.diagonals, positions)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return SharedBiasLayer()
+        return self.on_axes(SharedBiasLayer())
 
 
 class DirectionalBias(FormulaBias):
@@ -72,10 +73,17 @@ class DirectionalBias(FormulaBias):
         self.left, self.right, self.diagonals = left, right, diagonals  # (H,)
 
     def values(self, dr: Sequence[Tensor], select: Select) -> Tensor:
+        dr = self._without_rounding(dr)
         distance = sum((d.abs() for d in dr[1:]), dr[0].abs())
         if self.diagonals:
             distance = torch.where((dr[0] != 0) & (dr[1] > 0), 2**0.25 * distance, distance)
         return -torch.where(_is_later(dr), select(self.right), select(self.left)) * distance
+
+    def _without_rounding(self, dr: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return differences without the rounding of whole turns, which would order tokens of the same row."""
+        if self.lengths is None:
+            return dr
+        return [d if L is None else torch.where(d.abs() > ANTIPODE * L, d, 0.0) for d, L in zip(dr, self.lengths)]
 
     def cut(self, rows: Rows) -> Bias:
         return DirectionalBias(self.left, self.right, self.diagonals, self.cut_positions(rows))

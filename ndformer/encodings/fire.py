@@ -12,6 +12,7 @@ from ndformer.encodings.normalized import bounding_box
 from ndformer.encodings.radial_bias import reflect
 from ndformer.framework.bias.base import Bias, PositionBias, norm
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.circles import Periods
 from ndformer.framework.encoding.coverage import AUTO, Coverage, Span
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import NonNegative
@@ -27,7 +28,8 @@ class FIRE(PositionEncoding):
 
     Li et al. 2024, who are causal and in one dimension. c and L are learned, from 0.1 and 1. D_i is the distance from
     the query to the farthest corner of the bounding box of its sample, in one dimension to its farthest token. In a
-    sample larger than L, distances therefore count relative to its extent. FlexAttention cannot compute it.
+    sample larger than L, distances therefore count relative to its extent. A circle is a side of the box as a whole, so
+    that its farthest point is half a period away. FlexAttention cannot compute this bias.
 
     c and L are reflected at `min_value`; `epsilon` is added to the denominator. The authors' code is `min_value=0`, the
     absolute values of c and L, and `epsilon=1e-6`.
@@ -38,6 +40,7 @@ class FIRE(PositionEncoding):
     """
 
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(self, *args: Any, min_value: NonNegative = 0.01, epsilon: NonNegative = 0.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,16 +54,19 @@ class FIRE(PositionEncoding):
         return [Coverage("L", (INITIAL_LENGTH,), 0, largest, ("", reason), warnings)]
 
     def tables(self, positions: Tensor, where: Where) -> tuple[Tensor, Tensor]:
-        return positions, _max_distance(positions, where)
+        return positions, _max_distance(positions, where, self.circle_lengths)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return _FIRELayer(self.heads, self.min_value, self.epsilon)
+        return self.on_axes(_FIRELayer(self.heads, self.min_value, self.epsilon))
 
 
-def _max_distance(positions: Tensor, where: Where) -> Tensor:
+def _max_distance(positions: Tensor, where: Where, lengths: Periods) -> Tensor:
     """Return the distance (B or 1, N, 1) from each token to the farthest corner of the box around its sample."""
     low, high = bounding_box(positions, where)
     far = torch.maximum(positions - low, high - positions)
+    if any(lengths):
+        axes = zip(far.unbind(-1), lengths)
+        far = torch.stack([axis if length is None else torch.full_like(axis, length / 2) for axis, length in axes], -1)
     return (far if where.real is None else torch.where(where.real[..., None], far, 0.0)).norm(dim=-1, keepdim=True)
 
 

@@ -31,6 +31,7 @@ class GRAPE(PositionEncoding):
 
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its learned frequencies do not stay whole turns"
 
     def __init__(self, *args: Any, base: Positive = 100.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import scaled
-from ndformer.framework.encoding.composed import build_encoding
+from ndformer.framework.encoding.composed import build_encoding, with_periods
 from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -33,11 +33,13 @@ class LaPE(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    circular_axes = True
 
     def __init__(self, *args: Any, encoding: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         sizes: dict[str, int] = dict(dim=self.dim, heads=self.heads, position_dims=self.position_dims, depth=self.depth)
-        self.encoding = build_encoding(dict(type="Sincos") if encoding is None else encoding, **sizes)
+        cfg = dict(type="Sincos") if encoding is None else encoding
+        self.encoding = build_encoding(with_periods(cfg, self.circle_lengths) if any(self.periods) else cfg, **sizes)
         kind = type(self.encoding)
         if kind.embed is PositionEncoding.embed or self.encoding.content_dependent:
             raise ValueError(
@@ -45,11 +47,16 @@ class LaPE(PositionEncoding):
                 "without LaPE"
             )
         self.needs_grid, self.instead = self.encoding.needs_grid, self.encoding.instead
-        self.bounded = self.encoding.bounded
+        self.bounded, self.circular_axes = self.encoding.bounded, self.encoding.circular_axes
         self.float_positions = self.encoding.float_positions
         self.embeds_unplaced = self.encoding.embeds_unplaced
         self.norms = nn.ModuleDict()
         self.layer_indices: list[int] = []  # of the layers that have a norm, ascending
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "periods" and "encoding" in self._modules:
+            self.encoding.periods = self.circle_lengths
 
     @property
     def initial_radius(self) -> float | None:

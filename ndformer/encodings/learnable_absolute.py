@@ -41,6 +41,7 @@ class LearnableAbsolute(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its table has two ends, whose vectors have nothing in common"
     no_weight_decay = ("table",)
 
     def __init__(

@@ -35,6 +35,7 @@ class LearnableFourier(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its learned frequencies do not stay whole turns"
     no_weight_decay = ("frequencies",)
 
     def __init__(

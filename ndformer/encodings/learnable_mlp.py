@@ -29,6 +29,7 @@ class LearnableMLP(PositionEncoding):
 
     translation_invariant = False
     rotation_invariant = False
+    line_reason = "a network of coordinates is not the same at both ends of a period"
 
     def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

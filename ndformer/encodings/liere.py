@@ -41,6 +41,7 @@ class LieRE(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    line_reason = "its learned frequencies do not stay whole turns"
 
     def __init__(
         self,

@@ -42,6 +42,7 @@ class LogCPB(PositionEncoding):
     instead = "RelativeBias, RadialBias or PaPE"
     float_positions = False
     rotation_invariant = False
+    line_reason = "its steps are counted in cells of the grid and not in positions, so that it has no short way round"
 
     def __init__(
         self,

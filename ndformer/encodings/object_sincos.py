@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive
 from ndformer.framework.tokens import Where
@@ -27,6 +28,7 @@ class ObjectSincos(PositionEncoding):
     translation_invariant = False
     rotation_invariant = False
     scaled_positions = "float64"
+    circular_axes = True
 
     def __init__(
         self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
@@ -55,14 +57,15 @@ class ObjectSincos(PositionEncoding):
         objects = torch.zeros_like(r[..., 0]) if where.objects is None else where.objects.double()
         rows = max(len(r), len(objects))
         numbers = [objects, *(r[..., axis] for axis in self.axes)]
-        parts = [self._waves(n.expand(rows, -1), width) for n, width in zip(numbers, self.widths)]
+        lengths = [None, *(self.circle_lengths[axis] for axis in self.axes)]
+        parts = [self._waves(n.expand(rows, -1), *sizes) for n, *sizes in zip(numbers, self.widths, lengths)]
         table = torch.cat(parts, dim=-1).to(where.positions.dtype)  # (B, N, dim)
         return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
 
-    def _waves(self, n: Tensor, width: int) -> Tensor:
-        """Return sines and cosines (B, N, width) of n (B, N)."""
+    def _waves(self, n: Tensor, width: int, length: float | None) -> Tensor:
+        """Return sines and cosines (B, N, width) of n (B, N), on a circle of this length or on a line."""
         exponents = torch.arange((width + 1) // 2, dtype=n.dtype, device=n.device) * 2 / width
-        angles = n[..., None] * self.base**-exponents
+        angles = n[..., None] * round_to_turns(self.base ** -exponents[:, None], (length,))[:, 0]
         sin, cos = angles.sin(), angles.cos()
         if self.interleaved:
             return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]

@@ -57,6 +57,7 @@ class PaPEDirectional(InitialRadiusEncoding):
 
     content_dependent = True
     scaled_positions = "centered"
+    line_reason = "its landmarks are mean positions, which a circle does not have"
 
     def __init__(self, *args: Any, landmarks: Width | None = None, init_radius: Radius = 2.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.base import PerAxis, not_measured, per_axis, scaled
-from ndformer.framework.encoding.composed import Composed, build_encoding
+from ndformer.framework.encoding.composed import Composed, build_encoding, with_periods
 from ndformer.framework.kernels import attend
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.registry.ranges import Dims, Few, Width
+from ndformer.framework.registry.ranges import Dims, Few, Positive, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
@@ -148,12 +148,17 @@ class PEMixer(Composed):
         second: dict[str, Any] | None = None,
         attention_heads: Few = 8,
         position_scale: PerAxis | Literal["auto"] = 1.0,
+        periods: Sequence[Positive | None] | None = None,
     ) -> None:
-        """`second` is Sincos by default. `position_scale` multiplies the scales of both encodings."""
+        """`second` is Sincos by default. `position_scale` multiplies the scales of both encodings.
+
+        `periods` are those of circular axes, in the unit of the positions, for both encodings.
+        """
         if isinstance(position_scale, str):
             raise ValueError(not_measured("PEMixer", "position_scale", position_scale))
         sizes = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
-        parts = [build_encoding(first, **sizes), build_encoding(second or dict(type="Sincos"), **sizes)]
+        configs = [first or dict(type="NoPE"), second or dict(type="Sincos")]
+        parts = [build_encoding(part if periods is None else with_periods(part, periods), **sizes) for part in configs]
         super().__init__(parts)
         if strategy not in STRATEGIES:
             raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}")

@@ -47,6 +47,7 @@ class Polynomial(PositionEncoding):
     content_dependent = True
     rotation_invariant = False
     scaled_positions = "centered"
+    circular_axes = True
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Polynomial(PositionEncoding):
         )
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
-        return (ElementwiseLayer if self.form == "elementwise" else MultivariateLayer)(self)
+        return self.on_axes((ElementwiseLayer if self.form == "elementwise" else MultivariateLayer)(self))
 
 
 class _PolynomialLayer(LayerEncoding):

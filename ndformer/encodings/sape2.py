@@ -42,6 +42,7 @@ class SaPE2(PositionEncoding):
     instead = "CoPE(two_sided=True), PaPE or ALiBi"
     content_dependent = True
     rotation_invariant = False
+    line_reason = "it counts tokens in an order of the positions, and a circle has none"
 
     def __init__(
         self,

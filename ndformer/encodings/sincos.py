@@ -102,7 +102,8 @@ class LearnableSincos(Sincos):
     Weights, shared by all layers: `offsets` (angles, P).
     """
 
-    circular_axes = False  # learned frequencies do not stay whole turns
+    circular_axes = False
+    line_reason = "its learned frequencies do not stay whole turns"
     no_weight_decay = ("offsets",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

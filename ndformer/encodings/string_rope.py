@@ -25,6 +25,7 @@ class STRING(RotaryND):
     """
 
     changes_unplaced = True  # multiplies them by P
+    line_reason = "its learned frequencies do not stay whole turns"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, learned=True, **kwargs)

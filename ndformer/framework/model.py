@@ -47,7 +47,8 @@ class TokenModel(nn.Module):
         loss_weights: dict[str, NonNegative] | None = None,
     ) -> None:
         super().__init__()
-        self.backbone = BACKBONES.create(_on_circles(backbone, modalities))
+        backbone = with_declared_periods(backbone, modalities)
+        self.backbone = BACKBONES.create(backbone)
         dim = self.backbone.dim  # width of the features that heads receive
         # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
         self.width = getattr(self.backbone, "in_channels", dim)
@@ -56,8 +57,8 @@ class TokenModel(nn.Module):
         for name, module in self.modalities.items():
             adapter = cast(Adapter, module)
             self._check_dims(name, adapter, adapter.position_dims)
-            if adapter.class_at == "auto":
-                adapter.class_at = class_place(backbone.get("encoding"))
+            if adapter.prefix_names:
+                adapter.class_at = class_place(backbone.get("encoding"), adapter.class_at)
         self.in_turn = "type" not in head and set(head) == set(modalities)
         if self.in_turn:
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
@@ -255,7 +256,7 @@ def _adapter(cfg: dict[str, Any], dim: int) -> Adapter:
     return MODALITIES.create(cfg, dim=dim)
 
 
-def _on_circles(backbone: dict[str, Any], modalities: dict[str, Any]) -> dict[str, Any]:
+def with_declared_periods(backbone: dict[str, Any], modalities: dict[str, Any]) -> dict[str, Any]:
     """Return the config of the backbone with the circular axes that the adapters declare."""
     names = [cfg["type"] for cfg in modalities.values() if isinstance(cfg, dict) and isinstance(cfg.get("type"), str)]
     declared = {tuple(kind.periods) for kind in map(MODALITIES.get, names) if issubclass(kind, Adapter)}

@@ -36,7 +36,8 @@ class Positions(nn.Module):
     """The encoding of an image model with `prefix` tokens (class token, registers) before the patches.
 
     `class_at` is the position of these tokens, as in ndformer's adapters: 'centre' is the mean position of the patches,
-    'origin' is 0, 'nowhere' is no position, 'auto' is the best choice for the encoding.
+    'origin' is 0, 'nowhere' is no position, 'auto' is the best choice for the encoding; circles have no other positions
+    than 'nowhere'.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Positions(nn.Module):
         cfg = parse_encoding(encoding) if isinstance(encoding, str) else encoding
         self.encoding = build_encoding(cfg, dim=dim, heads=heads, position_dims=2, depth=depth)
         self.prefix, self.place = prefix, Place()
-        self.class_at = class_place(cfg) if class_at == "auto" else class_at
+        self.class_at = class_place(cfg, class_at)
 
     def enter(self, rows: int, columns: int, device: torch.device) -> None:
         """Set the positions for a batch of images with a grid of patches."""

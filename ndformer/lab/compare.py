@@ -32,6 +32,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import find_quantity, main_metric
+from ndformer.framework.model import with_declared_periods
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
@@ -176,12 +177,13 @@ def _arguments(args: argparse.Namespace) -> list[str]:
 def _class_token(model: Mapping[str, Any]) -> str:
     """Return where the class tokens are; 'auto' is resolved for the model's encoding."""
     places = []
+    encoding = with_declared_periods(model["backbone"], model["modalities"]).get("encoding")
     for adapter in model["modalities"].values():
         known, _ = arguments(MODALITIES.get(adapter["type"]))
         given = {name: adapter.get(name, known[name].default) for name in ("class_token", "class_at") if name in known}
         if "class_at" in given and given.get("class_token", True):
             auto = given["class_at"] == "auto"
-            places.append(class_place(model["backbone"].get("encoding")) if auto else given["class_at"])
+            places.append(class_place(encoding) if auto else given["class_at"])
     return ", ".join(dict.fromkeys(places))
 
 

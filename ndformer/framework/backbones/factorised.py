@@ -15,6 +15,8 @@ from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
+Encoding = dict[str, Any] | Sequence[dict[str, Any]] | None
+
 
 @BACKBONES.register_module()
 class FactorisedTransformer(RowCutter):
@@ -25,7 +27,7 @@ class FactorisedTransformer(RowCutter):
     There are `depth` blocks in space and `time_depth` in time, each with its own instance of
     `encoding`: P - 1 dimensions in space, one in time. Tokens without a position attend in time only. The output has
     one row per sample, also of packed rows: those tokens, then one token per time. Times may have different numbers of
-    tokens.
+    tokens. `periods` of the encoding have an entry for each of the P dimensions; time is a line.
     """
 
     def __init__(
@@ -47,14 +49,13 @@ class FactorisedTransformer(RowCutter):
             raise ValueError(
                 f"FactorisedTransformer expects 2 or more position dimensions (time and space), got {position_dims}"
             )
-        common: dict[str, Any] = dict(
-            encoding=encoding, mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend
-        )
+        common: dict[str, Any] = dict(mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend)
+        in_space, in_time = _split_periods(encoding, position_dims)
         self.dim, self.depth = dim, depth + time_depth
         self.summary = nn.Parameter(torch.zeros(dim))
         nn.init.trunc_normal_(self.summary, std=0.02)
-        self.space = Transformer(dim, depth, heads, position_dims - 1, initial_norm=initial_norm, **common)
-        self.time = Transformer(dim, time_depth, heads, 1, **common)
+        self.space = Transformer(dim, depth, heads, position_dims - 1, in_space, initial_norm=initial_norm, **common)
+        self.time = Transformer(dim, time_depth, heads, 1, in_time, **common)
         self.on_grids = self.space.encoding.needs_grid
 
     def layer_index(self, name: str) -> int:
@@ -99,6 +100,26 @@ class FactorisedTransformer(RowCutter):
         _, real, owner = _owners(where, where.batch)
         moments = _groups(where.positions[..., 0], real, owner)[2]  # (R,)
         return torch.cat([moments[:, None, None].expand(-1, positions.shape[1], 1), positions], dim=2)
+
+
+def _split_periods(encoding: Encoding, position_dims: int) -> tuple[Encoding, Encoding]:
+    """Return the configs of the encodings in space and in time, with the periods of their axes."""
+    parts = [] if not encoding else [encoding] if isinstance(encoding, dict) else encoding
+    in_space = []
+    for part in parts:
+        periods = part.get("periods")
+        if periods is None or not any(periods):
+            in_space.append({name: value for name, value in part.items() if name != "periods"})
+            continue
+        if len(periods) != position_dims or periods[0] is not None:
+            raise ValueError(
+                f"periods must have {position_dims} entries for FactorisedTransformer, the first None, got "
+                f"{list(periods)}: the first axis is time, and tokens of equal times are one frame. Use Transformer "
+                "for a circular time"
+            )
+        in_space.append(dict(part, periods=list(periods[1:])))
+    in_time = [{name: value for name, value in part.items() if name != "periods"} for part in parts]
+    return in_space or None, in_time or None
 
 
 def _owners(where: Where, batch: int) -> tuple[Tensor, Tensor, Tensor]:

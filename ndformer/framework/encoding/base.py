@@ -50,6 +50,7 @@ class PositionEncoding(nn.Module):
     bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
     circular_axes: bool = False  # accepts `periods`: a whole turn along such an axis changes nothing
+    line_reason: str = "tokens on both sides of the seam would be far apart"  # why it does not accept `periods`
     uses_cameras: bool = False  # reads `where.cameras`; backbones that regroup tokens keep cameras only then
     fullgraph: bool = True  # torch.compile and torch.export capture it without graph breaks
     # Precision of the positions for tables() if position_scale is not a power of two, so that float32 would round the
@@ -99,7 +100,7 @@ class PositionEncoding(nn.Module):
         self.position_dims, self.depth = position_dims, depth
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
-        self.periods = check_periods(periods, position_dims, name, self.circular_axes)
+        self.periods = check_periods(periods, position_dims, name, None if self.circular_axes else self.line_reason)
         if any(self.periods):
             self.rotation_invariant = self.rotation_invariant and position_dims == 1
             if jitter != 1 or rescale != 1:
@@ -162,6 +163,15 @@ class PositionEncoding(nn.Module):
             raise ValueError(
                 f"{backbone} expects tokens without cameras for {type(self).__name__}, got where.cameras: it regroups "
                 "tokens and keeps only their positions. Use Transformer or UniTR"
+            )
+
+    def refuse_circles(self, backbone: str) -> None:
+        """Raise if an axis is a circle, for a backbone that groups tokens by their positions on lines."""
+        if any(self.periods):
+            raise ValueError(
+                f"{backbone} expects straight axes, got periods={list(self.periods)}: it groups tokens by their "
+                "positions, so that a whole turn would change its groups. Use Transformer, or set periods="
+                f"{[None] * self.position_dims}"
             )
 
     def to_encoding_unit(self, positions: Tensor, where: Where) -> Tensor:

@@ -15,18 +15,18 @@ from torch import Tensor
 Periods = tuple[float | None, ...]  # of each axis; None: a line
 
 
-def check_periods(periods: Sequence[float | None] | None, dims: int, name: str, supported: bool) -> Periods:
-    """Return the period of each axis, or raise ValueError."""
+def check_periods(periods: Sequence[float | None] | None, dims: int, name: str, line_reason: str | None) -> Periods:
+    """Return the period of each axis, or raise ValueError; `line_reason` says why an encoding accepts only lines."""
     if periods is None or not any(periods):
         return (None,) * dims
     if len(periods) != dims:
         raise ValueError(
             f"periods of {name} must have one entry per position dimension ({dims}), None for a line, got {periods!r}"
         )
-    if not supported:
+    if line_reason is not None:
         raise ValueError(
-            f"{name} has no circular axes, got periods={list(periods)}: tokens on both sides of the seam would be far "
-            "apart. Use AxialRoPE, RotaryND, GTA, Sincos, ALiBi, RelativeBias or PaPE"
+            f"{name} has no circular axes, got periods={list(periods)}: {line_reason}. "
+            "Use AxialRoPE, RotaryND, GTA, Sincos, ALiBi, RelativeBias or PaPE"
         )
     return tuple(None if period is None else float(period) for period in periods)
 

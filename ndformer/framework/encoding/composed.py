@@ -16,6 +16,8 @@ from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
+ClassAt = Literal["nowhere", "origin", "centre", "auto"]
+
 
 class Composed(PositionEncoding):
     """Several encodings applied together: embeddings and rotations in sequence, biases summed.
@@ -27,6 +29,8 @@ class Composed(PositionEncoding):
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
         super().__init__(first.dim, first.heads, first.position_dims, first.depth)
+        axes = zip(*(part.periods for part in parts))
+        self.periods = tuple(next(filter(None, periods), None) for periods in axes)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
         for flag in (
             "needs_grid",
@@ -121,10 +125,23 @@ class ComposedLayer(LayerEncoding):
         return any(part.transforms_values for part in self.parts)
 
 
-def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None) -> Literal["nowhere", "centre"]:
-    """Return the best class-token position for an encoding (measured in docs/results/class-token-and-radius.md)."""
+def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, class_at: ClassAt = "auto") -> ClassAt:
+    """Return the class-token position `class_at`, where 'auto' is the best one for an encoding.
+
+    It was measured in docs/results/class-token-and-radius.md. On a circle the mean and the origin depend on the place
+    of the seam: 'auto' is 'nowhere' then, and other positions are refused.
+    """
     parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
-    return "centre" if any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts) else "nowhere"
+    periods = next((part["periods"] for part in parts if any(part.get("periods") or ())), None)
+    if class_at in ("origin", "centre") and periods is not None:
+        raise ValueError(
+            f"class_at must be 'nowhere' or 'auto' with periods={list(periods)}, got '{class_at}': the mean and the "
+            "origin of a circle depend on where its seam is. Set class_at='auto'"
+        )
+    if class_at != "auto":
+        return class_at
+    centered = any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts)
+    return "centre" if centered and periods is None else "nowhere"
 
 
 def with_periods(

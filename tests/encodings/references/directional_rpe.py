@@ -16,14 +16,14 @@ class DirectionalRPE(Reference):
         else:
             exponents = [8 * i / self.heads for i in range(self.heads)]
         left, right = 2.0 ** -(1 + exponents[h]), 2.0 ** -(0.5 + exponents[h])
-        places = [tuple(r) for r in self.r.tolist()]
-        total = torch.zeros(len(places), len(places), dtype=x.dtype)
-        for i, here in enumerate(places):
-            for j, there in enumerate(places):
-                distance = sum(abs(a - b) for a, b in zip(here, there))
-                if repo and self.cfg.get("diagonals", True) and there[0] != here[0] and there[1] > here[1]:
+        total = torch.zeros(len(x), len(x), dtype=x.dtype)
+        for i, row in enumerate(self.dr.tolist()):
+            for j, step in enumerate(row):
+                distance = sum(map(abs, step))
+                if repo and self.cfg.get("diagonals", True) and step[0] != 0 and step[1] > 0:
                     distance *= 2**0.25
-                total[i, j] = -(left if there <= here else right) * distance  # tuples compare in raster order
+                before = step <= [0.0] * self.dims  # lists compare in raster order
+                total[i, j] = -(left if before else right) * distance
         return total
 
 

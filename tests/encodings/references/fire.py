@@ -20,7 +20,8 @@ class FIRE(Radial):
         values = torch.zeros_like(d)
         for i in self.placed.nonzero().flatten().tolist():
             box = zip(placed.min(0).values.tolist(), placed.max(0).values.tolist())
-            far = max(length(torch.tensor(corner, dtype=d.dtype) - self.r[i]) for corner in product(*box))
+            sides = [[L / 2] if L else [a - r, b - r] for (a, b), r, L in zip(box, self.r[i].tolist(), self.lengths)]
+            far = max(length(torch.tensor(corner, dtype=d.dtype)) for corner in product(*sides))
             share = torch.log(1 + c * d[i]) / torch.log(1 + c * torch.maximum(far, length_scale))
             hidden = ((share[:, None] * w0[:, 0] + b0).clamp(min=0) @ w1.T + b1).clamp(min=0)
             values = values.index_put((torch.tensor(i),), hidden @ w2[h] + b2[h])

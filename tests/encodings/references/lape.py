@@ -14,6 +14,7 @@ from tests.encodings.references.sincos import Sincos
 class LaPE(Reference):
     def input(self, x: Tensor) -> Tensor:
         cfg = self.cfg.get("encoding", dict(type="Sincos"))
+        cfg = cfg | (dict(periods=self.lengths) if any(self.lengths) else {})
         kind = dict(Sincos=Sincos, LearnableAbsolute=LearnableAbsolute, LearnableFourier=LearnableFourier)[cfg["type"]]
         model = SimpleNamespace(**{**vars(self.model), "cfg": cfg})
         weights = {name.replace("shared.encoding.", "shared."): value for name, value in self.weights.items()}

@@ -1,6 +1,8 @@
 """ObjectSincos: OPE of ViTARC, equation 13."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -8,9 +10,9 @@ from torch import Tensor
 from tests.encodings.references.base import Reference
 
 
-def wave(n: Tensor, width: int) -> Tensor:
+def wave(n: Tensor, width: int, turns: Callable[[float], float] = lambda w: w) -> Tensor:
     """(n,) -> (n, width): sine and cosine in turn."""
-    angles = [n / 10000 ** (2 * i / width) for i in range(math.ceil(width / 2))]
+    angles = [n * turns(10000 ** (-2 * i / width)) for i in range(math.ceil(width / 2))]
     return torch.stack([f for a in angles for f in (a.sin(), a.cos())][:width], dim=1)
 
 
@@ -22,5 +24,5 @@ class ObjectSincos(Reference):
         each = (self.dim - half) // P
         widths = [each] * (P - 1) + [self.dim - half - each * (P - 1)]
         parts = [wave(torch.zeros_like(self.r[:, 0]), half)]
-        parts += [wave(self.r[:, axis], width) for axis, width in enumerate(widths)]
+        parts += [wave(self.r[:, p], width, partial(self.turns, p=p)) for p, width in enumerate(widths)]
         return x + torch.cat(parts, dim=1) * self.placed[:, None]

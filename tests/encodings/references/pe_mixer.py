@@ -14,7 +14,8 @@ class PEMixer(Reference):
     """Of tokens with the first one's embedding, and the second one's; both are Sincos, or there is no first."""
 
     def embed(self, x: Tensor) -> Tensor:
-        own, e = (sincos(self.r * cfg.get("position_scale", 1.0), self.dim) for cfg in self.parts())
+        scales = [cfg.get("position_scale", 1.0) for cfg in self.parts()]
+        own, e = (sincos(self.r * s, self.dim, lambda w, p, s=s: self.turns(w * s, p) / s) for s in scales)
         y = x + own if "first" in self.cfg else x
         return torch.where(self.placed[:, None], self.mixed(y, e), x)
 

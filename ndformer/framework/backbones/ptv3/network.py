@@ -101,6 +101,7 @@ class PTv3(nn.Module):
             raise ValueError(
                 f"{type(first_encoding).__name__} needs tokens on a full grid. For points, use {first_encoding.instead}"
             )
+        first_encoding.refuse_circles("PTv3")
         self.centred, self.depth = first_encoding.translation_invariant, first[-1]
 
     def layer_index(self, name: str) -> int:

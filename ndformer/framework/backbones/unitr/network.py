@@ -84,6 +84,7 @@ class UniTR(nn.Module):
         first = cast(PositionEncoding, next(iter(self.encodings.values())))
         if first.needs_grid:
             raise ValueError(f"{type(first).__name__} needs tokens on a full grid. For UniTR, use {first.instead}")
+        first.refuse_circles("UniTR")
         shared = nn.ModuleList(Block(dim, heads, mlp_ratio, backend) for _ in blocks)
         self.blocks = cast(list[Block], shared)
         self.layers = nn.ModuleList(
