@@ -70,6 +70,11 @@ VARIANTS = [
     dict(type="LogCPB", cosine=True),
     dict(type="LearnableAbsolute", grid=3, class_entries=0),
     dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
+    *(dict(type="RotaryND", directions=directions) for directions in ("heads", "interleaved", "golden")),
+    dict(type="RotaryND", directions="spiral"),  # of a plane
+    dict(type="RotaryND", channels=0.5),
+    dict(type="GTA", cameras=0.5),
+    [dict(type="PRoPE"), dict(type="ALiBi")],
     [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
 ]
 
@@ -77,7 +82,8 @@ VARIANTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("cfg", VARIANTS, ids=str)
 def test_options_and_compositions_keep_every_promise(cfg):
-    _, broken = verdicts(configured(cfg), dims=3, promises=QUICK)
+    dims = 2 if "directions" in cfg and cfg["directions"] == "spiral" else 3
+    _, broken = verdicts(configured(cfg), dims, promises=QUICK)
     assert broken == {}
 
 
@@ -111,6 +117,7 @@ class RowsOnly(ALiBi):
             configured(dict(type="NoPE")),
             {"precision of positions": "do not change", "pair = rows": "no bias"},
         ),
+        (configured(dict(type="AxialRoPE")), {"cameras move together": "not used", "values and output": "not trans"}),
         (configured(dict(type="RelativeBias")), {"rotation invariance": "integers"}),
     ],
 )
