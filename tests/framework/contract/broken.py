@@ -3,6 +3,7 @@
 # pyright: reportIncompatibleMethodOverride=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import random
+from functools import partial
 
 import numpy as np
 import torch
@@ -302,6 +303,7 @@ BROKEN = [
     (FalselyTranslationInvariant, {"translation invariance": "Set translation_invariant = False"}),
     *BROKEN_VALUES,
     (FalselyCircular, {"whole turns on circles": "differences the short way round"}),
+    (partial(FalselyCircular, periods=[None, 24]), {"whole turns on circles": "differences the short way round"}),
     (FalselyPeriodic, {"whole turns on circles": "which end of the period is at 0"}),
     (FalselyRotationInvariant, {"rotation invariance": "Set rotation_invariant = False"}),
     (moved(Sincos, round_to_bfloat16), {"precision of positions": "near 0 but by 0.0e+00 near 512"}),

@@ -10,6 +10,7 @@ from ndformer.encodings.rope import AxialRoPE
 from ndformer.encodings.sincos import Sincos
 from ndformer.framework.contract import PROMISES, check, trials
 from ndformer.framework.contract.building import compiles
+from ndformer.framework.contract.circles import circles
 from ndformer.framework.contract.forms import backends, forms
 from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
@@ -132,6 +133,14 @@ def test_what_does_not_apply_is_not_tried_and_that_is_said(make, said):
 @pytest.mark.parametrize("make", [GridTable, RowsOnly])
 def test_what_works_in_few_layouts_keeps_every_promise(make):
     assert verdicts(make)[1] == {}
+
+
+@pytest.mark.parametrize("name", ["AxialRoPE", "GTA", "RelativeBias", "PaPE", "Sincos"])
+@pytest.mark.parametrize("periods, turns", [([None, 360], 100), ([6.283, None], 2), ([24, 12], 100)])
+def test_whole_turns_are_those_of_the_periods_that_are_given(name, periods, turns):
+    kept, broken = verdicts(configured(dict(type=name, periods=periods)), promises=[circles])
+    assert broken == {}
+    assert kept["whole turns on circles"].startswith(f"{turns} turns change nothing")
 
 
 def test_an_invariance_that_holds_undeclared_is_a_hint():
