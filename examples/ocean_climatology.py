@@ -1,7 +1,7 @@
 """Months and longitudes on circles: guess an anomaly of sea surface temperature from 23 others at the same latitude.
 
-December is next to January, and 359 degrees to 0: straight axes miss these neighbors. The field is generated; with a
-file it is real: examples/ocean_climatology.py coads_climatology.cdf, of Debian's ferret-datasets (public domain).
+December is next to January, and 359 degrees to 0: straight axes miss these neighbors. The field is generated, or real:
+examples/ocean_climatology.py coads_climatology.cdf, of Debian's ferret-datasets (NOAA's Ferret License Agreement).
 """
 
 import sys

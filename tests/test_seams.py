@@ -41,7 +41,6 @@ FOREIGN = {  # what is asked may have it or not: things of other packages, of Py
     "getattr(error, 'lineno', None)",
     "getattr(model, 'backbone', model)",
     "hasattr(sampler, 'set_epoch')",
-    "getattr(loader, 'bad', {})",
     "hasattr(self, 'classes')",
     "getattr(hook, 'priority', 'NORMAL')",  # hooks of users
     "hasattr(hook, 'state_dict')",

@@ -96,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     out = args.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
-    extrapolate_table.draw(
-        out / "extrapolate.png", rows, sizes, metric, quantity, train_shapes, extrapolate_table.tokens(tested)
-    )
+    counts = extrapolate_table.tokens(tested)
+    chart = extrapolate_table.Chart(rows, sizes, metric, quantity, train_shapes, counts)
+    extrapolate_table.draw(out / "extrapolate.png", chart)
     print(f"\n{tables}\n{out / 'extrapolate.md'}  {out / 'extrapolate.json'}  {out / 'extrapolate.png'}")
 
 

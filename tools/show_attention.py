@@ -32,7 +32,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
 from ndformer.framework.pictures.attention import z_map
 from ndformer.framework.pictures.cards import shortened
-from ndformer.framework.system import atomic
+from ndformer.framework.pictures.figures import save_figure
 
 ENDINGS = (".png", ".gif", ".jpg", ".pdf", ".svg")
 
@@ -112,8 +112,7 @@ def main(words: Sequence[str] | None = None) -> None:
         z = mean_z_scores(records)
         out = args.out or Path("z_scores.png")
         source = f"{len(samples)} samples" if len(samples) > 1 else samples[0][0]
-        with atomic.replacing(out) as half:
-            z_map(f"z of each head: {encoding_name(cfg)}, {source}, {TAU:.0%} of attention", z).savefig(half)
+        save_figure(out, z_map(f"z of each head: {encoding_name(cfg)}, {source}, {TAU:.0%} of attention", z))
         print(f"{table(z)}\n{out}")
         return
     (sample,) = records

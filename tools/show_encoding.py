@@ -24,7 +24,7 @@ from ndformer.framework.engine.programs import coverage, output
 from ndformer.framework.engine.programs.cli import new_parser
 from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.pictures.encodings import SIZES, draw
-from ndformer.framework.system import atomic
+from ndformer.framework.pictures.figures import save_figure
 from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 
@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     output.ready(out, output.PICTURES)
     compare = [options(column) for column in args.compare]
     picture = draw(find(args.encoding), options(args.options), compare, args.dims, args.heads)
-    with atomic.replacing(out) as half:
-        picture.savefig(half)
+    save_figure(out, picture)
     print(out)
 
 

@@ -20,9 +20,9 @@ class GTA(RotaryND):
 
     D_i is block diagonal (Miyato et al. 2024). A share `cameras` of the channels has 4 x 4 blocks, the pose of the
     token's camera (SE(3)) from `where.cameras`, without intrinsics and with translations times `camera_scale`. All
-    others have 2 x 2 rotations by w_f'r of the position r, as RotaryND without `learned`: n pairs for each axis with
-    the authors' octaves, w = base^(-f/n) with base 2^n. Without cameras, all tokens are in one camera. Tokens without
-    a position have the identity.
+    others, or their share `channels`, have 2 x 2 rotations by w_f'r of the position r, as RotaryND without `learned`: n
+    pairs for each axis with the authors' octaves, w = base^(-f/n) with base 2^n. Without cameras, all tokens are in one
+    camera. Tokens without a position have the identity.
 
     Paper: arXiv:2310.10375.
     """
@@ -31,30 +31,31 @@ class GTA(RotaryND):
         self,
         *args: Any,
         cameras: Rate = 0.0,
-        camera_scale: Positive = 1.0,
-        base: Positive | None = None,
+        camera_scale: Positive | None = None,
         **kwargs: Any,
     ) -> None:
-        self.cameras, self.camera_scale = cameras, camera_scale
-        super().__init__(*args, base=base, **kwargs)
+        self.cameras, self.camera_scale = cameras, camera_scale or 1.0
+        super().__init__(*args, **kwargs)
         if self.learned or self.tiled or self.directions not in FIXED:
             name = type(self).__name__
             raise ValueError(
                 f"{name} has fixed frequencies along fixed directions ({', '.join(FIXED)}), got learned={self.learned} "
                 f"and directions={self.directions!r}. Leave them out, or use RotaryND"
             )
-        if base is None:
-            self.base = 2.0**self.steps
         self.uses_cameras = self.camera_dim > 0
+        if camera_scale is not None and not self.uses_cameras:
+            raise ValueError(
+                f"camera_scale needs channels with cameras, got cameras={cameras:g} of a head of {self.head_dim}. Set "
+                "cameras=0.5, or leave camera_scale out"
+            )
+
+    @property
+    def default_base(self) -> float:
+        return 2.0**self.steps
 
     @property
     def camera_dim(self) -> int:
-        """The number of channels of a head, from the first on, in blocks of the camera."""
         return int(self.cameras * self.head_dim) // 4 * 4
-
-    @property
-    def rotary_dim(self) -> int:
-        return min(self.selected_dim, self.head_dim - self.camera_dim)
 
     def tables(self, positions: Tensor, where: Where) -> "Transforms":
         table: CosSin = super().tables(positions, where)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from ndformer.encodings.rotary import RotaryND
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.registry.ranges import Positive
 
 
 @ENCODINGS.register_module()
@@ -31,13 +30,17 @@ class PoPE(RotaryND):
 
     changes_unplaced = True  # to lengths
 
-    def __init__(self, *args: Any, base: Positive = 10000.0, **kwargs: Any) -> None:
-        super().__init__(*args, base=base, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         if self.halves or self.tiled:
             raise ValueError(
                 "PoPE has no channel pairs, so it takes neither halves nor a preset that pairs channels. Take "
                 "directions, base, axes and normalize, or RotaryND"
             )
+
+    @property
+    def default_base(self) -> float:
+        return 10000.0
 
     @property
     def rotary_dim(self) -> int:

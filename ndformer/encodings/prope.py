@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ndformer.encodings.gta import GTA
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.registry.ranges import Positive, Rate
+from ndformer.framework.registry.ranges import Rate
 
 
 @ENCODINGS.register_module()
@@ -20,8 +20,12 @@ class PRoPE(GTA):
     Paper: arXiv:2507.10496.
     """
 
-    def __init__(self, *args: Any, cameras: Rate = 0.5, base: Positive = 100.0, **kwargs: Any) -> None:
-        super().__init__(*args, cameras=cameras, base=base, **kwargs)
+    def __init__(self, *args: Any, cameras: Rate = 0.5, **kwargs: Any) -> None:
+        super().__init__(*args, cameras=cameras, **kwargs)
+
+    @property
+    def default_base(self) -> float:
+        return 100.0
 
     def block(self, cameras: Tensor) -> Tensor:
         return cameras

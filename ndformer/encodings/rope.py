@@ -21,7 +21,8 @@ class AxialRoPE(RotaryND):
     n = head_dim // (2 P) is the number of pairs per axis. Tokens without a position are not rotated, as is common: they
     act like tokens at the origin. `preset='pape_repo'` has base 10000 and pairs (i, i + half). Where 2 P does not
     divide the head width, the preset pads the head and cuts the padding off after the rotation, which splits pairs: it
-    is not translation invariant then. `axes` is the order of the axes; the preset has x before y in 2-D.
+    is not translation invariant then. With `channels` below 1 it rotates the pairs that fit and pads nothing. `axes` is
+    the order of the axes; the preset has x before y in 2-D.
 
     Paper: arXiv:2403.13298.
     """
@@ -35,7 +36,7 @@ class AxialRoPE(RotaryND):
         **kwargs: Any,
     ) -> None:
         self.repo = from_repo(preset)
-        super().__init__(*args, base=base or (10000.0 if self.repo else 100.0), halves=self.repo, **kwargs)
+        super().__init__(*args, base=base or (10000.0 if self.repo else 100.0), halves=self.repo, axes=axes, **kwargs)
         self.axes = axis_order(axes, self.position_dims, self.repo)
         if self.rotary_dim > self.head_dim:
             self.translation_invariant = False
@@ -43,7 +44,8 @@ class AxialRoPE(RotaryND):
     @property
     def rotary_dim(self) -> int:
         multiple = 2 * self.position_dims
-        return math.ceil(self.head_dim / multiple) * multiple if self.repo else self.selected_dim
+        padded = self.repo and self.channels == 1
+        return math.ceil(self.head_dim / multiple) * multiple if padded else self.selected_dim
 
 
 @ENCODINGS.register_module()
@@ -63,7 +65,7 @@ class RoPEMixed(RotaryND):
         self.repo = from_repo(preset)
         base = base or (100.0 if self.repo else 10.0)
         super().__init__(*args, directions="mixed", learned=True, base=base, halves=self.repo, **kwargs)
-        self.steps = self.head_dim // 2 if self.repo else self.steps
+        self.steps = self.selected_dim // 2 if self.repo else self.steps
 
     @property
     def frequency_range(self) -> tuple[float, float]:

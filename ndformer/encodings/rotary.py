@@ -33,7 +33,11 @@ PRESETS: dict[str, dict[str, Any]] = {  # defaults of options
     "litept": {},
     "utonia": dict(base=10.0, jitter=1.1, rescale=1.2),
     "qwen3vl": dict(directions="interleaved", base=5e6, halves=True),
+    "mrope_interleaved": dict(directions="interleaved", base=5e6, halves=True),
+    "mhrope": dict(directions="heads", base=5e6, halves=True),
+    "spiral": dict(directions="spiral", base=10000.0, position_scale=1.5),
 }
+COMMON_OPTIONS = "jitter", "rescale", "position_scale"  # of PositionEncoding
 
 
 def rotary_positions(positions: Tensor, where: Where, relative: bool = True) -> Tensor:
@@ -67,15 +71,18 @@ class RotaryND(PositionEncoding):
     simplices rotated at random) or 'golden' (a different direction for each pair, spread evenly). Frequencies |w| are
     base^(-i/n), the same in all layers; with `learned` they are the start of each layer's parameters.
 
-    `halves`: a pair is channels i and i + half instead of 2i and 2i + 1. `axes`: the order of the axes. `sections`: the
-    largest number of pairs of each axis, for 'interleaved'. `channels`: the share of the channels that rotate.
+    `halves`: a pair is channels i and i + half instead of 2i and 2i + 1. `axes`: the order of the axes, for directions
+    that are not random. `sections`, one per axis in that order: for 'interleaved' the largest number of pairs; for
+    'heads' the number of heads, of which the first rotate along the first axis, and heads left do not rotate (without
+    `sections`, head k of H rotates along axis floor(k P / H)). `channels`: the share of the channels that rotate.
     `normalize`: coordinates run from -1 to 1 over the tokens of a sample, per axis ('separate') or in units of the
     shortest ('min') or longest axis ('max'), or from 0 at the first token to 1 at the last ('ends'), and frequencies
     count whole periods per unit; logits then depend on the extent of the sample. Tokens without a position are not
     rotated, as is common: they act like tokens at the origin.
 
-    Presets have the options of published code: 'dinov3', 'litept', 'utonia', 'qwen3vl', and 'vjepa2', whose two
-    channels of a pair have different angles: that is no rotation and not relative, but its weights were trained so.
+    Presets have the options of published code: 'dinov3', 'litept', 'utonia', 'qwen3vl', 'mrope_interleaved', 'mhrope',
+    'spiral', and 'vjepa2', whose two channels of a pair have different angles: that is no rotation and not relative,
+    but its weights were trained so.
 
     Paper: arXiv:2104.09864 (RoPE).
     """
@@ -94,22 +101,29 @@ class RotaryND(PositionEncoding):
         sections: Sequence[Width] | None = None,
         normalize: Literal["separate", "min", "max", "ends"] | None = None,
         channels: SomeShare = 1.0,
-        preset: Literal["original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl"] = "original",
+        preset: Literal[
+            "original", "dinov3", "vjepa2", "litept", "utonia", "qwen3vl", "mrope_interleaved", "mhrope", "spiral"
+        ] = "original",
         **kwargs: Any,
     ) -> None:
         self.channels = channels
+        if preset in (*FIXED, *RANDOM) and preset not in PRESETS:
+            raise ValueError(f"preset must be {', '.join(PRESETS)}, got '{preset}'. Set directions='{preset}'")
         check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
         # learned frequencies do not stay whole turns, and normalized positions have no period
         self.circular_axes = not (learned or normalize or defaults.get("normalize"))
-        super().__init__(*args, **{k: v for k, v in defaults.items() if k in ("jitter", "rescale")} | kwargs)
+        super().__init__(*args, **{k: v for k, v in defaults.items() if k in COMMON_OPTIONS} | kwargs)
         self.directions: str = directions or defaults.get("directions", "axial")
         check_choice("directions", self.directions, [*FIXED, *RANDOM])
-        self.base: float = base or defaults.get("base", 100.0)
         self.halves: bool = defaults.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or defaults.get("normalize")
         self.scales_waves = self.normalize is None  # normalized positions of a larger image are in -1 .. 1 already
         check_choice("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
+        if axes is not None and self.directions in RANDOM:
+            raise ValueError(
+                f"axes orders fixed directions, got directions='{self.directions}', random ones. Leave it out"
+            )
         self.learned, self.axes = learned, axis_order(axes, self.position_dims, False)
         self.sections = self._check_sections(sections)
         self.tiled = preset == "vjepa2"
@@ -126,6 +140,7 @@ class RotaryND(PositionEncoding):
         check_directions(self.directions, self.heads, self.rotary_dim, self.position_dims)
         narrowest = 2 * pairs_per_frequency(self.directions, self.position_dims)
         self.steps = self.rotary_dim // narrowest  # the number of different frequencies
+        self.base: float = base or defaults.get("base") or self.default_base
         if self.steps == 0:
             raise ValueError(
                 f"{type(self).__name__} has channels for each direction: a head of {self.head_dim} is too narrow for "
@@ -136,6 +151,11 @@ class RotaryND(PositionEncoding):
             self.drawn = nn.Buffer(self.frequencies())
 
     @property
+    def default_base(self) -> float:
+        """The base if neither `base` nor the preset has one."""
+        return 100.0
+
+    @property
     def rotary_dim(self) -> int:
         """The number of channels of a head that are rotated."""
         return self.selected_dim
@@ -143,15 +163,27 @@ class RotaryND(PositionEncoding):
     @property
     def selected_dim(self) -> int:
         """The number of channels that `channels` selects; torch.compile cannot call super().rotary_dim instead."""
-        return self.head_dim if self.channels == 1 else 2 * int(self.head_dim * self.channels / 2)
+        available = self.head_dim - self.camera_dim
+        return available if self.channels == 1 else 2 * int(available * self.channels / 2)
+
+    @property
+    def camera_dim(self) -> int:
+        """The number of channels of a head, from the first on, that belong to cameras (GTA)."""
+        return 0
 
     def _check_sections(self, sections: Sequence[int] | None) -> Sequence[int] | None:
         if sections is None:
             return None
-        if self.directions != "interleaved" or len(sections) != self.position_dims:
+        if self.directions not in ("interleaved", "heads") or len(sections) != self.position_dims:
             raise ValueError(
                 f"sections are the largest number of pairs of each of the {self.position_dims} axes, with "
-                f"directions='interleaved', got {sections} with '{self.directions}'"
+                f"directions='interleaved', or the number of heads, with 'heads', got {sections} with "
+                f"'{self.directions}'"
+            )
+        if self.directions == "heads" and sum(sections) > self.heads:
+            raise ValueError(
+                f"sections of directions='heads' must sum to {self.heads} heads at most, got {sections}. Set "
+                f"heads={sum(sections)}"
             )
         return sections
 
@@ -164,6 +196,7 @@ class RotaryND(PositionEncoding):
     def covers(self, span: Span) -> list[Coverage]:
         factor = 1.0 if self.normalize is None else 2 * math.pi  # radians per unit
         table = self.drawn if self.directions in RANDOM and not self.learned else self.frequencies()
+        table = table[table.any(-1).any(-1)]  # without heads that do not rotate
         return frequency_vectors(
             table * factor, span, lambda longest: f"base={ladder_base(longest * factor, self.steps):.3g}"
         )

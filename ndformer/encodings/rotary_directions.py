@@ -56,10 +56,17 @@ def golden(heads: int, width: int, dims: int, base: float, device: Device = None
     return directions * geometric_frequencies(pairs, base, device)[:, None]
 
 
-def by_head(heads: int, width: int, dims: int, base: float, device: Device = None) -> Tensor:
-    """Return one sequence of width // 2 frequencies for each head, all along one axis: floor(k P / H) for head k."""
-    axes = [head * dims // heads for head in range(heads)]
-    unit_vectors = torch.eye(dims, dtype=torch.float64, device=device)[axes]  # (H, P)
+def by_head(
+    heads: int, width: int, dims: int, base: float, device: Device = None, sections: Sequence[int] | None = None
+) -> Tensor:
+    """Return one sequence of width // 2 frequencies for each head, all along one axis: floor(k P / H) for head k.
+
+    `sections` is the number of heads of each axis, in turn; frequencies of the heads left are 0 (MHRoPE).
+    """
+    counts = sections or [sum(head * dims // heads == p for head in range(heads)) for p in range(dims)]
+    axes = [p for p, count in enumerate(counts) for _ in range(count)]
+    axes += [dims] * (heads - len(axes))  # a row of zeros
+    unit_vectors = torch.eye(dims + 1, dims, dtype=torch.float64, device=device)[axes]  # (H, P)
     return geometric_frequencies(width // 2, base, device)[:, None] * unit_vectors[:, None]
 
 

@@ -26,12 +26,13 @@ __all__ = ["Attention", "LayerEncoding", "PositionEncoding", "attend", "attend_e
 
 
 class Vectors(NamedTuple):
-    """Inputs of the attention logits, each (B, H, N, h): q and k with and without the encoding, and the bias."""
+    """Inputs of attention, each (B, H, N, h): q and k with and without the encoding, v without it, and the bias."""
 
     q: Tensor
     k: Tensor
     plain_q: Tensor
     plain_k: Tensor
+    v: Tensor
     bias: Bias | None
 
 
@@ -136,7 +137,7 @@ class Attention(nn.Module):
         rotates), the terms of the bias (`distance`, `direction` ...) and `mask`. Logits of padding queries are
         undefined.
         """
-        q, k, _, bias = self._project(x, where, state, encoding)
+        q, k, *_, bias = self.vectors(x, where, state, encoding)
         exact = torch.promote_types(q.dtype, torch.float32)
         N = q.shape[2]
         with without_autocast(q):
@@ -154,17 +155,9 @@ class Attention(nn.Module):
     def vectors(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Vectors:
         """Return the vectors to compute logits outside this layer: q k' / sqrt(h) + bias."""
         encoding = self.encoding if encoding is None else encoding
-        plain_q, plain_k, _, x = self._plain(x, where, state, encoding)
+        plain_q, plain_k, v, x = self._plain(x, where, state, encoding)
         q, k, bias = encoding(plain_q, plain_k, x, state)
-        return Vectors(q, k, plain_q, plain_k, bias)
-
-    def _project(
-        self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None
-    ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
-        encoding = self.encoding if encoding is None else encoding
-        q, k, v, x = self._plain(x, where, state, encoding)
-        q, k, bias = encoding(q, k, x, state)
-        return q, k, v, bias
+        return Vectors(q, k, plain_q, plain_k, v, bias)
 
     def _plain(
         self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding

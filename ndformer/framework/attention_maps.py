@@ -168,10 +168,10 @@ def on_grid(values: Tensor, where: Where) -> Tensor:
 
 
 @torch.no_grad()
-def z_scores(maps: AttentionMaps, tau: float = TAU) -> Tensor:
+def z_scores(maps: AttentionMaps) -> Tensor:
     """Return per head (H,) whether attention is positional (above 0) or semantic (below 0); PaPE, equation 16.
 
-    The score covers, for each query, the fewest keys that receive a share `tau` of its attention. All terms that an
+    The score covers, for each query, the fewest keys that receive a share TAU of its attention. All terms that an
     encoding adds to q k' count as positional.
     """
     terms = {name: term.double() for name, term in maps.terms().items()}
@@ -180,7 +180,7 @@ def z_scores(maps: AttentionMaps, tau: float = TAU) -> Tensor:
     logits = semantic + positional + mask
     total = logits.logsumexp(-1, keepdim=True)  # log of gamma
     share, order = (logits - total).exp().sort(dim=-1, descending=True)
-    chosen = share.cumsum(-1) - share < tau
+    chosen = share.cumsum(-1) - share < TAU
     if maps.where.valid is not None:
         chosen = chosen & maps.where.valid[:, None, :, None]
     scores = (positional - total).exp() - (semantic - total).exp()

@@ -10,7 +10,7 @@ from typing import Any
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.training.evaluate import metric_value
 from ndformer.framework.engine.training.progress import clock
-from ndformer.framework.pictures.figures import new_figure
+from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import grid, markdown, paired
@@ -226,8 +226,7 @@ def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Qua
         picture = _points(title, shown, metric, quantity)
     else:
         picture = _curves(title, shown, metric, quantity, baseline)
-    with atomic.replacing(path) as half:
-        picture.savefig(half)
+    save_figure(path, picture)
 
 
 def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) -> Any:

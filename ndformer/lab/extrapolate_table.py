@@ -4,14 +4,15 @@ import itertools
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import new_figure
+from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import aspect_gap, markdown
@@ -104,21 +105,22 @@ def tokens(tested: Sequence[Tested]) -> dict[Shape, int]:
     return counts if len(counts) == len(found) else {}
 
 
-def draw(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    train: Sequence[Shape],
-    counts: dict[Shape, int] | None = None,
-) -> None:
+class Chart(NamedTuple):
+    """The values of a picture: summaries by encoding, size and scaling, and what its axes are."""
+
+    rows: Rows
+    sizes: dict[int | str, Shape]
+    metric: str
+    quantity: Quantity
+    train: Sequence[Shape]  # sizes in training
+    counts: Mapping[Shape, int] = MappingProxyType({})  # tokens of an image of each shape
+
+
+def draw(path: Path, chart: Chart) -> None:
     """Draw a map if sizes are a grid of heights and widths, with the tokens of each cell, else curves."""
-    heights, widths = _sides(sizes)
-    if min(len(heights), len(widths)) > 1 and len(sizes) == len(heights) * len(widths):
-        _maps(path, rows, sizes, metric, quantity, train, counts or {})
-    else:
-        _curves(path, rows, sizes, metric, quantity, train)
+    heights, widths = _sides(chart.sizes)
+    is_grid = min(len(heights), len(widths)) > 1 and len(chart.sizes) == len(heights) * len(widths)
+    (_maps if is_grid else _curves)(path, chart)
 
 
 def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
@@ -126,10 +128,9 @@ def _sides(sizes: dict[int | str, Shape]) -> tuple[list[int], list[int]]:
     return sorted(heights), sorted(widths)
 
 
-def _curves(
-    path: Path, rows: Rows, sizes: dict[int | str, Shape], metric: str, quantity: Quantity, train: Sequence[Shape]
-) -> None:
+def _curves(path: Path, chart: Chart) -> None:
     """Draw a color for each encoding and a line style for each scaling."""
+    rows, sizes, metric, quantity, train, _ = chart
     names, kinds = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
     at = numbers if len(numbers) == len(sizes) else range(len(sizes))
@@ -154,22 +155,14 @@ def _curves(
         axis.spines[["top", "right"]].set_visible(False)
         figure.legend(loc="outside right upper")
         figure.supxlabel("; ".join(LINES[scaling][1] for scaling in kinds), fontsize=8, color="0.35")
-    with atomic.replacing(path) as half:
-        figure.savefig(half)
+    save_figure(path, figure)
 
 
-def _maps(
-    path: Path,
-    rows: Rows,
-    sizes: dict[int | str, Shape],
-    metric: str,
-    quantity: Quantity,
-    train: Sequence[Shape],
-    counts: dict[Shape, int],
-) -> None:
+def _maps(path: Path, chart: Chart) -> None:
     """Draw a map of heights and widths for each encoding and scaling; a frame marks the training size."""
     from matplotlib.patches import Rectangle
 
+    rows, sizes, metric, quantity, train, counts = chart
     written = lambda value: "-" if np.isnan(value) else f"{value:.0f}" if quantity.is_share else f"{value:.3g}"
     heights, widths = _sides(sizes)
     names, kinds = _names(rows), _ways(rows)
@@ -199,5 +192,4 @@ def _maps(
                     axis.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="r", lw=1.5))
         note = "height downwards, width to the right; framed: size of training; small: tokens of an image"
         figure.supxlabel(note, fontsize=8, color="0.35")
-    with atomic.replacing(path) as half:
-        figure.savefig(half)
+    save_figure(path, figure)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure
+from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure, save_figure
 from ndformer.framework.pictures.runs import _figure, _save
-from ndformer.framework.system import atomic
 from ndformer.lab.interval import Summary
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None
     wide = 1.4 + 2.9 * len(panels) + 0.065 * max(map(len, rows))
     with new_figure(wide, max(3.2, 0.8 + 0.17 * len(rows)), title) as figure:
         _lines(figure, across, panels, wide=len(panels))
-        with atomic.replacing(path) as half:
-            figure.savefig(half)
+        save_figure(path, figure)
 
 
 def abilities(
@@ -83,8 +81,7 @@ def abilities(
         axis.grid(False)
         axis.tick_params(length=0)
         _lines(right, "steps", curves, wide=2)
-        with atomic.replacing(path) as half:
-            figure.savefig(half)
+        save_figure(path, figure)
 
 
 def _lines(figure: Any, across: str, panels: Curves, wide: int) -> None:
@@ -114,8 +111,7 @@ def maps(
     values = np.array([[grids[row][column] for column in columns] for row in rows])
     short = [textwrap.fill(column, 16) for column in columns]
     figure = heat_maps(title, [Panels(name, values)], rows, short, [[marked] * len(columns)] * len(rows))
-    with atomic.replacing(path) as half:
-        figure.savefig(half)
+    save_figure(path, figure)
 
 
 BAR = 0.28  # distance of the bars of a critical difference diagram, in lines of text

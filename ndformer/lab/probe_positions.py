@@ -24,7 +24,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.figures import new_figure
+from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.probe import FOLDS, PENALTY, Probe, Reading, Readings, samples
 from ndformer.framework.system import atomic
 from ndformer.framework.system.hooks import forward_hooks
@@ -242,8 +242,7 @@ def draw(path: Path, probed: Probed) -> None:
         figure.axes[0].set_ylabel("R²")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("layers; solid: trained, dashed: the same model untrained", fontsize=8, color="0.35")
-    with atomic.replacing(path) as half:
-        figure.savefig(half)
+    save_figure(path, figure)
 
 
 def _r2(readings: Readings, kind: str, axes: tuple[int, ...], axis: int) -> float:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ndformer.framework.errors import UnknownNameError, nearest
+from ndformer.framework.pictures.figures import save_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import figures, markdown, paired
@@ -80,8 +81,7 @@ class Table:
         atomic.write(out / "comparison.md", report)
         if test is not None:
             figure = figures.critical_difference(_about(test), test.ranks, test.critical, test.groups)
-            with atomic.replacing(out / "comparison.png") as making:
-                figure.savefig(making)
+            save_figure(out / "comparison.png", figure)
         return report
 
 

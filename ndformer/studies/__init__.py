@@ -50,6 +50,11 @@ PAPERS = {  # name -> title, introduction of the page
         "Li et al., [arXiv 2410.06405](https://arxiv.org/abs/2410.06405): one page, on 2D-RPE, OPE and PEmixer. "
         "Tokens are cells of grids: [docs/get-started/arc.md](../get-started/arc.md).",
     ),
+    "rectangles": (
+        "Rectangles: what each position encoding makes of other heights and widths",
+        "Our own study: models trained on squares, and on rectangles of many ratios in packed batches, tested at every "
+        "height and width. [docs/how-to/any-size.md](../how-to/any-size.md).",
+    ),
     "molecules": (
         "Molecules: what relative, rotation-invariant and directional positions are worth",
         "Our own study, on QM9 (Ramakrishnan et al. 2014) and on generated molecules: six properties from elements and "

@@ -6,6 +6,7 @@ SIGN_DIGITS = DataSet(
     "sign_digits",
     "ten hand signs (github.com/ardamavi/Sign-Language-Digits-Dataset), as train/ and val/ with a folder per class",
 )
+BCCD = DataSet("bccd_voc", "364 photographs of blood cells (github.com/Shenggan/BCCD_Dataset), as Pascal VOC")
 MNIST = DataSet("mnist_idx", "the four MNIST files *-ubyte.gz (all digits, or a few thousand)")
 NMNIST = DataSet("nmnist", "N-MNIST, as Train/ and Test/ with a folder per class (all recordings, or a few hundred)")
 LPC_ACTIONS = DataSet(

@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     # rotations
     ("AxialRoPE", {}, dict(position_dims=5), "head of 8 is too narrow for 5 dimensions, which take 10"),
     ("RoPEMixed", {}, dict(position_dims=5), "head of 8 is too narrow for 5 dimensions, which take 10"),
-    ("RotaryND", dict(sections=[3, 3]), {}, "with directions='interleaved', got"),
+    ("RotaryND", dict(sections=[3, 3]), {}, "with directions='interleaved', or .* got"),
     ("RotaryND", dict(directions="interleaved", sections=[3]), {}, "largest number of pairs of each of the 2 axes"),
     ("RotaryND", dict(preset="vjepa2", learned=True), IN_SPACE, "has axial directions, pairs of neighbors"),
     ("RotaryND", dict(preset="litept"), dict(dim=96, position_dims=5), "a head of 48 does not divide by 10"),
@@ -52,6 +52,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("ComRoPE", dict(kind="ap"), IN_SPACE, "kind must be 'LD' or 'AP', got 'ap'"),
     ("ComRoPE", dict(normalize="ends"), IN_SPACE, "normalize must be None or 'separate'"),
     ("PoPE", dict(preset="dinov3"), {}, "has no channel pairs"),
+    ("RotaryND", dict(preset="heads"), {}, "got 'heads'. Set directions='heads'"),
+    *((name, dict(axes=[1, 0], **options), {}, "axes orders fixed directions, got directions='mixed', random ones")
+      for name, options in (("RotaryND", dict(directions="mixed")), ("RoPEMixed", {}))),
+    ("RotaryND", dict(directions="heads", sections=[2, 3]), {}, "must sum to 2 heads at most, got .*Set heads=5"),
+    ("GTA", dict(camera_scale=0.1), {}, "camera_scale needs channels with cameras, got cameras=0 of a head of 8"),
     ("RotaryND", dict(directions="heads"), dict(position_dims=4), "needs a head for each of 4 axes, got heads="),
     ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "needs 2 dimensions and heads of 8 channels, got 3"),
     ("PoPE", dict(halves=True), {}, "neither halves nor a preset that pairs channels"),

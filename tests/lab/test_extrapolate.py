@@ -19,6 +19,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
 from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
+from ndformer.lab.extrapolate_table import Chart
 from ndformer.lab.interval import Summary
 
 PACK = dict(type="PackImage")
@@ -244,7 +245,7 @@ def test_runs_of_an_encoding_are_averaged_and_reported(tmp_path):
     assert "(+20.00)" in tables
     assert "| B        | 1 |" in tables
     extrapolate_table.save(tmp_path, runs, rows, tables)
-    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", SHARE, [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", Chart(rows, sizes, "accuracy", SHARE, [(12, 12)]))
     content = json.loads((tmp_path / "extrapolate.json").read_text())
     summary = Summary.from_values([0.6, 0.7]).__dict__
     place = dict(encoding="A", size=24, shape=[24, 24], scaling="linear", interpolated=True)
@@ -280,7 +281,7 @@ def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
     tables = extrapolate_table.text(rows, list(sizes), "error", PIXELS, "12")
     assert "test error in px, lower is better, trained at 12" in tables
     assert "7.0 (-2.5)" in tables
-    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "error", PIXELS, [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", Chart(rows, sizes, "error", PIXELS, [(12, 12)]))
 
 
 def test_encodings_without_frequencies_have_no_row_in_the_table_of_ntk(tmp_path):
@@ -291,7 +292,7 @@ def test_encodings_without_frequencies_have_no_row_in_the_table_of_ntk(tmp_path)
     assert "| B " in plain
     assert "| B " not in ntk
     assert "60.00 (+10.00)" in ntk
-    extrapolate_table.draw(tmp_path / "x.png", rows, sizes, "accuracy", SHARE, [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", Chart(rows, sizes, "accuracy", SHARE, [(12, 12)]))
 
 
 @pytest.mark.parametrize("missing, maps", [(0, 1), (1, 0)])
@@ -303,7 +304,7 @@ def test_a_grid_of_sizes_is_drawn_as_a_map(tmp_path, monkeypatch, missing, maps)
     assert pixels == sorted(pixels)
     drawn = []
     monkeypatch.setattr(Axes, "imshow", lambda self, values, **options: drawn.append(values))
-    extrapolate_table.draw(tmp_path / "x.png", rows, found, "accuracy", SHARE, [(12, 12)])
+    extrapolate_table.draw(tmp_path / "x.png", Chart(rows, found, "accuracy", SHARE, [(12, 12)]))
     assert len(drawn) == maps
     if maps:
         assert drawn[0] == pytest.approx(np.arange(6).reshape(2, 3) * 10)

@@ -97,6 +97,19 @@ def test_shuffling_permutes_the_tokens_of_a_sample_and_keeps_padding(shuffled):
     assert torch.equal(*(encoding.embed(x, encoding.prepare(where)) for _ in range(2)))
 
 
+def test_shuffling_permutes_the_tokens_of_each_packed_sample(shuffled):
+    torch.manual_seed(0)
+    first = dict(type="Shuffled", class_tokens=0)
+    encoding = build_encoding([first, dict(type="NoPE")], dim=4, heads=1, position_dims=2, depth=1)
+    counts = [12, 7, 30]
+    segment = torch.arange(3).repeat_interleave(torch.tensor(counts))[None]
+    x = torch.rand(1, 49, 4)
+    permuted = encoding.embed(x, encoding.prepare(Where(torch.rand(1, 49, 2), segment=segment)))
+    for before, after in zip(x[0].split(counts), permuted[0].split(counts)):
+        assert not torch.equal(before, after)
+        assert {tuple(row) for row in before.tolist()} == {tuple(row) for row in after.tolist()}
+
+
 def test_a_control_with_shuffled_positions_trains(home, monkeypatch, shuffled):
     monkeypatch.chdir(home)
     cell = Cell("PaPE, places shuffled", 0, "small", home / "work" / "table" / "cell")

@@ -298,13 +298,6 @@ def test_a_mistake_is_one_sentence(arguments, sentence, monkeypatch, tmp_path):
         run_as_script(monkeypatch, *arguments)
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit, match=r"pip install matplotlib$"):
-        run_as_script(monkeypatch, "NoPE")
-
-
 def test_pictures_do_not_depend_on_earlier_random_numbers(where):
     torch.manual_seed(1)
     first = measure(dict(type="RoPEMixed"), where, 2, QUERIES).values

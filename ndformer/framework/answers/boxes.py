@@ -10,7 +10,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.answer import Source
-from ndformer.framework.answers.objects import Objects
+from ndformer.framework.answers.objects import Objects, Verdict
 from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
 from ndformer.framework.evaluation.coco.metric import gather
 from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colors, font, resize_to_fit
@@ -56,11 +56,21 @@ class Boxes(Objects):
     def where(self, box: Sequence[float]) -> str:
         return ", ".join(f"{side:.0f}" for side in box)
 
-    def mistakes(self, min_score: float) -> float:
-        return Verdict.from_answer(self, min_score).mistakes
-
-    def verdict(self, classes: Sequence[str], min_score: float) -> str:
-        return str(Verdict.from_answer(self, min_score))
+    def compared(self, min_score: float) -> Verdict:
+        predictions = self.predictions
+        keep = np.flatnonzero(predictions["scores"] >= min_score)
+        if self.truth is None:
+            return Verdict(keep, np.zeros(len(keep), bool), keep[:0], None)
+        objects = {k: np.asarray(v) for k, v in self.truth.items()}
+        _, truth, found = gather([(0, objects, predictions)])
+        found = found[keep]
+        order, _ = best_first(found.label, found.score, len(keep))
+        pairs = overlapping(found.label[order], found.box[order], truth.label, truth, IOU)
+        matched = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
+        missed = np.setdiff1d(np.flatnonzero(~truth.out), matched)
+        right = np.zeros(len(keep), bool)
+        right[order] = matched >= 0
+        return Verdict(keep, right, missed, int((~truth.out).sum()))
 
     def below(self, source: Source, i: int) -> np.ndarray:
         """Return the image to draw on: the image on disk if the input was transformed, otherwise the input."""
@@ -68,11 +78,10 @@ class Boxes(Objects):
         return source.original(i) if moved else source.picture(i)
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
-        verdict = Verdict.from_answer(self, min_score)
-        colour = INK if verdict.object_count is None else WRONG if verdict.mistakes else RIGHT
+        verdict = self.compared(min_score)
         picture = draw(pixels, list(outlines(self, verdict, classes)), SIDE, 2 * SIDE)
         picture = picture if verdict.object_count is None else with_legend(picture)
-        return card(picture, str(verdict), self.path, colour)
+        return card(picture, str(verdict), self.path, verdict.color)
 
     @classmethod
     def annotated(
@@ -124,45 +133,6 @@ def with_legend(picture: Any) -> Any:
         pen.text((left + 14, picture.height + 3), word, fill=INK, font=font(11))
         left += 26 + round(font(11).getlength(word))
     return sheet
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """The match between true boxes and predictions with a score of at least `min_score`."""
-
-    indices: np.ndarray  # (S,) indices of these predictions, best first
-    right: np.ndarray  # (S,) bool: matched to an object of its class
-    missed: np.ndarray  # indices of objects without a matching prediction
-    object_count: int | None  # objects that count (no crowds); None if the truth is unknown
-
-    @classmethod
-    def from_answer(cls, answer: Boxes, min_score: float) -> Verdict:
-        predictions = answer.predictions
-        keep = np.flatnonzero(predictions["scores"] >= min_score)
-        if answer.truth is None:
-            return cls(keep, np.zeros(len(keep), bool), keep[:0], None)
-        objects = {k: np.asarray(v) for k, v in answer.truth.items()}
-        _, truth, found = gather([(0, objects, predictions)])
-        found = found[keep]
-        order, _ = best_first(found.label, found.score, len(keep))
-        pairs = overlapping(found.label[order], found.box[order], truth.label, truth, IOU)
-        matched = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
-        missed = np.setdiff1d(np.flatnonzero(~truth.out), matched)
-        right = np.zeros(len(keep), bool)
-        right[order] = matched >= 0
-        return cls(keep, right, missed, int((~truth.out).sum()))
-
-    @property
-    def mistakes(self) -> int:
-        return 0 if self.object_count is None else len(self.missed) + int((~self.right).sum())
-
-    def __str__(self) -> str:
-        if self.object_count is None:
-            return f"{len(self.indices)} found"
-        wrong = int((~self.right).sum())
-        return f"{self.object_count - len(self.missed)} of {self.object_count} found" + (
-            f", {wrong} wrong" if wrong else ""
-        )
 
 
 def outlines(answer: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterator[Box]:

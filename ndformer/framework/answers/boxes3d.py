@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.answers.objects import Objects
+from ndformer.framework.answers.objects import Objects, Verdict
 from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colors, resize_to_fit
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
@@ -38,26 +38,11 @@ class Boxes3D(Objects):
     def where(self, box: Sequence[float]) -> str:
         return f"{box[0]:.1f}, {box[1]:.1f}, {box[2]:.1f} m"
 
-    def mistakes(self, min_score: float) -> float:
-        match = self.compared(min_score)
-        return 0.0 if match is None else float((~match[0]).sum() + (~match[1]).sum())
-
-    def verdict(self, classes: Sequence[str], min_score: float) -> str:
-        match, count = self.compared(min_score), int((np.asarray(self.scores) >= min_score).sum())
-        if match is None:
-            return f"{count} found"
-        right, matched = match
-        wrong = int((~right).sum())
-        return f"{int(matched.sum())} of {len(matched)} found" + (f", {wrong} wrong" if wrong else "")
-
-    def compared(self, min_score: float) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return which predictions above the score are right and which objects are matched, or None without truth.
-
-        Predictions, best first, match the nearest unmatched object of their class within MAX_DISTANCE_M.
-        """
-        if "boxes" not in self.sample:
-            return None
+    def compared(self, min_score: float) -> Verdict:
+        """Match predictions, best first, with the nearest unmatched object of their class within MAX_DISTANCE_M."""
         chosen = np.flatnonzero(np.asarray(self.scores) >= min_score)
+        if "boxes" not in self.sample:
+            return Verdict(chosen, np.zeros(len(chosen), bool), chosen[:0], None)
         centers, labels = np.asarray(self.boxes)[chosen, :2], np.asarray(self.labels)[chosen]
         objects, classes = np.asarray(self.sample["boxes"])[:, :2], np.asarray(self.sample["classes"])
         right, matched = np.zeros(len(chosen), bool), np.zeros(len(objects), bool)
@@ -66,24 +51,22 @@ class Boxes3D(Objects):
             distance = np.linalg.norm(objects[free] - centers[i], axis=1)
             if len(free) and distance.min() < MAX_DISTANCE_M:
                 right[i] = matched[free[distance.argmin()]] = True
-        return right, matched
+        return Verdict(chosen, right, np.flatnonzero(~matched), len(objects))
 
     def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
-        return draw(pixels, list(self._solids(min_score)), self.sample)
+        return draw(pixels, list(self._solids(self.compared(min_score))), self.sample)
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
-        has_truth = self.compared(min_score) is not None
-        colour = (WRONG if self.mistakes(min_score) else RIGHT) if has_truth else INK
-        return card(self.draw(pixels, classes, min_score), self.verdict(classes, min_score), self.path, colour)
+        verdict = self.compared(min_score)
+        return card(self.draw(pixels, classes, min_score), str(verdict), self.path, verdict.color)
 
-    def _solids(self, min_score: float) -> Iterator[Solid]:
+    def _solids(self, verdict: Verdict) -> Iterator[Solid]:
         """Yield the true boxes, then the predicted ones, colored by right or wrong if the truth is known."""
-        match = self.compared(min_score)
-        if match is not None:
-            for box, matched in zip(np.asarray(self.sample["boxes"]), match[1]):
-                yield Solid(box, MATCHED if matched else MISSED)
-        for i, box in enumerate(np.asarray(self.boxes)[np.asarray(self.scores) >= min_score]):
-            yield Solid(box, INK if match is None else RIGHT if match[0][i] else WRONG)
+        known = verdict.object_count is not None
+        for i, box in enumerate(np.asarray(self.sample["boxes"]) if known else ()):
+            yield Solid(box, MISSED if i in verdict.missed else MATCHED)
+        for box, right in zip(np.asarray(self.boxes)[verdict.indices], verdict.right):
+            yield Solid(box, INK if not known else RIGHT if right else WRONG)
 
     @classmethod
     def annotated(

@@ -4,12 +4,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ndformer.framework.answer import Answer
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The match between true objects and predictions with a score of at least `min_score`."""
+
+    indices: np.ndarray  # (S,) indices of these predictions
+    right: np.ndarray  # (S,) bool: matched to an object of its class
+    missed: np.ndarray  # indices of objects without a matching prediction
+    object_count: int | None  # objects that count (no crowds); None if the truth is unknown
+
+    @property
+    def mistakes(self) -> int:
+        return 0 if self.object_count is None else len(self.missed) + int((~self.right).sum())
+
+    @property
+    def color(self) -> tuple[int, int, int]:
+        return INK if self.object_count is None else WRONG if self.mistakes else RIGHT
+
+    def __str__(self) -> str:
+        if self.object_count is None:
+            return f"{len(self.indices)} found"
+        wrong = int((~self.right).sum())
+        return f"{self.object_count - len(self.missed)} of {self.object_count} found" + (
+            f", {wrong} wrong" if wrong else ""
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Objects(Answer):
-    """Detected objects, best first. Subclasses define `columns`, which end with those of a box, and `where`."""
+    """Detected objects, best first. `where` and `compared` are abstract; `columns` must end with those of a box."""
 
     digits: ClassVar[int]  # decimals of box coordinates in a table
 
@@ -20,6 +49,16 @@ class Objects(Answer):
     def where(self, box: Sequence[float]) -> str:
         """Return a box as readable text."""
         raise NotImplementedError
+
+    def compared(self, min_score: float) -> Verdict:
+        """Return which predictions with at least this score are right, and which true objects they match."""
+        raise NotImplementedError
+
+    def mistakes(self, min_score: float) -> float:
+        return self.compared(min_score).mistakes
+
+    def verdict(self, classes: Sequence[str], min_score: float) -> str:
+        return str(self.compared(min_score))
 
     def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
         for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):

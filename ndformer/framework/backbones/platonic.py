@@ -13,6 +13,7 @@ from ndformer.framework.attention_maps import Frames
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
@@ -79,7 +80,8 @@ class PlatonicTransformer(Transformer, Frames):
     def _in_frames(self, where: Where, batch: int) -> Where:
         """Return the positions in each frame as rows of their own, those of a sample one after the other."""
         inverse = cast(Tensor, self.rotations).mT.to(where.positions)
-        r = torch.einsum("gpq,bnq->bgnp", inverse, where.positions).expand(batch, -1, -1, -1)
+        with without_autocast(where.positions):  # 16 bits cannot represent positions
+            r = torch.einsum("gpq,bnq->bgnp", inverse, where.positions).expand(batch, -1, -1, -1)
         labels = where.valid, where.placed, where.segment
         rows = (None if t is None else t.expand(batch, -1).repeat_interleave(self.frames, 0) for t in labels)
         valid, placed, segment = rows
@@ -95,14 +97,14 @@ class GroupLinear(nn.Module):
         (out, channels), G = cast(Tensor, layer.weight).shape, len(table)
         bound = (G * channels) ** -0.5  # as nn.Linear of all frames
         self.weight = nn.Parameter(torch.empty(G, out, channels).uniform_(-bound, bound))
-        self.bias = None if layer.bias is None else nn.Parameter(torch.empty(out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out).uniform_(-bound, bound))
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         G, out, channels = self.weight.shape
         weight = self.weight[cast(Tensor, self.table)].transpose(1, 2).reshape(G * out, G * channels)
         x = x.unflatten(0, (-1, G)).transpose(1, 2).flatten(2)  # (B, N, G channels)
-        y = F.linear(x, weight, None if self.bias is None else self.bias.repeat(G))
+        y = F.linear(x, weight, self.bias.repeat(G))
         return y.unflatten(-1, (G, out)).transpose(1, 2).flatten(0, 1)
 
 

@@ -105,14 +105,11 @@ class SumBias(Bias):
         return parts
 
 
-class Hidden(Bias):
-    """A bias that is 0 for unplaced tokens, for use in a sum with a bias that handles them."""
+class WrappedBias(Bias):
+    """Base class of a bias that changes another bias; without overrides it has the values of that one."""
 
-    handles_unplaced = True
-
-    def __init__(self, bias: Bias, placed: Tensor) -> None:
+    def __init__(self, bias: Bias) -> None:
         self.bias, self.excludes, self.term = bias, bias.excludes, bias.term
-        self.placed = self.mask = placed.contiguous()
 
     def set_queries(self, q: Tensor) -> None:
         self.bias.set_queries(q)
@@ -120,6 +117,22 @@ class Hidden(Bias):
     @property
     def pointwise(self) -> bool:
         return self.bias.pointwise
+
+    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return self.bias.pair(b, h, i, j)
+
+    def rows(self, lo: int, hi: int) -> Tensor:
+        return self.bias.rows(lo, hi)
+
+
+class Hidden(WrappedBias):
+    """A bias that is 0 for unplaced tokens, for use in a sum with a bias that handles them."""
+
+    handles_unplaced = True
+
+    def __init__(self, bias: Bias, placed: Tensor) -> None:
+        super().__init__(bias)
+        self.placed = self.mask = placed.contiguous()
 
     def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         row = b if self.mask.shape[0] > 1 else torch.zeros_like(b)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
-from ndformer.framework.bias.base import Bias, Hidden, PositionBias, SumBias
+from ndformer.framework.bias.base import Bias, Hidden, PositionBias, SumBias, WrappedBias
 from ndformer.framework.tokens import Rows
 
 
-class CircularBias(Bias):
+class CircularBias(WrappedBias):
     """A bias of position differences with some axes on circles.
 
     Kernels with code of their own for a kind of bias do not know circles. They do not serve this class, and those that
@@ -17,23 +15,9 @@ class CircularBias(Bias):
 
     def __init__(self, bias: Bias, lengths: tuple[float | None, ...]) -> None:
         """`lengths`: the length of the circle of each axis, in the unit of the positions; None: a line."""
-        self.bias, self.lengths = bias, lengths
+        super().__init__(bias)
+        self.lengths, self.handles_unplaced, self.placed = lengths, bias.handles_unplaced, bias.placed
         _set_lengths(bias, lengths)
-        self.excludes, self.handles_unplaced, self.term = bias.excludes, bias.handles_unplaced, bias.term
-        self.placed = bias.placed
-
-    def set_queries(self, q: Tensor) -> None:
-        self.bias.set_queries(q)
-
-    @property
-    def pointwise(self) -> bool:
-        return self.bias.pointwise
-
-    def pair(self, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return self.bias.pair(b, h, i, j)
-
-    def rows(self, lo: int, hi: int) -> Tensor:
-        return self.bias.rows(lo, hi)
 
     def cut(self, rows: Rows) -> Bias | None:
         part = self.bias.cut(rows)

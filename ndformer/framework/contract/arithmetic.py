@@ -48,11 +48,11 @@ def derivatives(tried: Sequence[Trial]) -> str:
                 leaf.copy_(start)
             error = (sums[0] - sums[1]) / (2 * size) - (slope * direction).sum()
             worst.update((error.abs() / slope.norm().clamp(min=0.1)).item(), f"{name}, {case}")
-    if worst.error > 0.01:
-        raise Broken(
-            f"a gradient differs from a finite difference by {worst.error:.0%} of its size ({worst.case}): part of it "
-            "is cut off by .detach() or torch.no_grad(), or a custom backward is wrong"
-        )
+    worst.require(
+        f"a gradient differs from a finite difference by {worst.error:.0%} of its size ({worst.case}): part of it "
+        "is cut off by .detach() or torch.no_grad(), or a custom backward is wrong",
+        limit=0.01,
+    )
     return f"of the tokens{f' and all {count} weights' if count else ''}, as in finite differences"
 
 
@@ -88,11 +88,11 @@ def halves(tried: Sequence[Trial]) -> str:
     cure = "make tables, angles and biases in the positions' dtype, and cast what is finished"
     if worst.error == torch.inf:
         raise Broken(f"outputs near {FAR:g} are NaN or infinite ({worst.case}), as where a square overflows: {cure}")
-    if worst.error > HALF:
-        raise Broken(
-            f"outputs near {FAR:g} are {worst.error:.1f} times as wrong as those without positions, {HALF:g} times are "
-            f"allowed ({worst.case}): {cure}"
-        )
+    worst.require(
+        f"outputs near {FAR:g} are {worst.error:.1f} times as wrong as those without positions, {HALF:g} times are "
+        f"allowed ({worst.case}): {cure}",
+        limit=HALF,
+    )
     return f"the bias is float32; errors are at most {worst.error:.1f} times those without positions"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import Broken, NotApplicable, Worst, difference, dtype_name, promise
+from ndformer.framework.contract.promise import NotApplicable, Worst, difference, dtype_name, promise
 from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
@@ -38,17 +38,17 @@ def circles(tried: Sequence[Trial]) -> str:
             worst.setdefault(dtype, Worst()).compare(there, here, f"{dtype_name(dtype)}, {trial.dims}-D")
         seam.update(_seam_change(trial), f"{trial.dims}-D")
     for dtype, found in worst.items():
-        if found.error > CLOSE[dtype]:
-            raise Broken(
-                f"circular_axes is declared, but whole turns change outputs by {found}: use the positions that "
-                "tables() gets, which are wrapped, and not where.positions"
-            )
-    if seam.error > 1:
-        raise Broken(
-            f"circular_axes is declared, but outputs depend on which end of the period is at 0 ({seam.case}): take "
-            "differences the short way round (self.on_axes(layer) in layer()), and use round_to_turns() for "
-            "frequencies, or set circular_axes = False"
+        found.require(
+            f"circular_axes is declared, but whole turns change outputs by {found}: use the positions that "
+            "tables() gets, which are wrapped, and not where.positions",
+            limit=CLOSE[dtype],
         )
+    seam.require(
+        f"circular_axes is declared, but outputs depend on which end of the period is at 0 ({seam.case}): take "
+        "differences the short way round (self.on_axes(layer) in layer()), and use round_to_turns() for "
+        "frequencies, or set circular_axes = False",
+        limit=1,
+    )
     dtype = list(worst)[-1]
     return f"{TURNS[dtype]} turns change nothing ({worst[dtype].about})"
 

@@ -44,11 +44,10 @@ def padding(tried: Sequence[Trial]) -> str:
         for name, (x, where) in {"padded": trial.padded(torch.nan), "packed": trial.packed(torch.nan)}.items():
             assert where.valid is not None
             worst.compare(trial(x, where)[where.valid], expected, f"{name}, {trial.dims}-D")
-    if worst.error > CLOSE:
-        raise Broken(
-            f"a sample in a batch differs from the same sample alone by {worst}: padding or other samples have an "
-            "effect. Use where.real and where.segment in means, counts and numbers of tokens"
-        )
+    worst.require(
+        f"a sample in a batch differs from the same sample alone by {worst}: padding or other samples have an "
+        "effect. Use where.real and where.segment in means, counts and numbers of tokens"
+    )
     return f"a sample gives the same in any batch ({worst.about})"
 
 
@@ -72,11 +71,11 @@ def backends(tried: Sequence[Trial]) -> str:
                         for backend in ("sdpa", "flex") if flex else ("sdpa",):
                             value = attend(q, k, v, where, bias, backend=backend)
                             worst.update(difference(value, expected) / close, f"{backend}, {case}")
-    if worst.error > 1:
-        raise Broken(
-            f"backends disagree, {worst.error:.1e} times more than rounding explains ({worst.case}): flex reads "
-            "pair(), dense reads rows(), sdpa features() where `separable` is set. Make them equal"
-        )
+    worst.require(
+        f"backends disagree, {worst.error:.1e} times more than rounding explains ({worst.case}): flex reads "
+        "pair(), dense reads rows(), sdpa features() where `separable` is set. Make them equal",
+        limit=1,
+    )
     note = "" if pointwise else "; not on flex: the bias exists only as whole rows"
     return f"forward in float32 and float64, gradients of dense and sdpa{note}"
 
@@ -112,11 +111,10 @@ def forms(tried: Sequence[Trial]) -> str:
                 worst.compare(total, bias.rows(0, N).expand(B, H, N, N), f"sum of parts(), {layout}, {trial.dims}-D")
     if not kinds:
         raise NotApplicable("there is no bias")
-    if worst.error > CLOSE:
-        raise Broken(
-            f"two forms of one bias differ by {worst}: pair(b, h, i, j) is the value for query i and key j, with "
-            "dr = r_j - r_i, rows(lo, hi) the same for queries lo..hi-1, and parts() sum to it"
-        )
+    worst.require(
+        f"two forms of one bias differ by {worst}: pair(b, h, i, j) is the value for query i and key j, with "
+        "dr = r_j - r_i, rows(lo, hi) the same for queries lo..hi-1, and parts() sum to it"
+    )
     return f"{', '.join(sorted(kinds))}: the same in all forms ({worst.about})"
 
 

@@ -50,15 +50,13 @@ def unplaced(tried: Sequence[Trial]) -> str:
         stored.compare(trial(*trial.first(elsewhere)), trial(x, where), case)
     if added.error > CLOSE and not tried[0].encoding.embeds_unplaced:
         raise Broken(f"the embedding adds {added} to a token without a position. Mask it with where.real")
-    if turned.error > CLOSE:
-        raise Broken(f"q or k of a token without a position changes by {turned}. Mask it with where.real")
-    if biased.error > 0:
-        raise Broken(
-            f"a pair with a token without a position gets a bias of {biased}. A bias and its parts() must agree on "
-            "handles_unplaced"
-        )
-    if stored.error > CLOSE:
-        raise Broken(f"the position stored for a token without a position changes outputs by {stored}")
+    turned.require(f"q or k of a token without a position changes by {turned}. Mask it with where.real")
+    biased.require(
+        f"a pair with a token without a position gets a bias of {biased}. A bias and its parts() must agree on "
+        "handles_unplaced",
+        limit=0,
+    )
+    stored.require(f"the position stored for a token without a position changes outputs by {stored}")
     if tried[0].encoding.changes_unplaced:
         return "no bias, nothing added; q and k are as if no token had a position"
     if tried[0].encoding.embeds_unplaced:
@@ -75,11 +73,10 @@ def permutation(tried: Sequence[Trial]) -> str:
         order = torch.tensor([3, 6, 0, 5, 1, 4, 2])
         shuffled = Sample(*(part[order] for part in trial.samples[0]))
         worst.compare(trial(*trial.alone(shuffled)), trial(*trial.first())[:, order], f"{trial.dims}-D")
-    if worst.error > CLOSE:
-        raise Broken(
-            f"tokens in another order, each with its position, give outputs that differ by {worst}: read the "
-            "positions and not the order of tokens, or declare needs_grid"
-        )
+    worst.require(
+        f"tokens in another order, each with its position, give outputs that differ by {worst}: read the "
+        "positions and not the order of tokens, or declare needs_grid"
+    )
     return f"the order of tokens does not change outputs ({worst.about})"
 
 
@@ -192,9 +189,8 @@ def interpolation(tried: Sequence[Trial]) -> str:
                 worst.compare(trial(x, where), expected, f"f = {factor}, {trial.dims}-D")
             finally:
                 trial.encoding.scale_positions = 1.0
-    if worst.error > CLOSE:
-        raise Broken(
-            f"scale_positions = f and positions times f differ by {worst}: use the positions that tables() gets, not "
-            "where.positions, and leave prepare() as it is"
-        )
+    worst.require(
+        f"scale_positions = f and positions times f differ by {worst}: use the positions that tables() gets, not "
+        "where.positions, and leave prepare() as it is"
+    )
     return f"scale_positions = f is positions times f ({worst.about})"

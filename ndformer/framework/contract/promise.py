@@ -103,6 +103,11 @@ class Worst:
         if not error <= self.error:
             self.error, self.case = (error if error == error else torch.inf), case
 
+    def require(self, message: str, limit: float = CLOSE) -> None:
+        """Raise Broken with this message if the error is above `limit`."""
+        if self.error > limit:
+            raise Broken(message)
+
     @property
     def about(self) -> str:
         return f"to {self.error:.0e}" if self.error else "exactly"

@@ -89,7 +89,8 @@ class Trial(nn.Module):
         """Yield q, k, v and the bias of each layer; layers get the same tokens, changed by the encoding only."""
         state = self.encoding.prepare(where)
         for layer, tokens in self.layer_inputs(x, state):
-            yield layer._project(tokens, where, state, None)
+            q, k, _, _, v, bias = layer.vectors(tokens, where, state)
+            yield q, k, v, bias
 
     def layer_inputs(self, x: Tensor, state: Any) -> Iterator[tuple[Attention, Tensor]]:
         x = self.encoding.embed(x, state)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
+from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
 from ndformer.framework.contract.trial import Sample, Trial, rigid_motions
 
 HOOKS = "values", "output"
@@ -31,13 +31,12 @@ def values(tried: Sequence[Trial]) -> str:
             sample = trial.samples[1]  # all of its tokens have a position
             there = sample._replace(r=sample.r + sample.r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]))
             moved.compare(_outputs(trial, there), _outputs(trial, sample), f"{trial.dims}-D")
-    if unplaced.error > CLOSE:
-        raise Broken(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
-    if moved.error > CLOSE_FLOAT32:
-        raise Broken(
-            f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
-            "must undo at the query what values() does at the key, or set translation_invariant = False"
-        )
+    unplaced.require(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
+    moved.require(
+        f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
+        "must undo at the query what values() does at the key, or set translation_invariant = False",
+        limit=CLOSE_FLOAT32,
+    )
     return f"keep shape and dtype, and leave tokens without a position as they are; translations: {moved.about}"
 
 
@@ -51,8 +50,7 @@ def cameras(tried: Sequence[Trial]) -> str:
         there = here._replace(cameras=here.cameras @ rigid_motions(1))
         for name, function in {"logits": trial.logits, "outputs": trial}.items():
             worst.compare(function(*trial.alone(there)), function(*trial.alone(here)), f"{name}, {trial.dims}-D")
-    if worst.error > CLOSE:
-        raise Broken(f"results change by {worst} when all cameras move together: use only relative cameras, P_i P_j^-1")
+    worst.require(f"results change by {worst} when all cameras move together: use only relative cameras, P_i P_j^-1")
     return f"a motion of all cameras changes nothing ({worst.about})"
 
 

@@ -57,8 +57,8 @@ class Mixture(Dataset):
         return [f"{name}: {label}" for name, part in self.parts.items() for label in part.absent()]
 
     def sample(self, epoch: int, i: int) -> Sample:
-        k, j = self._locate(i)
-        return list(self.parts.values())[k].sample(epoch, j)
+        part, j = self._locate(i)
+        return part.sample(epoch, j)
 
     def check_memory(self, workers: int) -> None:
         for part in self.parts.values():
@@ -69,16 +69,17 @@ class Mixture(Dataset):
             part.shuffle_labels()
 
     def after(self, i: int) -> int:
-        k, j = self._locate(i)
-        return int(self.starts[k]) + list(self.parts.values())[k].after(j)
+        part, j = self._locate(i)
+        return i - j + part.after(j)
 
     def name(self, i: int) -> str:
-        k, j = self._locate(i)
-        return list(self.parts.values())[k].name(j)
+        part, j = self._locate(i)
+        return part.name(j)
 
-    def _locate(self, i: int) -> tuple[int, int]:
+    def _locate(self, i: int) -> tuple[Dataset, int]:
+        """Return the part of a sample, and the sample's index there."""
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
-        return k, i - int(self.starts[k])
+        return list(self.parts.values())[k], i - int(self.starts[k])
 
 
 def _part_classes(name: str, classes: Sequence[str]) -> list[str]:

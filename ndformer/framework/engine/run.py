@@ -53,6 +53,7 @@ FEW_VALIDATION = 50  # the standard error of an accuracy of 90 % is 4 points wit
 OnTested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # called with the best checkpoint's model
 
 
+@host_state.running()
 def train(
     cfg: Config,
     work_dir: Path,
@@ -72,22 +73,6 @@ def train(
     # second
     from ndformer.framework.engine.training.trainer import Trainer
 
-    with host_state.running():
-        changes = allow_config_change, allow_data_change
-        return _train(Trainer, cfg, work_dir, resume, *changes, overwrite, on_tested, profile)
-
-
-def _train(
-    trainer_class: type[Trainer],
-    cfg: Config,
-    work_dir: Path,
-    resume: bool,
-    allow_config_change: bool,
-    allow_data_change: bool,
-    overwrite: bool,
-    on_tested: OnTested | None,
-    profile: tuple[int, int] | None,
-) -> dict[str, Any]:
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
     cfg, messages = calibrate(cfg)
     torch.manual_seed(cfg.seed)
@@ -114,18 +99,12 @@ def _train(
             for message in messages:
                 console.print(message)
             changes = allow_config_change, allow_data_change
-            trainer = trainer_class(cfg, ownership, loaders, model, console, resume, *changes, profile)
-            return _run(cfg, work_dir, model, loaders, trainer, on_tested)
+            trainer = Trainer(cfg, ownership, loaders, model, console, resume, *changes, profile)
+            return _run(trainer, on_tested)
 
 
-def _run(
-    cfg: Config,
-    work_dir: Path,
-    model: TokenModel,
-    loaders: dict[str, Loader],
-    trainer: Trainer,
-    on_tested: OnTested | None,
-) -> dict[str, Any]:
+def _run(trainer: Trainer, on_tested: OnTested | None) -> dict[str, Any]:
+    cfg, model, loaders, work_dir = trainer.cfg, trainer.model, trainer.loaders, trainer.folder
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
     generated = " (generated)" if on_stand_in(cfg) else ""
@@ -149,7 +128,7 @@ def _run(
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
-        return finish(cfg, work_dir, model, loaders, best["metrics"], trainer, on_tested)
+        return finish(trainer, best["metrics"], on_tested)
 
 
 def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
@@ -159,16 +138,9 @@ def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
     return torch.autograd.set_detect_anomaly(True)
 
 
-def finish(
-    cfg: Config,
-    work_dir: Path,
-    model: TokenModel,
-    loaders: dict[str, Loader],
-    val: dict[str, float],
-    trainer: Trainer,
-    on_tested: OnTested | None,
-) -> dict[str, Any]:
+def finish(trainer: Trainer, val: dict[str, float], on_tested: OnTested | None) -> dict[str, Any]:
     """Test the best checkpoint, and write results.json and the pictures."""
+    cfg, model, loaders, work_dir = trainer.cfg, trainer.model, trainer.loaders, trainer.folder
     warn_absent_classes(loaders["test"].data)
     batches = trainer.progress.with_progress(loaders["test"], "test")
     evaluation = measure(cfg.metrics, model, batches, trainer.call_hook, mode="test")

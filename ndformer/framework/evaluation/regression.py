@@ -73,7 +73,7 @@ class RegressionError(Metric):
         """Return a table of errors by the number of parts, such as atoms, and draw error_by_size.png and parity.png."""
         groups = by_size(self.parts) if self.parts.any() else {}
         absolute = np.abs(self.predicted - self.truth)
-        means = {name: nan_mean(absolute[rows]) for name, rows in groups.items()}
+        means = {name: np.ma.masked_invalid(absolute[rows]).mean(0).filled(np.nan) for name, rows in groups.items()}
         if folder is not None:
             parity.plot(folder / "parity.png", self.truth, self.predicted, self.targets)
             if len(groups) > 1:
@@ -99,10 +99,3 @@ def by_size(parts: np.ndarray) -> dict[str, np.ndarray]:
         groups[f"{below + 1}-{end}" if end > below + 1 else f"{end}"] = rows
         below = end
     return groups
-
-
-def nan_mean(values: np.ndarray) -> np.ndarray:
-    """Return (T,) the means of known values (N, T), NaN where none is known."""
-    known = np.isfinite(values)
-    count = known.sum(0)
-    return np.where(count > 0, np.where(known, values, 0.0).sum(0) / np.maximum(count, 1), np.nan)

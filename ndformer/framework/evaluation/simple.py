@@ -8,9 +8,7 @@ import numpy as np
 PENALTIES = (1e-3, 1e-2, 1e-1)
 
 
-def logistic_regression(
-    train: np.ndarray, labels: np.ndarray, test: np.ndarray, penalty: float, steps: int = 200
-) -> np.ndarray:
+def logistic_regression(train: np.ndarray, labels: np.ndarray, test: np.ndarray, penalty: float) -> np.ndarray:
     """Return predicted labels for `test`, from accelerated gradient descent on standardized features."""
     mean, std = train.mean(0), train.std(0) + 1e-6
     train, test = (np.column_stack([(x - mean) / std, np.ones(len(x))]).astype(np.float32) for x in (train, test))
@@ -20,7 +18,7 @@ def logistic_regression(
         rough = train.T @ (train @ (rough / np.linalg.norm(rough))) / len(train)
     step = 1 / (0.5 * np.linalg.norm(rough) + penalty)
     weights = ahead = np.zeros((train.shape[1], targets.shape[1]), np.float32)
-    for t in range(steps):
+    for t in range(200):
         logits = train @ ahead
         shares = np.exp(logits - logits.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
@@ -42,12 +40,12 @@ def accuracies(
 KINDS = (1, "mean box of each class, mAP50"), (16, "16 mean boxes of each class, mAP50")
 
 
-def mean_boxes(boxes: np.ndarray, count: int, rounds: int = 20) -> tuple[np.ndarray, np.ndarray]:
+def mean_boxes(boxes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the k-means of boxes (K, 4) and the share of boxes in each cluster."""
     count = min(count, len(boxes))
     middles = boxes[np.linspace(0, len(boxes) - 1, count).astype(int)]
     nearest = np.zeros(len(boxes), np.int64)
-    for _ in range(rounds):
+    for _ in range(20):
         nearest = ((boxes[:, None] - middles) ** 2).sum(-1).argmin(1)
         middles = np.stack([boxes[nearest == k].mean(0) if (nearest == k).any() else middles[k] for k in range(count)])
     return middles, np.bincount(nearest, minlength=count) / len(boxes)

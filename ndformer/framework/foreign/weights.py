@@ -18,11 +18,13 @@ def load_tensors(path: Path, inside: Sequence[str] = ("state_dict", "model")) ->
 
     `inside` lists the keys under which the tensors may be nested.
     """
+    from safetensors.torch import load_file
+
     scalar: Any = (np.float64(0).__reduce__()[0], "numpy.core.multiarray.scalar")  # metrics stored with the weights
     plain = [scalar, scalar[0], np.dtype, *(type(np.dtype(t)) for t in (np.float64, np.float32, np.int64))]
     try:
         with torch.serialization.safe_globals(plain):
-            content = _safe(path) if path.suffix == ".safetensors" else archive.read(regular(path))[0]
+            content = load_file(regular(path)) if path.suffix == ".safetensors" else archive.read(regular(path))[0]
     except FileNotFoundError:
         raise DataError(f"no checkpoint at {path}") from None
     except DataError:
@@ -37,11 +39,3 @@ def load_tensors(path: Path, inside: Sequence[str] = ("state_dict", "model")) ->
         keys = " or ".join(map(repr, inside))
         raise DataError(f"{path} holds no weights: it should be a dict of tensors by name, or have one as {keys}")
     return {name: value for name, value in content.items() if isinstance(name, str) and isinstance(value, Tensor)}
-
-
-def _safe(path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors.torch import load_file
-    except ImportError:
-        raise DataError(".safetensors takes a package that is not installed: pip install safetensors") from None
-    return load_file(regular(path))

@@ -1,6 +1,7 @@
 """CenterPoint (Yin 2021): 3-D boxes from a heatmap per class and a box regressed in every cell."""
 
-from typing import Any, NamedTuple
+import math
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -67,10 +68,7 @@ class CentrePoint(Head):
         )
         self.heat = branch(classes)
         self.code = branch(sum(CODE.values()))
-        last = self.heat[-1]
-        assert isinstance(last, nn.Conv2d)
-        assert last.bias is not None
-        nn.init.constant_(last.bias, -torch.tensor(1 / PRIOR - 1).log().item())
+        init_prior(self.heat)
 
     def forward(self, tokens: TokenSet) -> Cells:
         x = self.shared(self.neck(tokens))
@@ -114,6 +112,11 @@ class CentrePoint(Head):
         labels, place = best.div(area, rounding_mode="floor"), best % area
         code = cells.code.flatten(2).gather(2, place[:, None].expand(-1, cells.code.shape[1], -1)).mT
         return scores, labels, decode_boxes(code, place, grid)
+
+
+def init_prior(layers: nn.Sequential) -> None:
+    """Set the bias of the last layer such that all scores are PRIOR in the beginning."""
+    nn.init.constant_(cast(Tensor, layers[-1].bias), -math.log(1 / PRIOR - 1))
 
 
 def encode_boxes(boxes: Tensor, grid: BEVGrid) -> Tensor:

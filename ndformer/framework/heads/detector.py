@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
@@ -64,14 +65,11 @@ class Detector(Head):
         self.parts = DetectionLoss()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:
-        count = max(len(sample["labels"]) for sample in data_samples)
-        boxes = torch.zeros(len(data_samples), count, 4)
-        labels = torch.zeros(len(data_samples), count, dtype=torch.int64)
-        real = torch.zeros(len(data_samples), count, dtype=torch.bool)
-        for i, sample in enumerate(data_samples):
-            n = len(checked(sample["labels"], self.classes, sample))
-            boxes[i, :n], labels[i, :n], real[i, :n] = sample["boxes"].reshape(-1, 4), sample["labels"], True
-        return Objects(*(x.to(device, non_blocking=True) for x in (boxes, labels, real)))
+        boxes = [sample["boxes"].reshape(-1, 4).float() for sample in data_samples]
+        labels = [checked(sample["labels"], self.classes, sample).long() for sample in data_samples]
+        real = [torch.ones_like(values, dtype=torch.bool) for values in labels]
+        rows = (pad_sequence(values, batch_first=True) for values in (boxes, labels, real))
+        return Objects(*(x.to(device, non_blocking=True) for x in rows))
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
         """Return the `loss` and its detached parts of both branches for logging."""

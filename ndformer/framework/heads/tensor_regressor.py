@@ -36,9 +36,9 @@ class TensorRegressor(Regressor):
         dim: Width,
         classes: Classes,
         readout: Readout | Sequence[Readout] = "dipole",
-        loss: Literal["l1", "l2", "huber"] = "l1",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(dim, classes, cast(Any, readout), loss)
+        super().__init__(dim, classes, cast(Any, readout), **kwargs)
         self.moments = [t for t, name in enumerate(self.readouts) if name in ("dipole", "anisotropy", "extent")]
         with torch.no_grad():  # a norm of 0 has no direction in which to grow
             for t in self.moments:

@@ -1,6 +1,5 @@
 """TransFusion (Bai 2022, as in UniTR): 3-D boxes from queries at the best heatmap cells, with local cross-attention."""
 
-import math
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.bev_grid import BEVGrid
-from ndformer.framework.heads.centre_point import PRIOR, decode_queries
+from ndformer.framework.heads.centre_point import decode_queries, init_prior
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import rotated_nms
 from ndformer.framework.losses.matching import Matching, Weights
@@ -80,8 +79,8 @@ class TransFusion(Head):
         self.decoder = Decoder(width, heads, hidden, dropout, radius)
         self.parts = nn.ModuleDict({name: _branch(width, out) for name, out in (PARTS | dict(classes=classes)).items()})
         self.matching, self.weights = Matching(), Weights()
-        for last in (self.heat[-1], cast(nn.Sequential, self.parts["classes"])[-1]):
-            nn.init.constant_(cast(Tensor, cast(nn.Module, last).bias), -math.log(1 / PRIOR - 1))
+        for layers in (self.heat, self.parts["classes"]):
+            init_prior(cast(nn.Sequential, layers))
 
     def forward(self, tokens: TokenSet) -> Queries:
         grid: BEVGrid = self.neck.out

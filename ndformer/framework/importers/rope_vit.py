@@ -33,7 +33,7 @@ def convert(state_dict: State, head_dim: int) -> Imported:
         more = {f"blocks.{i}.attention.{place}frequencies": layer for i, layer in enumerate(turns.contiguous())}
         encoding = [dict(type="RoPEMixed")]
     if table:
-        grid, _, more["encoding.parts.0.table"] = vit.position_table(reader, "pos_embed", (0,), dim)
+        grid, _, more["encoding.parts.0.table"] = vit.position_table(reader, (0,), dim)
         encoding.insert(0, dict(type="LearnableAbsolute", grid=grid, class_entries=0))
     rows = reader.take("cls_token", 1, 1, dim)
     config = encoding if table else encoding[0]

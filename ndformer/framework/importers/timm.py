@@ -17,9 +17,7 @@ def convert(state_dict: State, head_dim: int, model: str = "a ViT as timm's") ->
         reader.take(name, 1, None, dim) for name in ("cls_token", "reg_token", "register_tokens") if name in reader
     ]  # in the order of tokens
     entries = sum(row.shape[1] for row in rows)
-    grid, prefix, table = vit.position_table(
-        reader, "pos_embed", tuple(dict.fromkeys((0, min(1, entries), entries))), dim
-    )
+    grid, prefix, table = vit.position_table(reader, tuple(dict.fromkeys((0, min(1, entries), entries))), dim)
     encoding = dict(type="LearnableAbsolute", grid=grid, class_entries=prefix)
     body = vit.backbone(reader, dim, head_dim, encoding, eps=EPS, more={"encoding.table": table})
     if "norm_pre.weight" in reader:

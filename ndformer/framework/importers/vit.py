@@ -107,16 +107,14 @@ def classifier(
     return dict(head=Part(config, weights))
 
 
-def position_table(
-    reader: StateDictReader, name: str, prefixes: tuple[int, ...], dim: int
-) -> tuple[tuple[int, int], int, Tensor]:
+def position_table(reader: StateDictReader, prefixes: tuple[int, ...], dim: int) -> tuple[tuple[int, int], int, Tensor]:
     """Return (grid, prefix, table) of a square position embedding (1, prefix + cells, dim)."""
-    table = reader.take(name, 1, None, dim)[0]
+    table = reader.take("pos_embed", 1, None, dim)[0]
     for prefix in prefixes:
         side = math.isqrt(max(0, len(table) - prefix))
         if side > 0 and side * side == len(table) - prefix:
             return (side, side), prefix, table
-    raise DataError(f"{name} has {len(table)} entries: a square and {' or '.join(map(str, prefixes))} before it")
+    raise DataError(f"pos_embed has {len(table)} entries: a square and {' or '.join(map(str, prefixes))} before it")
 
 
 def _ratio(hidden: int, dim: int) -> float:

@@ -15,7 +15,7 @@ from ndformer.framework.losses.labels import checked
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.system.processes import shared_divisor
 
-MIN_RADIUS = 2  # cells, of an object's peak in the heatmap
+MIN_RADIUS, OVERLAP = 2, 0.1  # of an object's peak in the heatmap: cells; IoU of boxes with corners in its radius
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +47,15 @@ class Objects3D:
         return cls(*(x.to(device, non_blocking=True) for x in (boxes, labels, real)))
 
 
-def peaks(objects: Objects3D, grid: BEVGrid, classes: int, overlap: float = 0.1) -> Tensor:
+def peaks(objects: Objects3D, grid: BEVGrid, classes: int) -> Tensor:
     """Return target heatmaps (B, classes, ny, nx): a Gaussian around the center cell of each object, with peak 1.
 
     Overlapping Gaussians are combined by their maximum. The radius is CornerNet's: boxes with corners within it have an
-    IoU of at least `overlap`. Objects outside the map are left out.
+    IoU of at least OVERLAP. Objects outside the map are left out.
     """
     position = grid.to_cells(objects.boxes)  # (B, K, 2)
     width, length = objects.boxes[..., 3] / grid.step, objects.boxes[..., 4] / grid.step
-    radius = corner_radius(length, width, overlap).floor().clamp(min=MIN_RADIUS)  # (B, K)
+    radius = corner_radius(length, width, OVERLAP).floor().clamp(min=MIN_RADIUS)  # (B, K)
     sigma = (2 * radius + 1) / 6
     inside = objects.real & grid.contains(position)
     middle = position.floor()

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.necks.maps import grid_map, latest_map
@@ -22,13 +21,6 @@ class ChannelNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-class Halve(nn.Module):
-    """Max pooling over 2 x 2 cells that keeps an odd last row or column (ceil mode)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.max_pool2d(x, 2, ceil_mode=True)
 
 
 @NECKS.register_module()
@@ -68,7 +60,7 @@ def _level(dim: int, width: int, scale: float) -> nn.Sequential:
         4: (quarter, [*double, ChannelNorm(half), nn.GELU(), nn.ConvTranspose2d(half, quarter, 2, 2)]),
         2: (half, [*double]),
         1: (dim, []),
-        0.5: (dim, [Halve()]),
+        0.5: (dim, [nn.MaxPool2d(2, ceil_mode=True)]),  # ceil_mode keeps an odd last row or column
     }
     channels, layers = _level_layers(resize, scale)
     out = [nn.Conv2d(channels, width, 1, bias=False), ChannelNorm(width)]
@@ -79,7 +71,7 @@ def _reduced(dim: int, width: int, scale: float) -> nn.Sequential:
     resize: dict[float, list[nn.Module]] = {
         2: [nn.ConvTranspose2d(dim, width, 2, 2)],
         1: [nn.Conv2d(dim, width, 1)],
-        0.5: [Halve(), nn.Conv2d(dim, width, 1)],
+        0.5: [nn.MaxPool2d(2, ceil_mode=True), nn.Conv2d(dim, width, 1)],
     }
     return nn.Sequential(*_level_layers(resize, scale), ChannelNorm(width))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.pictures.canvas import Canvas
-from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring
+from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring, save_figure
 from ndformer.framework.system import atomic
 
 UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
@@ -17,9 +17,10 @@ UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
 class Painting:
     """A figure with blocks of maps: (rows, columns, N), a value for each of the canvas's N tokens, NaN if masked.
 
-    `queries` has the query token of each row, which gets a ring, or None for a token without a position. With
-    `moments`, column i shows the canvas at moments[i]; otherwise all columns show the first moment with the
-    first query, and the sample is drawn next to the rows.
+    `queries` has the query token of each row, which gets a ring, or None for a token without a position. All columns
+    show the first moment with the first query, and the sample is drawn next to the rows. With `in_moments`, columns
+    are several moments of the canvas, with the sample in the first row; with several rows and columns (layers and
+    heads), values are averaged over columns.
     """
 
     def __init__(
@@ -31,8 +32,12 @@ class Painting:
         queries: Sequence[int | None],
         canvas: Canvas,
         note: str = "",
-        moments: Sequence[int] = (),
+        in_moments: bool = False,
     ) -> None:
+        moments: Sequence[int] = canvas.stills if in_moments else ()
+        if moments:
+            blocks, rows, queries = _in_moments(blocks, rows, columns, queries, len(moments))
+            columns = [canvas.caption(moment) for moment in moments]
         self.canvas, self.moments = canvas, moments
         first = next((query for query in queries if query is not None), None)
         with_query = (m for m in range(canvas.moments) if first is not None and canvas.spot(first, m) is not None)
@@ -97,8 +102,7 @@ class Painting:
             ax.set_xlabel(block.beneath[row][column], fontsize=7.5, color="0.35", labelpad=2)
 
     def save(self, path: Path) -> None:
-        with atomic.replacing(path) as half:
-            self.figure.savefig(half)
+        save_figure(path, self.figure)
 
     def moving(self, path: Path) -> None:
         """Write a GIF of all moments."""
@@ -132,41 +136,24 @@ def save_gif(frames: Sequence[Any], path: Path, seconds: float) -> None:
         frames[0].save(half, save_all=True, append_images=frames[1:], duration=round(1000 * seconds), loop=0)
 
 
-def sheet(
-    title: str,
-    blocks: Sequence[Panels],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    queries: Sequence[int | None],
-    canvas: Canvas,
-    note: str,
-) -> Painting:
-    """Draw several moments of a canvas from left to right, with the sample in the first row.
-
-    With several rows and columns (layers and heads), values are averaged over columns.
-    """
-    moments = canvas.stills
+def _in_moments(
+    blocks: Sequence[Panels], rows: Sequence[str], columns: Sequence[str], queries: Sequence[int | None], moments: int
+) -> tuple[list[Panels], list[str], list[int | None]]:
+    """Return the sample's block and the others, with a column for each moment, and the names and queries of rows."""
     several = len(rows) > 1 and len(columns) > 1
     names = list(rows) if several or len(columns) == 1 else list(columns)
     who = list(queries) if len(names) == len(rows) else [query for query in queries for _ in columns]
     flat = []
     for block in blocks:
         values = block.values  # (rows, columns, N)
-        values = _mean(values)[:, None] if several else values.reshape(-1, 1, values.shape[-1])
+        if several:  # NaN is masked, and does not warn where all columns are
+            values = np.ma.masked_invalid(values).mean(1, keepdims=True).filled(np.nan)
+        values = values.reshape(-1, 1, values.shape[-1])
         texts = [] if several else [text for row in block.beneath for text in row]
-        under = [[text, *[" "] * (len(moments) - 1)] for text in texts]  # below the first moment
+        under = [[text, *[" "] * (moments - 1)] for text in texts]  # below the first moment
         name = f"{block.name}, mean of heads" if several else block.name
-        flat.append(Panels(name, values.repeat(len(moments), 1), block.kind, block.limit, under))
-    sample = Panels("sample", np.zeros((1, len(moments), 1)), "plain")
-    captions = [canvas.caption(moment) for moment in moments]
-    return Painting(title, [sample, *flat], names, captions, who, canvas, note, moments)
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    """Average (rows, columns, N) over columns to (rows, N), ignoring NaN."""
-    finite = ~np.isnan(values)
-    total, count = np.where(finite, values, 0).sum(1), finite.sum(1)
-    return np.where(count > 0, total / np.maximum(1, count), np.nan)
+        flat.append(Panels(name, values.repeat(moments, 1), block.kind, block.limit, under))
+    return [Panels("sample", np.zeros((1, moments, 1)), "plain"), *flat], names, who
 
 
 def colored(values: np.ndarray, block: Panels) -> np.ndarray:

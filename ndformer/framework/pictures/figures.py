@@ -6,9 +6,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from ndformer.framework.system import atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,17 +72,21 @@ class Panels:
 @contextmanager
 def new_figure(width: float, height: float, title: str) -> Iterator[Figure]:
     """Create an empty figure (sizes in inches) in one style, without changing matplotlib's global state."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("drawing needs matplotlib, which is missing: pip install matplotlib") from None
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context(STYLE):
         fig = Figure((width, height), dpi=120, layout="constrained")
         lines = textwrap.wrap(title, max(30, int(LETTERS * width)))[:TITLE_LINES]
         fig.set_figheight(height + 0.18 * (len(lines) - 1))
         fig.suptitle("\n".join(lines), fontsize=11, fontweight="bold")
         yield fig
+
+
+def save_figure(path: Path, figure: Figure, **options: Any) -> None:
+    """Write a figure to a file, completely or not at all."""
+    with atomic.replacing(path) as half:
+        figure.savefig(half, **options)
 
 
 def heat_maps(

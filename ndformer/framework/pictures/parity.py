@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import STYLE
-from ndformer.framework.system import atomic
+from ndformer.framework.pictures.figures import STYLE, save_figure
 
 COLUMNS, BINS, SIDE = 4, 80, 2.9  # panels in a row, bins along each axis, inches of a panel
 SHOWN = (0.1, 99.9)  # percentiles of the true values that set the range of the axes
@@ -55,5 +54,4 @@ def _panels(path: Path, names: Sequence[str]) -> Iterator[list[Any]]:
         yield axes
         for axis in axes[len(names) :]:
             axis.set_axis_off()
-        with atomic.replacing(path) as half:
-            figure.savefig(half, dpi=110)
+        save_figure(path, figure, dpi=110)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data.workers import is_worker_death
+from ndformer.framework.pictures.figures import save_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 
@@ -108,8 +109,7 @@ def confusion_matrix(
     bar = figure.colorbar(image, ax=axis, fraction=min(0.04, 0.3 / side), pad=min(0.02, 0.2 / side))
     bar.set_label("share of the row", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    with atomic.replacing(path) as half:
-        figure.savefig(half, dpi=110, bbox_inches="tight")
+    save_figure(path, figure, dpi=110, bbox_inches="tight")
 
 
 @_plain_words()
@@ -140,5 +140,4 @@ def _figure(wide: float, high: float) -> Any:
 
 def _save(figure: Any, path: Path) -> None:
     figure.tight_layout()
-    with atomic.replacing(path) as half:
-        figure.savefig(half, dpi=110)
+    save_figure(path, figure, dpi=110)

@@ -62,6 +62,13 @@ class Names:
         return "whose keys are Python identifiers, and not the name of an attribute of torch.nn.ModuleDict"
 
 
+def check_share(value: float, name: str) -> float:
+    """Return a share of samples, or raise ValueError: for constructors that Python code calls without a config."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a share of samples between 0 and 1, got {value:g}")
+    return value
+
+
 LARGE = 1e12
 
 Finite = Annotated[float, Range(-LARGE, LARGE)]

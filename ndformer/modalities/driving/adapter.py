@@ -69,7 +69,10 @@ class SensorAdapter(Adapter):
 
     @staticmethod
     def cameras(
-        patch: int, camera_to_lidar: Batch | None, intrinsics: Batch | None, seen: Batch | None
+        patch: int,
+        camera_to_lidar: Batch | None = None,
+        intrinsics: Batch | None = None,
+        seen: Batch | None = None,
     ) -> Tensor | None:
         """Return projection matrices (B, C, 3, 4), or None without a calibration."""
         if camera_to_lidar is None or intrinsics is None:
@@ -139,9 +142,7 @@ class Pillars(SensorAdapter):
     def forward(
         self,
         clouds: Batch,
-        camera_to_lidar: Batch | None = None,
-        intrinsics: Batch | None = None,
-        seen: Batch | None = None,
+        **calibration: Batch | None,
     ) -> TokenSet:
         for cloud in clouds:
             if cloud.dim() != 2 or cloud.shape[1] != CHANNELS:
@@ -168,7 +169,7 @@ class Pillars(SensorAdapter):
         positions = torch.zeros(len(x), 7, device=x.device)
         positions[:, :2] = middle[:, :2]
         each = torch.bincount(sample, minlength=B)
-        cameras = self.cameras(self.patch, camera_to_lidar, intrinsics, seen)
+        cameras = self.cameras(self.patch, **calibration)
         if cameras is not None:
             parts = middle.split(each.tolist())
             positions[:, 2:5] = torch.cat([first_view(m, p, self.view) for m, p in zip(cameras, parts)])
@@ -244,9 +245,7 @@ class CameraPatches(SensorAdapter):
     def forward(
         self,
         pictures: Batch,
-        camera_to_lidar: Batch | None = None,
-        intrinsics: Batch | None = None,
-        seen: Batch | None = None,
+        **calibration: Batch | None,
     ) -> TokenSet:
         sizes = {f"{image.shape[-1]} x {image.shape[-2]}" for image in pictures}
         if len(sizes) > 1:
@@ -259,7 +258,7 @@ class CameraPatches(SensorAdapter):
                 f"images must be (cameras, 3, height, width) in patches of {self.patch} pixels, got "
                 f"{tuple(images.shape[1:])}: resize or crop them"
             )
-        cameras = self.cameras(self.patch, camera_to_lidar, intrinsics, seen)
+        cameras = self.cameras(self.patch, **calibration)
         if cameras is None:
             raise ValueError("images need their cameras: give camera_to_lidar (C, 4, 4) and intrinsics (C, 3, 3)")
         B, C, _, H, W = images.shape
@@ -273,7 +272,7 @@ class CameraPatches(SensorAdapter):
             [self._places(matrix, key.numpy().tobytes(), view) for matrix, key in zip(cameras, keys)]
         )
         valid = cameras.flatten(2).any(-1).repeat_interleave(view[0] * view[1], 1)  # (B, N)
-        full = seen is None and len({len(images_of_sample) for images_of_sample in pictures}) == 1
+        full = calibration.get("seen") is None and len({len(images_of_sample) for images_of_sample in pictures}) == 1
         where = Where(positions, valid=None if full else valid)
         return TokenSet(x, replace(where, cameras=lifted(cameras, view)), torch.ones_like(valid, dtype=torch.int64))
 

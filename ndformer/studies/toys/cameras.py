@@ -1,17 +1,17 @@
 """Toy tasks with two cameras: how they are turned, and which lens they have, is no position in an image."""
 
+from functools import partial
+
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from ndformer.framework.contract.trial import rigid_motions
-from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import above, below
-from ndformer.studies.small import Reader, Samples, accuracy, controls, fit, split_control
-from ndformer.studies.toys.circle import permuted
-from ndformer.studies.toys.tasks import TOKENS, WORDS
+from ndformer.studies.small import Samples, accuracy, controls
+from ndformer.studies.toys.circle import BATCH, STEPS, TEST, draw_test, fit_row
+from ndformer.studies.toys.tasks import TOKENS
 
-STEPS, BATCH, TEST = 200, 64, 1000
 PATCHES = 8.0  # of an image, along each side
 ENCODINGS = {
     "NoPE": "NoPE",
@@ -57,17 +57,11 @@ def moved(samples: Samples, generator: Generator) -> Samples:
 
 
 def measure(cell: Cell, steps: int = STEPS) -> Values:
-    row, control = split_control(cell.row)
     values: Values = {}
     for task in ("bearing", "lens"):
-        torch.manual_seed(cell.seed)
-        generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
-        like = draw_samples(task, BATCH, Generator().manual_seed(cell.seed))
-        reader = Reader(nn.Embedding(WORDS, 48), 2, like, parse_encoding(ENCODINGS[row]), readout="mean")
-        batches = (permuted(draw_samples(task, BATCH, generator), control, generator) for _ in range(steps))
-        fit(reader, batches, steps)
-        test = draw_samples(task, TEST, tester)
-        test = permuted(test, control, tester) if control == "places" else test  # true answers
+        draw, tester = partial(draw_samples, task), Generator().manual_seed(10_000 + cell.seed)
+        reader = fit_row(cell, ENCODINGS, draw, steps)
+        test = draw_test(cell, draw, tester)
         values[task] = accuracy(reader, test)
         if task == "bearing":
             values["bearing moved"] = accuracy(reader, moved(test, tester))

@@ -1,5 +1,8 @@
 """Toy tasks on a circle: what is learned on one side of the seam should hold across it."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import torch
 from torch import Generator, nn
 
@@ -22,6 +25,7 @@ STRAIGHT = tuple(row for row in ENCODINGS if row.endswith("line"))
 CONTROLS = tuple(controls("AxialRoPE, circle"))
 COLUMNS = {"direction": "direction", "direction across": "… across the seam"}
 COLUMNS |= {"distance": "distance", "distance across": "… across the seam"}
+Draw = Callable[[int, Generator], Samples]
 
 
 def draw_samples(task: str, across: bool, count: int, generator: Generator) -> Samples:
@@ -61,20 +65,30 @@ def permuted(samples: Samples, control: Control, generator: Generator) -> Sample
     return samples
 
 
-def measure(cell: Cell, steps: int = STEPS) -> Values:
+def fit_row(cell: Cell, encodings: Mapping[str, str], draw: Draw, steps: int) -> Reader:
+    """Return a reader with the encoding of a row, trained on samples that `draw` returns, with the row's control."""
     row, control = split_control(cell.row)
+    torch.manual_seed(cell.seed)
+    like = draw(BATCH, Generator().manual_seed(cell.seed))
+    reader = Reader(nn.Embedding(WORDS, 48), 2, like, parse_encoding(encodings[row]), readout="mean")
+    generator = Generator().manual_seed(cell.seed)
+    fit(reader, (permuted(draw(BATCH, generator), control, generator) for _ in range(steps)), steps)
+    return reader
+
+
+def draw_test(cell: Cell, draw: Draw, generator: Generator) -> Samples:
+    """Return the test samples of a row, with true answers."""
+    test, (_, control) = draw(TEST, generator), split_control(cell.row)
+    return permuted(test, control, generator) if control == "places" else test
+
+
+def measure(cell: Cell, steps: int = STEPS) -> Values:
     values: Values = {}
     for task in ("direction", "distance"):
-        torch.manual_seed(cell.seed)
-        generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
-        like = draw_samples(task, False, BATCH, Generator().manual_seed(cell.seed))
-        reader = Reader(nn.Embedding(WORDS, 48), 2, like, parse_encoding(ENCODINGS[row]), readout="mean")
-        batches = (permuted(draw_samples(task, False, BATCH, generator), control, generator) for _ in range(steps))
-        fit(reader, batches, steps)
+        tester = Generator().manual_seed(10_000 + cell.seed)
+        reader = fit_row(cell, ENCODINGS, partial(draw_samples, task, False), steps)
         for name, across in ((task, False), (f"{task} across", True)):
-            test = draw_samples(task, across, TEST, tester)
-            test = permuted(test, control, tester) if control == "places" else test  # true answers
-            values[name] = accuracy(reader, test)
+            values[name] = accuracy(reader, draw_test(cell, partial(draw_samples, task, across), tester))
     return values
 
 

@@ -21,8 +21,16 @@ class GTA(Reference):
 
     def angles(self) -> list[Tensor]:
         """(n,) for each pair of channels: r_p 2^-f."""
-        n = (self.width - self.blocks * 4) // (2 * self.dims)
-        return [self.r[:, p] * self.turns(2.0**-f, p) for p in range(self.dims) for f in range(n)]
+        n = self.pairs_per_axis
+        return [self.r[:, p] * self.turns(2.0**-f, p) for p in self.order for f in range(n)]
+
+    @property
+    def pairs_per_axis(self) -> int:
+        return int((self.width - self.blocks * 4) * self.cfg.get("channels", 1)) // 2 // self.dims
+
+    @property
+    def order(self) -> list[int]:
+        return self.cfg.get("axes") or list(range(self.dims))
 
     @property
     def blocks(self) -> int:

@@ -15,5 +15,5 @@ class PRoPE(GTA):
         return torch.eye(4).double() if self.cameras is None else self.cameras[n].clone()
 
     def angles(self) -> list[Tensor]:
-        n = (self.width - self.blocks * 4) // (2 * self.dims)
-        return [self.r[:, p] * self.turns(100 ** (-f / n), p) for p in range(self.dims) for f in range(n)]
+        n = self.pairs_per_axis
+        return [self.r[:, p] * self.turns(100 ** (-f / n), p) for p in self.order for f in range(n)]

@@ -77,8 +77,12 @@ class RotaryND(ComplexRotation):
             return list(learned[h if len(learned) > 1 else 0])
         base = self.cfg.get("base", {"utonia": 10, "qwen3vl": 5e6}.get(self.cfg.get("preset", ""), 100))
         axes, pairs = torch.eye(P).double(), int(self.width * self.cfg.get("channels", 1)) // 2
+        order = self.cfg.get("axes") or range(P)
         if kind == "heads":  # each head has all frequencies of one axis
-            return [100 ** (-c / pairs) * axes[h * P // self.heads] for c in range(pairs)]
+            if shares := self.cfg.get("sections"):
+                of_head = [p for p, share in zip(order, shares) for _ in range(share)]
+                return [base ** (-c / pairs) * axes[of_head[h]] for c in range(pairs)] if h < len(of_head) else []
+            return [base ** (-c / pairs) * axes[order[h * P // self.heads]] for c in range(pairs)]
         if kind == "spiral":  # x cos phi + y sin phi, phi = k pi / 4; perpendicular groups share their frequencies
             n, found = self.width // 4, []
             for k in range(4):
@@ -87,14 +91,13 @@ class RotaryND(ComplexRotation):
                     w = 100 ** (-min(n - 1, (0 if k in (0, 2) else 2) + 4 * (i // 2) + i % 2) / n)
                     found.append(torch.tensor([w * math.cos(phi), w * math.sin(phi)], dtype=torch.float64))
             return found
-        order = self.cfg.get("axes") or range(P)
         if kind == "axial":
             n = 2 * pairs // (2 * P)
             return [base ** (-i / n) * axes[p] for p in order for i in range(n)]
         if kind == "interleaved":
             most = self.cfg.get("sections") or [pairs // P] * P
             own = [c % P if c // P < most[c % P] else 0 for c in range(pairs)]
-            return [base ** (-c / pairs) * axes[p] for c, p in enumerate(own)]
+            return [base ** (-c / pairs) * axes[order[p]] for c, p in enumerate(own)]
         return list(self.model.encoding.drawn.double()[h])  # random ones; test_rotary.py tests them
 
 

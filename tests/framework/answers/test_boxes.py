@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.answers import gallery
-from ndformer.framework.answers.boxes import MISSED, Box, Boxes, Verdict, draw, in_colours, outlines
+from ndformer.framework.answers.boxes import MISSED, Box, Boxes, draw, in_colours, outlines
 from ndformer.framework.engine.programs.show_dir import threshold_warning
 from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
 from tests.framework.helpers import Drawn
@@ -30,7 +30,7 @@ A, B, C = (0, 0, 10, 10), (20, 0, 30, 10), (40, 0, 50, 10)
 
 def test_each_object_is_found_once_by_its_class_and_above_the_score():
     one = answer([(A, 0), (B, 1), (C, 0)], [(A, 0, 0.9), (A, 0, 0.8), (B, 0, 0.7), (C, 0, 0.2)])
-    verdict = Verdict.from_answer(one, 0.3)
+    verdict = one.compared(0.3)
     assert verdict.indices.tolist() == [0, 1, 2]
     assert verdict.right.tolist() == [True, False, False]
     assert verdict.missed.tolist() == [1, 2]
@@ -44,13 +44,13 @@ def test_each_object_is_found_once_by_its_class_and_above_the_score():
 
 def test_crowds_are_neither_missed_nor_made_wrong():
     one = answer([((0, 0, 90, 90), 0)], [(A, 0, 0.9), (B, 0, 0.8)], crowd=[True])
-    verdict = Verdict.from_answer(one, 0.3)
+    verdict = one.compared(0.3)
     assert (str(verdict), verdict.mistakes) == ("0 of 0 found", 0)
 
 
 def test_without_truth_there_is_no_verdict():
     one = replace(answer(found=[(A, 0, 0.9), (B, 1, 0.1)]), sample={})
-    verdict = Verdict.from_answer(one, 0.3)
+    verdict = one.compared(0.3)
     assert (str(verdict), verdict.mistakes) == ("1 found", 0)
     assert list(outlines(one, verdict, CLASSES)) == [
         Box(list(A), in_colours(CLASSES)[0], "ant 0.90", in_colours(CLASSES)[0])

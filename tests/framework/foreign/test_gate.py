@@ -95,7 +95,7 @@ ALLOWED = {
     "ndformer/framework/engine/training/sharded.py": {"open": WRITES, "archive.read": CHECKPOINT},
     "ndformer/framework/engine/training/history.py": {"open": WRITES},
     "ndformer/framework/engine/training/watchdog.py": {"json.loads": "messages of processes of the same run"},
-    "ndformer/framework/engine/training/exported.py": {"_safetensors().safe_open": CHECKPOINT},
+    "ndformer/framework/engine/training/exported.py": {"safetensors.safe_open": CHECKPOINT},
     "ndformer/framework/engine/training/owner.py": {
         "Path(f'/proc/{number}/stat').read_text": "the system's own",
         "boot.read_text": "the system's own",

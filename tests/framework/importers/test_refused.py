@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
@@ -88,8 +89,7 @@ def test_any_width_of_an_mlp_is_told_exactly(dim, hidden):
 
 
 def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
-    safetensors = pytest.importorskip("safetensors.torch")
-    safetensors.save_file(WHOLE, tmp_path / "in.safetensors")
+    save_file(WHOLE, tmp_path / "in.safetensors")
     convert_checkpoint.main(["timm", str(tmp_path / "in.safetensors"), str(tmp_path / "safe.pth"), "--head-dim", "16"])
     capsys.readouterr()
     converted("timm", WHOLE, "--head-dim", "16")

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.attention import UNSEEN, Painting, colored, sheet, z_map
+from ndformer.framework.pictures.attention import UNSEEN, Painting, colored, z_map
 from ndformer.framework.pictures.canvas import Canvas, Dots, GridCanvas, stills
 from ndformer.framework.pictures.figures import Panels, new_figure
 from ndformer.framework.pictures.view import Cloud
@@ -149,7 +149,7 @@ def test_what_moves_is_a_gif_and_a_sheet(tmp_path):
             film.seek(number)
             frames.append(np.asarray(film.convert("RGB")).astype(int))
     assert np.abs(frames[0] - frames[2]).max() > 50
-    page = sheet(*given, note="")
+    page = Painting(*given, in_moments=True)
     shown = images(page.figure)
     assert len(shown) == 6 * 3  # the film, then the mean of heads of each layer
     assert (shown[0] == FILM[0]).all()

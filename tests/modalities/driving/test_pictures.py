@@ -67,12 +67,9 @@ def test_cards_show_right_wrong_and_missed_boxes(data):
     one = Boxes3D(
         sample=sample, boxes=found, labels=np.array([*labels[:2], labels[0]]), scores=np.array([0.9, 0.8, 0.7])
     )
-    compared = one.compared(0.3)
-    assert compared is not None
-    right, seen = compared
-    assert right.tolist() == [True, True, False]
-    assert seen[:2].all()
-    assert not seen[2:].any()
+    verdict = one.compared(0.3)
+    assert verdict.right.tolist() == [True, True, False]
+    assert verdict.missed.tolist() == list(range(2, len(boxes)))
     assert one.verdict(data.classes, 0.3) == f"2 of {len(boxes)} found, 1 wrong"
     assert one.mistakes(0.3) == len(boxes) - 1
     assert one.verdict(data.classes, 0.85) == f"1 of {len(boxes)} found"

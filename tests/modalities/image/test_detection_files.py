@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ndformer.framework.answers.boxes import Boxes, Verdict
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views
@@ -179,7 +179,7 @@ def test_difficult_objects_of_voc_are_neither_trained_on_nor_counted(tmp_path):
         labels = [0] + [1] * (len(found) - 1)
         boxes = np.array(found)
         seen = Boxes(sample=sample, boxes=boxes, labels=np.array(labels), scores=np.linspace(0.5, 0.9, len(found)))
-        verdict = Verdict.from_answer(seen, 0.1)
+        verdict = seen.compared(0.1)
         assert (verdict.object_count, len(verdict.missed)) == (1, 0)
         values = metric.compute_metrics([("a", sample["truth"], seen.predictions)])
         assert values["mAP50"] == pytest.approx(1)  # of ants: nobody is asked for cows

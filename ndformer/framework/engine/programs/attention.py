@@ -23,7 +23,7 @@ from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.attention import Painting, sheet
+from ndformer.framework.pictures.attention import Painting
 from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.samples import find_pack
@@ -259,10 +259,9 @@ def painting(sample: SampleAttention, selection: Selection, title: str, in_momen
     if any(text and "off" in text for block in blocks for texts in block.beneath for text in texts):
         note += "; " * bool(note) + "off: attention to class and register tokens"
     columns = [f"head {h + 1}" for h in heads]
-    if in_moments and len(sample.canvas.stills) > 1:
-        title += f", {columns[0]}" if len(columns) == 1 else ""
-        return sheet(title, blocks, names, columns, queries, sample.canvas, note)
-    return Painting(title, blocks, names, columns, queries, sample.canvas, note)
+    in_moments = in_moments and len(sample.canvas.stills) > 1
+    title += f", {columns[0]}" if in_moments and len(columns) == 1 else ""
+    return Painting(title, blocks, names, columns, queries, sample.canvas, note, in_moments)
 
 
 def panels(

@@ -24,8 +24,7 @@ from ndformer.framework.engine.programs.cli import config_arguments, config_from
 from ndformer.framework.engine.training.first_batch import record_positions
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.figures import new_figure
-from ndformer.framework.system import atomic
+from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.tokens import Where
 
 SAMPLES = 8  # per batch
@@ -132,5 +131,4 @@ def draw(path: Path, reports: Sequence[CoverageReport]) -> None:
         axis.set_ylim(len(kinds) - 0.5, -0.5)
         axis.set_xlabel("length, in the encoding's unit (gray: from token spacing to sample extent)")
         figure.legend(loc="outside right upper")
-    with atomic.replacing(path) as half:
-        figure.savefig(half)
+    save_figure(path, figure)

@@ -99,7 +99,7 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
         from ndformer.framework.engine.training import sharded  # imports torch.distributed.checkpoint
 
         content = sharded.load(path, templates)
-        contents.check(content, path, FORMAT)
+        contents.check(content, path)
         return content
     if path.is_dir():
         inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
@@ -114,7 +114,7 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
         raise _unsafe(path, "".join(letter if letter.isprintable() else "?" for letter in why)) from error
-    contents.check(content, path, FORMAT)
+    contents.check(content, path)
     if content.get("format", 0) >= 3 and not sealed:
         raise _unsafe(path, "its digest is missing")
     if templates:

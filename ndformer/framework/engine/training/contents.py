@@ -87,16 +87,16 @@ RUN = dict(  # required to resume a run
 )
 
 
-def check(content: Any, path: str | Path, newest: int) -> None:
+def check(content: Any, path: str | Path) -> None:
     """Raise unless `content` has the keys of a checkpoint: weights, and optional metadata."""
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise DataError(
             f"{path}: expected a checkpoint of ndformer, got a file without 'model'. Give best.pth or last.pth of a run"
         )
     _check(content, path, dict(model=WEIGHTS) | {name: key for name, key in METADATA.items() if name in content})
-    if content.get("format", newest) > newest:
+    if content.get("format", FORMAT) > FORMAT:
         raise DataError(
-            f"{path}: expected a checkpoint format up to {newest}, got {content['format']}. Use the version of "
+            f"{path}: expected a checkpoint format up to {FORMAT}, got {content['format']}. Use the version of "
             "ndformer that wrote it, or a newer one"
         )
 

@@ -18,7 +18,6 @@ METADATA, DIGEST = "ndformer", "ndformer_digest"  # keys of the file's metadata
 
 def can_export(path: Path) -> None:
     """Make the folder of the file, and raise unless weights can be exported to this path."""
-    _safetensors()
     if path.suffix != ".safetensors":
         raise DataError(f"{path}: expected a name that ends in .safetensors")
     atomic.make_parent(path)
@@ -26,6 +25,8 @@ def can_export(path: Path) -> None:
 
 def export(path: Path, content: dict[str, Any]) -> None:
     """Write the weights and metadata of a checkpoint to a .safetensors file."""
+    import safetensors.torch
+
     can_export(path)
     keys = ("classes", "epoch", "metrics", "config", "data")
     about = json.dumps({name: content[name] for name in keys if name in content})
@@ -34,13 +35,15 @@ def export(path: Path, content: dict[str, Any]) -> None:
     with atomic.replacing(path) as half:
         half.touch()
         mode = half.stat().st_mode
-        _safetensors().torch.save_file(tensors, str(half), metadata=metadata)
+        safetensors.torch.save_file(tensors, str(half), metadata=metadata)
         half.chmod(mode)  # save_file replaces the file by one that only its owner can read
 
 
 def read(path: Path) -> tuple[dict[str, Any], bool]:
     """Return the content of a .safetensors checkpoint, and whether it has a (right) digest."""
-    with _safetensors().safe_open(str(foreign.regular(path)), framework="pt") as file:
+    import safetensors
+
+    with safetensors.safe_open(str(foreign.regular(path)), framework="pt") as file:
         metadata = file.metadata() or {}
         model = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
     about, digest = metadata.get(METADATA, "{}"), metadata.get(DIGEST)
@@ -59,13 +62,3 @@ def _digest(about: str, tensors: dict[str, Tensor]) -> str:
         digest.update(f"\0{name}\0{value.dtype}\0{tuple(value.shape)}\0".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ImportError:
-        raise DataError(
-            ".safetensors files need the package safetensors, which is not installed: pip install safetensors"
-        ) from None
-    return safetensors

@@ -3,7 +3,7 @@
 import functools
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mmengine.config import Config
@@ -145,7 +145,7 @@ def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tu
         mark = time.perf_counter()
 
 
-def all_bad(loaders: dict[str, Loader]) -> dict[str, dict[str, str]]:
+def all_bad(loaders: Mapping[str, Loader]) -> dict[str, dict[str, str]]:
     """Return the samples that no process could read, by split, with their errors."""
     bad: dict[str, dict[str, str]] = {}
     for split, loader in loaders.items():

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from ndformer.framework.data.fingerprint import check_same_data
 from ndformer.framework.engine.config.data_root import absolute
 from ndformer.framework.engine.config.differences import check_resumable
 from ndformer.framework.engine.training import checkpoint, nonfinite
-from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.runner import Runner
@@ -96,8 +95,7 @@ def restore(trainer: Runner) -> None:
     trainer.seconds, trainer.history.epochs = state["seconds"], state["history"]
     trainer.progress.restore(state["progress"])
     for split, loader in trainer.loaders.items():
-        if isinstance(loader, Loader):
-            loader.bad |= state["bad"].get(split, {})
+        loader.bad |= state["bad"].get(split, {})
     within = f", {trainer.batch} batches into the next" if trainer.batch else ""
     print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
 
@@ -117,7 +115,7 @@ def _state(trainer: Runner) -> dict[str, Any]:
         progress=progress.state(),
         seconds=trainer.seconds + time.perf_counter() - progress.epoch_start,
         history=trainer.history.epochs,
-        bad={split: getattr(loader, "bad", {}) for split, loader in trainer.loaders.items()},
+        bad={split: loader.bad for split, loader in trainer.loaders.items()},
         processes=processes.count(),
         threads=torch.get_num_threads(),
         settings=absolute(trainer.cfg.to_dict()),
@@ -130,7 +128,7 @@ def _metadata(trainer: Runner, metrics: dict[str, float]) -> dict[str, Any]:
 
 
 def _classes(trainer: Runner) -> list[str]:
-    return list(cast(Any, trainer.loaders["train"].dataset).classes)
+    return list(trainer.loaders["train"].data.classes)
 
 
 def _write(trainer: Runner, name: str, content: dict[str, Any], previous: str | None = None) -> None:

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from ndformer.framework.engine.training import checkpoint, nonfinite
 from ndformer.framework.engine.training.console import Console
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.history import History
+from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
@@ -76,7 +76,7 @@ class Runner:
     cfg: Config
     config_text: str
     model: TokenModel
-    loaders: Mapping[str, DataLoader[Any]]
+    loaders: Mapping[str, Loader]
     data: dict[str, Any]  # fingerprints of the data, by split
     optim_wrapper: OptimWrapper
     ema: EMA | None

@@ -6,12 +6,11 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from mmengine.config import Config
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config import saved
@@ -22,7 +21,7 @@ from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
 from ndformer.framework.engine.training.history import History, Visualizer
-from ndformer.framework.engine.training.loading import timed_batches
+from ndformer.framework.engine.training.loading import Loader, timed_batches
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
@@ -50,7 +49,7 @@ class Trainer(Runner):
         self,
         cfg: Config,
         ownership: Ownership,
-        loaders: Mapping[str, DataLoader[Any]],
+        loaders: Mapping[str, Loader],
         model: TokenModel,
         console: Console,
         resume: bool = False,
@@ -68,7 +67,7 @@ class Trainer(Runner):
         self.stop_requested = False  # a process received a signal to stop, and all processes know it
         seed_everything(cfg.seed)
         self.history = History(cfg.metrics, (cfg.get("early_stopping") or {}).get("patience"))
-        self.data = {split: fingerprint(cast(Any, loader.dataset)) for split, loader in loaders.items()}
+        self.data = {split: fingerprint(loader.data) for split, loader in loaders.items()}
         parallel = Parallel.from_config(settings)
         self.parallel = parallelize(model, parallel, model.amp, settings.get("compile", False))
         self.saver = run_state.sharded_saver(model)

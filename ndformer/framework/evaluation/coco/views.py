@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.evaluation.coco.average import NAMES, RECALLS, THRESHOLDS, Averages
+from ndformer.framework.evaluation.coco.average import F1_IOU, NAMES, RECALLS, THRESHOLDS, Averages
 from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
-from ndformer.framework.pictures.figures import new_figure
+from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.pictures.runs import confusion_matrix
-from ndformer.framework.system import atomic
 
 MAX_CURVES = 10  # classes with their own line in a plot
 
@@ -32,7 +31,7 @@ def table(numbers: dict[str, dict[str, float]], columns: Sequence[str] = NAMES) 
     return "\n".join(lines)
 
 
-def confusion(truth: Truth, detections: Detections, classes: int, score: float = 0.3, iou: float = 0.5) -> np.ndarray:
+def confusion(truth: Truth, detections: Detections, classes: int, score: float = 0.3) -> np.ndarray:
     """Return the confusion matrix (K + 1, K + 1): truth in rows, predictions in columns, background last.
 
     Detections with at least `score` match true boxes of any class, best first. Ignored objects, and detections matched
@@ -41,8 +40,8 @@ def confusion(truth: Truth, detections: Detections, classes: int, score: float =
     detections = detections[detections.score >= score]
     chosen, _ = best_first(detections.image, detections.score, len(detections.score))
     detections = detections[chosen]
-    pairs = overlapping(detections.image, detections.box, truth.image, truth, iou)
-    matches = assign(pairs, truth.out, truth.crowd, np.array([iou]), len(chosen))[0]  # (D,)
+    pairs = overlapping(detections.image, detections.box, truth.image, truth, F1_IOU)
+    matches = assign(pairs, truth.out, truth.crowd, np.array([F1_IOU]), len(chosen))[0]  # (D,)
     missed = np.setdiff1d(np.flatnonzero(~truth.out), matches)
     true = np.append(np.where(truth.out, -1, truth.label), classes)[matches]  # background without a match
     rows = np.concatenate([true, truth.label[missed]])
@@ -74,5 +73,4 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
         left.legend(fontsize=7)
         if len(present):
             right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        with atomic.replacing(folder / "pr_curves.png") as half:
-            fig.savefig(half)
+        save_figure(folder / "pr_curves.png", fig)

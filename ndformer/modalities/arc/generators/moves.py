@@ -44,16 +44,14 @@ def shifted(grid: Grid) -> Grid:
     return np.concatenate([np.zeros_like(grid[:1]), grid[:-1]])
 
 
+def reflected(grid: Grid) -> Grid:
+    return np.where(grid > 0, grid, grid[::-1])
+
+
 TASKS = (
     Task("mirror", "67a3c6ac", "left and right change places", coloured, lambda grid: grid[:, ::-1]),
     Task("transpose", "74dd1130", "rows become columns", square, lambda grid: grid.T),
     Task("gravity", "1e0a9b12", "cells fall to the ground", above_ground, fallen),
     Task("shift", "25ff71a9", "all goes down by one", single_blob, shifted),
-    Task(
-        "reflection",
-        "f25ffba3",
-        "the lower half is mirrored in the upper",
-        lower_half,
-        lambda grid: np.where(grid > 0, grid, grid[::-1]),
-    ),
+    Task("reflection", "f25ffba3", "the lower half is mirrored in the upper", lower_half, reflected),
 )

@@ -17,7 +17,7 @@ from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS
-from ndformer.framework.registry.ranges import Share
+from ndformer.framework.registry.ranges import Share, check_share
 from ndformer.modalities.events.datasets.sensors import RecordingDataset
 from ndformer.modalities.events.formats.aedat import Packets
 from ndformer.modalities.events.formats.files import checked
@@ -48,9 +48,7 @@ class DvsGesture(RecordingDataset):
     reading_options = ("cutmix",)
 
     def __init__(self, *args: Any, cutmix: Share = 0.0, **kwargs: Any) -> None:
-        if not 0 <= cutmix <= 1:
-            raise ValueError(f"cutmix must be a share of samples between 0 and 1, got {cutmix:g}")
-        self.cutmix = cutmix
+        self.cutmix = check_share(cutmix, "cutmix")
         super().__init__(*args, **kwargs)
 
     def raw(self, epoch: int, i: int) -> Sample:

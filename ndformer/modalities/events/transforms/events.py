@@ -179,8 +179,7 @@ class ShearEvents:
         self.max_slope = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        _no_boxes(self, sample)
-        events: Events = sample["events"]
+        events = _events_without_boxes(self, sample)
         slope = rng.uniform(-self.max_slope, self.max_slope)
         return move_events(sample, np.floor(events.x + slope * events.y).astype(np.int64), events.y.astype(np.int64))
 
@@ -193,8 +192,7 @@ class RollEvents:
         self.max_step = most
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        _no_boxes(self, sample)
-        events: Events = sample["events"]
+        events = _events_without_boxes(self, sample)
         dx, dy = rng.integers(-self.max_step, self.max_step + 1, 2)
         x = (events.x.astype(np.int64) + dx) % events.width
         return move_events(sample, x, (events.y.astype(np.int64) + dy) % events.height)
@@ -228,11 +226,12 @@ class RotateEvents:
         return sample
 
 
-def _no_boxes(transform: object, sample: Sample) -> None:
+def _events_without_boxes(transform: object, sample: Sample) -> Events:
     if "boxes" in sample:
         raise ValueError(
             f"{type(transform).__name__} changes positions but not boxes. Remove it from the transforms of a detector"
         )
+    return sample["events"]
 
 
 @TRANSFORMS.register_module()

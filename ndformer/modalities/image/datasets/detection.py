@@ -13,7 +13,7 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry.ranges import Share
+from ndformer.framework.registry.ranges import Share, check_share
 from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import open_image
 from ndformer.modalities.image.transforms.box_augment import mosaic
@@ -56,9 +56,7 @@ class DetectionDataset(SizedImages):
     reading_options = ("mosaic",)
 
     def __init__(self, *args: Any, mosaic: Share = 0.0, **kwargs: Any) -> None:
-        if not 0 <= mosaic <= 1:
-            raise ValueError(f"mosaic must be a share of samples between 0 and 1, got {mosaic:g}")
-        self.mosaic = mosaic
+        self.mosaic = check_share(mosaic, "mosaic")
         super().__init__(*args, **kwargs)
 
     def annotations(self, split: str) -> list[AnnotatedImage]:

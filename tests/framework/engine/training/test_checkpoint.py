@@ -160,7 +160,7 @@ def test_each_missing_or_wrong_key_raises_an_error(paths):
             content = {name: value for name, value in whole.items() if name != key}
             content |= {} if wrong == "missing" else {key: wrong}
             try:
-                contents.check(content, paths[0], checkpoint.FORMAT)
+                contents.check(content, paths[0])
                 contents.check_run(content, paths[0])
             except DataError as error:
                 said.append(str(error))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.answers.boxes import Boxes, Verdict
+from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.average import evaluate
 from ndformer.framework.evaluation.coco.files import detections_from, truth_from
@@ -157,7 +157,7 @@ def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
         _, values = measured(samples)
         tried = {}
         for least in sorted({score for one in samples for score in one.scores.tolist()}):
-            verdicts = [Verdict.from_answer(one, least) for one in samples]
+            verdicts = [one.compared(least) for one in samples]
             truths = sum(verdict.object_count or 0 for verdict in verdicts)
             hits = truths - sum(len(verdict.missed) for verdict in verdicts)
             false = sum(int((~verdict.right).sum()) for verdict in verdicts)
