@@ -11,7 +11,6 @@ from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.kernels.rotation import rotate
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive, Rate
-from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Where
 
 
@@ -62,11 +61,12 @@ class GTA(RotaryND):
         table: CosSin = super().tables(positions, where)
         if where.cameras is None or self.camera_dim == 0:
             return Transforms(table, None, None)
-        camera = where.cameras.double()
+        camera = where.cameras.double()  # constants are made on its device: CUDA graphs may not copy from the host
         if where.real is not None:
-            camera = torch.where(where.real[..., None, None], camera, torch.eye(4).to(camera))
+            identity = torch.eye(4, dtype=camera.dtype, device=camera.device)
+            camera = torch.where(where.real[..., None, None], camera, identity)
         camera = self.block(camera)
-        scale = tensor_like([1.0, 1.0, 1.0, self.camera_scale], camera)
+        scale = torch.cat([camera.new_ones(3), camera.new_full((1,), self.camera_scale)])
         camera = camera * (scale / scale[:, None])  # translations, in the last column, times the scale
         inverse = torch.linalg.inv_ex(camera).inverse  # without a device synchronization
         dtype = where.positions.dtype

@@ -259,14 +259,14 @@ def join(*sets: TokenSet) -> TokenSet:
         s.modality if s.modality is not None else torch.full_like(_all(s), i, dtype=torch.int64)
         for i, s in enumerate(sets)
     ]
-    valid = masks("valid", _all)
+    valid, r = masks("valid", _all), first.where.positions
     where = Where(
         concat([s.where.positions for s in sets]),
         valid=valid,
         placed=masks("placed", _all),
         grid=sets[-1].where.grid if valid is None else None,  # the last tokens of a row are still that grid
         objects=masks("objects", lambda s: _all(s).long() * 0),
-        cameras=masks("cameras", lambda s: torch.eye(4).to(s.where.positions).expand(*_all(s).shape, 4, 4)),
+        cameras=masks("cameras", lambda s: torch.eye(4, dtype=r.dtype, device=r.device).expand(*_all(s).shape, 4, 4)),
     )
     return TokenSet(concat([s.features for s in sets]), where, concat(modality))
 

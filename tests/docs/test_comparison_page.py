@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.base import Bias
@@ -28,6 +29,7 @@ from ndformer.lab.interval import Summary
 from ndformer.lab.rank import join
 from ndformer.lab.rank_table import Table, text
 from tests.docs import made
+from tests.framework.helpers import CAMERAS
 from tools import compare, rank
 
 PAGE = "docs/results/comparison.md"
@@ -73,10 +75,16 @@ class Built:
             "added for q and k": not torch.equal(layer.qk_input(inputs, state), inputs),
             "between blocks": not torch.equal(self.encoding.block_update(x, state, 1), x),
             "q and k": not (torch.equal(q, same) and torch.equal(k, same)),
+            "values and output": layer.transforms_values and not self.passes(layer, same, inputs, state),
             "bias": self.bias is not None,
         }
         self.how = ", ".join(how for how, does in done.items() if does)
         self.flex = BACKENDS["flex"].serves(q, k, same, where, self.bias)
+
+    @staticmethod
+    def passes(layer: Any, v: Tensor, x: Tensor, state: Any) -> bool:
+        """Return whether values and attention's output stay as they are."""
+        return torch.equal(layer.values(v, x, state), v) and torch.equal(layer.output(v, x, state), v)
 
     @property
     def dims(self) -> str:
@@ -85,9 +93,11 @@ class Built:
 
     @property
     def positions(self) -> str:
-        if self.encoding.needs_grid:
-            return "a grid"
-        return "any" if self.encoding.float_positions else "whole steps"
+        whole = "any" if self.encoding.float_positions else "whole steps"
+        kinds = ["a grid" if self.encoding.needs_grid else whole]
+        kinds += ["circles"] * self.encoding.circular_axes
+        kinds += ["cameras"] * (self.encoding.uses_cameras or self.kind.__name__ in CAMERAS)
+        return ", ".join(kinds)
 
     @property
     def backends(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ndformer.framework.attention import build_encoding
@@ -12,6 +13,7 @@ from ndformer.lab import markdown
 from ndformer.lab.interval import Summary, student_t
 from ndformer.lab.rank import join
 from tests.docs import made
+from tests.framework.helpers import CAMERAS
 
 PAGE = "docs/how-to/which-encoding.md"
 DOCS = made.ROOT / "docs"
@@ -108,8 +110,44 @@ def positions() -> str:
     return (
         f"**Nearly all of them take any real-valued positions** (points, times, meters). {grid} need integer steps or "
         f"a full grid. If the data may be turned, {turned} give the same logits for rotated positions, and of these "
-        "only PaPEDirectional still distinguishes directions. For poses of cameras, see [cameras]"
-        "(../reference/encodings/cameras.md); for angles and hours, [circles](../reference/encodings/circles.md)."
+        "only PaPEDirectional still distinguishes directions. The backbone [PlatonicTransformer]"
+        "(../reference/encodings/rotary.md#frames-of-a-rotation-group-platonic-transformers) distinguishes them with "
+        "any relative encoding, and gives the same outputs for data turned by the rotations of a square, a tetrahedron "
+        f"or an octahedron.\n\n{cameras()}\n\n{circles()}"
+    )
+
+
+def toy(name: str) -> Callable[[str, str], float]:
+    """Return a function of a row and a task that returns the mean accuracy of a toy in %."""
+    values = json.loads((DOCS / "papers" / f"toys_{name}_small" / "results.json").read_text())["values"]
+    return lambda row, task: Summary.from_values([seed[task] for seed in values[row].values()]).mean
+
+
+def cameras() -> str:
+    mean, others = toy("cameras"), ("NoPE", "AxialRoPE", "PaPE")
+    bearings = " and ".join(f"{mean(name, 'bearing'):.1f} %" for name in CAMERAS)
+    lens = " and ".join(f"{mean(name, 'lens'):.1f} %" for name in CAMERAS)
+    most = max(mean(name, task) for name in others for task in ("bearing", "lens"))
+    options = [f"`{key}={value}` of {name}" for name, given in CAMERAS.items() for key, value in given.items()]
+    return (
+        f"**Several [cameras](../reference/encodings/cameras.md)**: {linked(list(CAMERAS)).replace(', ', ' and ')} use "
+        f"relative poses (option {', '.join(options)}). In a [toy](../papers/toys.md#cameras) with two cameras they "
+        f"answer {bearings} of the questions for a direction in the world and {lens} of those for the focal length; "
+        f"{', '.join(others)} answer {most:.1f} % at most, which is chance."
+    )
+
+
+def circles() -> str:
+    mean, task = toy("circle"), "direction across"
+    names = ("AxialRoPE", "PaPE")
+    circle, line = (
+        " and ".join(f"{mean(f'{name}, {kind}', task):.1f} %" for name in names) for kind in ("circle", "line")
+    )
+    return (
+        "**An axis that is a [circle](../reference/encodings/circles.md)** (an angle, a longitude, an hour): "
+        f"{linked(those(circular_axes=True))} accept its period in `periods`. In a [toy](../papers/toys.md#circle) "
+        f"with pairs across the seam, {' and '.join(names)} find {circle} of the directions on a circle, and {line} on "
+        "a line."
     )
 
 

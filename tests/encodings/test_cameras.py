@@ -1,5 +1,6 @@
 """GTA and PRoPE with cameras: only relative cameras count, and which part of a camera each of them reads."""
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from torch import Tensor
 from ndformer.encodings.gta import rigid
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Rows, TokenSet, Where, join
 from ndformer.framework.transformer import Transformer
 from tests.encodings.references.gta import random_cameras
+from tests.framework.helpers import CAMERAS
 
 CONFIGS: list[Any] = [
     dict(type="GTA", cameras=0.5),
@@ -24,6 +27,18 @@ DIM, HEADS, N = 64, 2, 8
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+def test_encodings_that_use_cameras_are_listed() -> None:
+    """Those that use them by default, and those with an option `cameras`."""
+    place = dict(dim=DIM, heads=HEADS, position_dims=2, depth=1)
+    found = set()
+    for name, kind in ENCODINGS.module_dict.items():
+        options = {option for base in kind.__mro__ for option in inspect.signature(base).parameters}
+        if "cameras" in options or ENCODINGS.create(dict(type=name), **place).uses_cameras:
+            found.add(name)
+    assert found == set(CAMERAS)
+    assert all(ENCODINGS.create(dict(type=name, **CAMERAS[name]), **place).uses_cameras for name in CAMERAS)
 
 
 def network(cfg: Any, dims: int = 2) -> Transformer:
@@ -163,6 +178,31 @@ def test_a_backbone_that_drops_cameras_says_so() -> None:
     given = TokenSet(torch.zeros(1, 4, 16), Where(positions, cameras=torch.eye(4).expand(1, 4, 4, 4)))
     with pytest.raises(ValueError, match="expects tokens without cameras for PRoPE"):
         net(given)
+
+
+@pytest.mark.parametrize("cfg", CONFIGS, ids=str)
+def test_an_exported_graph_takes_cameras_of_other_batches(cfg: Any) -> None:
+    net = network(cfg).eval()
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Tensor, r: Tensor, cameras: Tensor) -> Tensor:
+            return self.net(TokenSet(x, Where(r, cameras=cameras))).features
+
+    def inputs(batch: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        return (
+            torch.rand(batch, count, DIM).double(),
+            torch.rand(batch, count, 2).double(),
+            random_cameras(batch, count),
+        )
+
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("count")}
+    graph = torch.export.export(Model(), inputs(2, N), dynamic_shapes=(axes, axes, axes)).module()
+    for given in (inputs(2, N), inputs(3, 5)):
+        torch.testing.assert_close(graph(*given), Model()(*given))
 
 
 @pytest.mark.parametrize("options", [dict(learned=True), dict(directions="mixed"), dict(preset="vjepa2")])

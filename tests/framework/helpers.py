@@ -33,6 +33,7 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
 
 
 ENCODINGS.get("NoPE")  # the first look-up finds all
+CAMERAS: dict[str, dict[str, Any]] = {"GTA": dict(cameras=0.5), "PRoPE": {}}  # options of encodings that use cameras
 ANYWHERE = sorted(name for name, kind in ENCODINGS.module_dict.items() if not kind.needs_grid)
 
 

@@ -15,7 +15,8 @@ from ndformer.framework import transformer
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-from tests.framework.helpers import ANYWHERE
+from tests.encodings.references.gta import random_cameras
+from tests.framework.helpers import ANYWHERE, CAMERAS
 
 LAYOUTS = ["plain", "unplaced", "padded", "packed"]
 
@@ -28,7 +29,7 @@ def _fresh() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def tokens(layout: str, n: int = 7, size: float = 6.0) -> TokenSet:
+def tokens(layout: str, n: int = 7, size: float = 6.0, cameras: bool = False) -> TokenSet:
     positions, slot = torch.rand(2, n, 2) * size, torch.arange(n).expand(2, n)
     kinds: dict[str, dict[str, Any]] = dict(
         plain={},
@@ -37,11 +38,14 @@ def tokens(layout: str, n: int = 7, size: float = 6.0) -> TokenSet:
         packed={"segment": torch.where(slot == n - 1, -1, slot // 3)},
     )
     masks = {name: mask for kind in layout.split() for name, mask in kinds[kind].items()}
+    if cameras:
+        masks["cameras"] = random_cameras(2, n).float()
     return TokenSet(torch.randn(2, n, 16), Where(positions, **masks))
 
 
 def model(name: str, **options: Any) -> Transformer:
-    return Transformer(16, 1, 2, position_dims=2, encoding=dict(type=name), **options)
+    encoding = dict(type=name) | CAMERAS.get(name, {})
+    return Transformer(16, 1, 2, position_dims=2, encoding=encoding, **options)
 
 
 def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]:
@@ -56,15 +60,15 @@ def both_ways(forward: Any, network: nn.Module, given: TokenSet) -> list[Tensor]
 SOME = [(name, ("packed", "unplaced padded")[i % 2]) for i, name in enumerate(ANYWHERE)]
 if os.environ.get("LAYOUTS") == "all":
     SOME = list(itertools.product(ANYWHERE, LAYOUTS))
-EVERYDAY = ("PaPE", "unplaced padded")
-SLOW = [pytest.param(*some, marks=pytest.mark.slow) for some in SOME if some != EVERYDAY]
+EVERYDAY = [("PaPE", "unplaced padded"), ("PRoPE", "packed")]
+SLOW = [pytest.param(*some, marks=pytest.mark.slow) for some in SOME if some not in EVERYDAY]
 
 
-@pytest.mark.parametrize("name, layout", [EVERYDAY, *SLOW])
+@pytest.mark.parametrize("name, layout", [*EVERYDAY, *SLOW])
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str, monkeypatch: Any) -> None:
     # whole packed rows, as in a graph: without it eager code attends over groups of samples, and rounds otherwise
     monkeypatch.setattr(transformer, "prepare", lambda encoding, where: encoding.prepare(where))
-    network, given = model(name), tokens(layout)
+    network, given = model(name), tokens(layout, cameras=name in CAMERAS)
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     expected = both_ways(network, network, given)
     ours = both_ways(compiled, network, given)

@@ -108,7 +108,9 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", ["PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2"])
+@pytest.mark.parametrize(
+    "names", ["PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2", "PRoPE", "GTA"]
+)
 def test_onnx_gives_the_same_at_all_sizes(tmp_path: Path, names: str) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")

@@ -10,6 +10,7 @@ from torch import Tensor
 from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, attend, build_encoding
 from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.encoding.composed import Composed
+from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from ndformer.integrations.hosting import Hosted, Place
 
@@ -89,11 +90,41 @@ def test_a_composition_has_the_hooks_of_its_parts_and_passes_by_the_others() -> 
     assert Composed([alibi, mixing]).layer(0, 1).transforms_values
 
 
-@pytest.mark.parametrize("name", ["NoPE", "Sincos", "AxialRoPE", "PaPE", "ALiBi", "LearnableMLP"])
-def test_encodings_without_the_hooks_have_the_same_bits_and_no_call_more(name: str, monkeypatch: Any) -> None:
+ENCODINGS.get("NoPE")  # finds them all
+WITH_HOOKS = {"GTA", "PRoPE"}
+PLACES = dict(  # a grid of 2 x 3 after a token without a position, for encodings that need one; and packed rows
+    grid=Where(
+        torch.cartesian_prod(torch.arange(2.0), torch.arange(3.0))[[0, *range(6)]][None],
+        placed=torch.arange(N)[None] > 0,
+        grid=(2, 3),
+        objects=torch.arange(N)[None] // 3,
+    ),
+    packed=Where(
+        torch.arange(2.0 * N).view(1, N, 2) % 5,
+        segment=torch.tensor([[0, 0, 0, 1, 1, 2, -1]]),
+        objects=torch.ones(1, N, dtype=torch.long),
+    ),
+)
+
+
+def test_encodings_with_the_hooks_are_listed() -> None:
+    def transforms(name: str) -> bool:
+        encoding = build_encoding(dict(type=name), dim=DIM, heads=HEADS, position_dims=2, depth=1)
+        return encoding.layer(0, 1).transforms_values
+
+    assert {name for name in ENCODINGS.module_dict if transforms(name)} == WITH_HOOKS
+
+
+@pytest.mark.parametrize("layout", PLACES)
+@pytest.mark.parametrize("name", sorted(set(ENCODINGS.module_dict) - WITH_HOOKS))
+def test_encodings_without_the_hooks_have_the_same_bits_and_no_call_more(
+    name: str, layout: str, monkeypatch: Any
+) -> None:
+    if layout == "packed" and ENCODINGS.get(name).needs_grid:
+        pytest.skip("it has no packed rows")
     encoding = build_encoding(dict(type=name), dim=DIM, heads=HEADS, position_dims=2, depth=1)
     attention = Attention(DIM, HEADS, encoding.layer(0, 1))
-    where, x = Where(torch.rand(2, N, 2)), torch.randn(2, N, DIM)
+    where, x = PLACES[layout], torch.randn(1, N, DIM)
     state = encoding.prepare(where)
     inputs = attention.encoding.input(x, state)
     q, k, _ = (
@@ -104,6 +135,8 @@ def test_encodings_without_the_hooks_have_the_same_bits_and_no_call_more(name: s
     v = _
     q, k, bias = attention.encoding(q, k, inputs, state)
     before = attention.proj(attend(q, k, v, where, bias).transpose(1, 2).flatten(2))
+    if where.padding is not None:
+        before = before.masked_fill(where.padding[..., None], 0)
 
     def called(*args: Any) -> Tensor:
         raise AssertionError("an encoding without the hook was asked")

@@ -1,20 +1,23 @@
 """On a GPU every backend gives the numbers that the CPU gives in float64, forward and backward."""
 
 import functools
+import itertools
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.attention import Attention, attend, build_encoding
+from ndformer.framework.attention import Attention, attend_encoded, build_encoding
 from ndformer.framework.kernels.flex import FAILED, compiled
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
-from tests.framework.helpers import ANYWHERE
+from tests.encodings.references.gta import random_cameras
+from tests.framework.helpers import ANYWHERE, CAMERAS
 
 DEVICE = "cuda"
 HEADS, WIDTH = 2, 16
@@ -47,7 +50,17 @@ def _fresh() -> Iterator[None]:
     compiled.cache_clear()
 
 
-def places(layout: str, tokens: int = 75, dims: int = 2) -> Where:
+def places(layout: str, tokens: int = 75, dims: int = 2, cameras: bool = False) -> Where:
+    where = _places(layout, tokens, dims)
+    if not cameras:
+        return where
+    torch.manual_seed(3)
+    matrices = random_cameras(3, tokens)
+    matrices[..., :3, 3] *= 0.1  # nearly turns alone, which lose few digits
+    return replace(where, cameras=matrices)
+
+
+def _places(layout: str, tokens: int, dims: int) -> Where:
     generator = torch.Generator().manual_seed(0)
     positions = torch.randint(0, 14, (3, tokens, dims), generator=generator).double()
     n = torch.arange(tokens).repeat(3, 1)
@@ -99,8 +112,7 @@ def attention(
         for table in layer.parameters():
             nn.init.normal_(table)
     layer.to(device, exact)
-    turned_q, turned_k, bias = layer(q, k, x, encoding.to(device, exact).prepare(where))
-    y = attend(turned_q, turned_k, v, where, bias, backend=backend)
+    y = attend_encoded(layer, q, k, v, x, where, encoding.to(device, exact).prepare(where), backend)
 
     direction = torch.randn(y.shape, generator=torch.Generator().manual_seed(3)).to(y)
     named = {"q": q, "k": k, "v": v, "x": x, **dict(layer.named_parameters())}
@@ -111,7 +123,12 @@ def attention(
 
 @functools.cache
 def on_cpu(name: str, layout: str, heads: int = HEADS, width: int = WIDTH, tokens: int = 75) -> Results:
-    return attention(dict(type=name), places(layout, tokens), "dense", torch.float64, "cpu", heads, width)
+    return attention(*cfg_and_places(name, layout, tokens), "dense", torch.float64, "cpu", heads, width)
+
+
+def cfg_and_places(name: str, layout: str, tokens: int = 75) -> tuple[dict[str, Any], Where]:
+    """Return the config of an encoding and positions, with cameras if it uses them."""
+    return dict(type=name) | CAMERAS.get(name, {}), places(layout, tokens, cameras=name in CAMERAS)
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 5e-5), (torch.bfloat16, 3e-2)])
@@ -124,9 +141,9 @@ def test_every_backend_agrees_with_the_cpu(
     exact = on_cpu(name, layout)
     if name in REFUSED.get(backend, ()):
         with pytest.raises((TypeError, ValueError), match=f"backend '{backend}'"):
-            attention(dict(type=name), places(layout), backend, dtype, DEVICE, HEADS, WIDTH)
+            attention(*cfg_and_places(name, layout), backend, dtype, DEVICE, HEADS, WIDTH)
         return
-    ours = attention(dict(type=name), places(layout), backend, dtype, DEVICE, HEADS, WIDTH)
+    ours = attention(*cfg_and_places(name, layout), backend, dtype, DEVICE, HEADS, WIDTH)
     assert ours.keys() == exact.keys()
     for what, value in ours.items():
         assert relative(value, exact[what]) <= tolerance * (1 if what == "y" else 4), what
@@ -221,11 +238,12 @@ def test_positions_cost_no_digits_in_float32(name: str) -> None:
 
 def model(name: str, **options: Any) -> Transformer:
     torch.manual_seed(0)
-    return Transformer(DIM, 2, HEADS, position_dims=2, encoding=dict(type=name), **options)
+    encoding = dict(type=name) | CAMERAS.get(name, {})
+    return Transformer(DIM, 2, HEADS, position_dims=2, encoding=encoding, **options)
 
 
-def tokens(layout: str) -> TokenSet:
-    where = places(layout)
+def tokens(layout: str, cameras: bool = False) -> TokenSet:
+    where = places(layout, cameras=cameras)
     features = torch.randn(*where.positions.shape[:2], DIM, generator=torch.Generator().manual_seed(1))
     return TokenSet(features.double(), where)
 
@@ -241,8 +259,9 @@ def learned(network: nn.Module, given: TokenSet) -> tuple[Tensor, Results]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_a_transformer_on_gpu_is_the_transformer_on_cpu(name: str, layout: str) -> None:
-    exact, wanted = learned(model(name).double(), tokens(layout))
-    ours, got = learned(model(name).to(DEVICE), tokens(layout).to(DEVICE, torch.float32))
+    there = tokens(layout, name in CAMERAS)
+    exact, wanted = learned(model(name).double(), there)
+    ours, got = learned(model(name).to(DEVICE), there.to(DEVICE, torch.float32))
     assert relative(ours, exact) <= 1e-4
     assert got.keys() == wanted.keys()
     for weight, gradient in got.items():
@@ -252,21 +271,22 @@ def test_a_transformer_on_gpu_is_the_transformer_on_cpu(name: str, layout: str) 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ANYWHERE)
 def test_autocast_learns(name: str, dtype: torch.dtype) -> None:
-    exact, _ = learned(model(name).double(), tokens("padded"))
+    there = tokens("padded", name in CAMERAS)
+    exact, _ = learned(model(name).double(), there)
     with torch.autocast(DEVICE, dtype):
-        ours, gradients = learned(model(name, qk_norm=False).to(DEVICE), tokens("padded").to(DEVICE, torch.float32))
+        ours, gradients = learned(model(name, qk_norm=False).to(DEVICE), there.to(DEVICE, torch.float32))
     assert relative(ours, exact) <= 0.1
     assert all(bool(gradient.isfinite().all()) for gradient in gradients.values())
 
 
 @pytest.mark.parametrize(
-    "name, layout",
-    [(name, layout) for name in ("AxialRoPE", "ALiBi", "PaPE", "RelativeBias") for layout in ("plain", "packed")],
+    "name, layout", itertools.product(["AxialRoPE", "ALiBi", "PaPE", "RelativeBias", "PRoPE"], ["plain", "packed"])
 )
 def test_compiled_as_one_graph_it_is_the_same(name: str, layout: str) -> None:
-    exact, _ = learned(model(name).double(), tokens(layout))
-    network, given = model(name).to(DEVICE), tokens(layout).to(DEVICE, torch.float32)
-    ours, gradients = learned(torch.compile(network, fullgraph=True), given)  # type: ignore[arg-type]
+    there = tokens(layout, name in CAMERAS)
+    exact, _ = learned(model(name).double(), there)
+    network = model(name).to(DEVICE)
+    ours, gradients = learned(torch.compile(network, fullgraph=True), there.to(DEVICE, torch.float32))  # type: ignore[arg-type]
     assert relative(ours, exact) <= 1e-4
     assert all(bool(gradient.isfinite().all()) for gradient in gradients.values())
 

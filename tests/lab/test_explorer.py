@@ -2,6 +2,7 @@
 
 import base64
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ndformer.framework.tokens import Where
 from ndformer.lab.explorer import forms, layers
 from ndformer.lab.explorer.arrays import Blob, read
 from ndformer.lab.explorer.page import page
+from tests.encodings.references.gta import random_cameras
 from tests.explored import terms_of
 
 DIM, HEADS = 24, 2
@@ -39,6 +41,12 @@ def free(dims):
     return Where(positions, valid=torch.arange(9)[None] < 8, placed=torch.arange(9)[None] > 0)
 
 
+def with_cameras():
+    """Free positions, and a camera for each token."""
+    where = free(2)
+    return replace(where, cameras=random_cameras(1, where.positions.shape[1]).float())
+
+
 def look_of(encoding, where):
     torch.manual_seed(0)
     place = dict(dim=DIM, heads=HEADS, position_dims=where.positions.shape[2], depth=2)
@@ -53,6 +61,7 @@ def look_of(encoding, where):
 PARABOLAS = [dict(type="PaPE", m=3), dict(type="PaPERI"), dict(type="PaPECompact"), dict(type="Polynomial", degree=3)]
 CURVES = [dict(type="ALiBi"), *(dict(type="RadialBias", curve=curve) for curve in ("log", "power", "gaussian"))]
 TURNS = [dict(type="AxialRoPE"), dict(type="RoPEMixed"), dict(type="PoPE")]
+CAMERAS = [dict(type="GTA", cameras=0.5), dict(type="PRoPE")]
 TABLES = [
     dict(type="RelativeBias", reach=2),
     dict(type="LookHere"),
@@ -107,6 +116,19 @@ def test_terms_computed_from_a_page_are_those_of_the_layer(encoding, where):
 def test_forms_are_the_shortest_there_are(encoding, where, form):
     told, _ = layers.layer_data(look_of(encoding, where), torch.arange(8), forms.Budget())
     assert {term["form"] for term in told["terms"]} == {form}
+
+
+@pytest.mark.parametrize("encoding", CAMERAS, ids=kind_of)
+def test_cameras_are_in_the_queries_and_keys_of_a_page(encoding):
+    look = look_of(encoding, with_cameras())
+    told, text = layers.layer_data(look, torch.arange(8), forms.Budget())
+    assert {"semantic", "plain"} <= set(told)
+    (expected,) = (value for name, value in look.terms().items() if name == "semantic")
+    without = look_of(encoding, free(2)).terms()["semantic"]
+    for head in range(HEADS):
+        found = terms_of(told, text, head)["semantic"]
+        np.testing.assert_allclose(found, expected[0, head, :8, :8].numpy(), rtol=1e-5, atol=1e-3)
+        assert np.abs(found - without[0, head, :8, :8].numpy()).max() > 0.1
 
 
 def test_turned_queries_are_there_unturned_too():

@@ -65,6 +65,7 @@ def test_all_promises_kept_is_a_line_each_and_exit_code_0(capsys):
         "pair = rows",
         "pair fits a GPU",
         "values and output",
+        "cameras move together",
     ]
     assert all(line.startswith(("pass  ", "skip  ")) for line in lines)
 

@@ -186,6 +186,29 @@ def test_weights_that_start_at_0_stay_0_where_there_is_something_to_see(where, m
     torch.testing.assert_close(actual.values["bias"], expected.values["bias"])
 
 
+@pytest.mark.parametrize("name, options", [("PRoPE", {}), ("GTA", dict(cameras=0.5))])
+def test_two_cameras_change_logits_and_values(name, options):
+    second = GRID[:, 1] > 2
+    where = Where(GRID[None], cameras=encodings.two_cameras(second[None]))
+    found = measure(dict(type=name, **options), where, 2, QUERIES).values
+    base = 100.0 if name == "PRoPE" else 2.0**8
+    difference = (GRID - GRID[QUERIES][:, None])[..., None] * base ** -(torch.arange(8.0) / 8)  # 32 channels, two axes
+    blocks = torch.where(second == second[QUERIES][:, None], 4.0, 3.0)  # 1'R 1 + 1: 2 cos(60 degrees) + 2
+    expected = (8 * blocks + 2 * difference.cos().sum((-1, -2))) / 8
+    torch.testing.assert_close(found["logit"][:, 0], expected)
+    torch.testing.assert_close(found["value"], found["logit"] / 8)  # rotations keep the length of a value
+
+
+def test_a_picture_of_cameras_says_which_tokens_are_in_the_second_one():
+    picture = draw("PRoPE", {}, [], 2, 2)
+    title = picture.get_suptitle().replace("\n", " ")
+    assert title.endswith("untrained (far half of the last axis: a camera turned by 60°)")
+    logits = picture.axes[0].get_images()[0].get_array()  # query in the middle, in the first camera
+    assert logits is not None
+    assert logits[8, 7] == pytest.approx(logits[8, 9] + 1, abs=1e-5)
+    assert "camera" not in draw("GTA", {}, [], 2, 2).get_suptitle()
+
+
 def test_keys_out_of_view_are_grey_not_zero(where):
     found = measure(dict(type="LookHere"), where, 4, QUERIES).values
     assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere

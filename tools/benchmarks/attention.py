@@ -47,12 +47,13 @@ ENCODINGS = [
     *["LearnableMLP", "RotaryND(directions='simplex')"],
     *["CPE", "AxialRoPE", "RoPEMixed", "ALiBi", "DirectionalRPE", "LookHere", "RelativeBias", "Relative", "CoPE"],
     *["SaPE2", "PaPE", "PaPERI", "PaPECompact", "PaPEDirectional", "Polynomial", "RotaryND(directions='golden')"],
-    *["RadialBias", "FIRE", "LogCPB", "STRING", "LieRE", "ComRoPE", "PoPE"],
+    *["RadialBias", "FIRE", "LogCPB", "STRING", "LieRE", "ComRoPE", "PoPE", "GRAPE", "GTA"],
+    *["GTA(cameras=0.5)", "PRoPE"],
 ]
 
 
 def image(side: int, device: str) -> Where:
-    """side x side patches of four objects, a quarter each, and a class token: the places of all rows."""
+    """side x side patches of four objects, a quarter each, and a class token: the places of all rows, in one camera."""
     axis = torch.arange(side, dtype=torch.float32, device=device)
     patches = torch.cartesian_prod(axis, axis)
     positions = torch.cat([patches.new_zeros(1, 2), patches])[None]
@@ -60,7 +61,8 @@ def image(side: int, device: str) -> Where:
     half = (patches >= side / 2).long()
     quarters = 1 + 2 * half[:, 0] + half[:, 1]  # no product: CUDA has none for integers
     objects = torch.cat([quarters.new_zeros(1), quarters])[None]
-    return Where(positions, placed=placed, grid=(side, side), objects=objects)
+    cameras = torch.eye(4, device=device).expand(1, len(positions[0]), 4, 4)  # what is computed is the same for others
+    return Where(positions, placed=placed, grid=(side, side), objects=objects, cameras=cameras)
 
 
 def table(title: str, seconds: dict[str, list[float]], base: str) -> dict[str, Any]:

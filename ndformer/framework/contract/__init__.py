@@ -16,7 +16,7 @@ from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
 from ndformer.framework.contract.promise import Promise, Result, results
 from ndformer.framework.contract.trial import Make, Trial
-from ndformer.framework.contract.values import values
+from ndformer.framework.contract.values import cameras, values
 
 __all__ = ["PROMISES", "Result", "check", "trials"]
 
@@ -32,6 +32,7 @@ PROMISES: list[Promise] = [
     rotation,
     circles,
     values,
+    cameras,
     precision,
     interpolation,
     derivatives,

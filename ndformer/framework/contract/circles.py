@@ -11,27 +11,31 @@ from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
 
-PERIOD = 8.0
+PERIOD = 8.0  # unless periods are given
 TURNS = {torch.float64: 2, torch.float32: 100}  # of tokens, at most
 CLOSE = {torch.float64: 1e-9, torch.float32: 1e-5}
+FRACTION = 64  # positions are multiples of 1 / 64
 SHORT, SMALL = 1e-8, 1e-4  # a step across the seam, and the largest change it may make
 
 
 @promise("whole turns on circles")
 def circles(tried: Sequence[Trial]) -> str:
-    if not tried[0].encoding.circular_axes or any(tried[0].encoding.periods):
-        raise NotApplicable("periods are given" if tried[0].encoding.circular_axes else "it refuses `periods`")
-    worst, seam = {dtype: Worst() for dtype in TURNS}, Worst()
+    if not tried[0].encoding.circular_axes:
+        raise NotApplicable("it refuses `periods`")
+    worst: dict[torch.dtype, Worst] = {}
+    seam = Worst()
     for trial in (Trial(_on_circles(t), t.dims) for t in tried):
+        lengths = _lengths(trial)
         for dtype, turns in TURNS.items():
+            grid = lengths * FRACTION
+            if dtype == torch.float32 and (grid.frac().any() or turns * grid.max() >= 2**24):
+                continue  # float32 would round positions many turns away
             model = trial.cast(dtype)
             x = model.samples[1].x.to(dtype)
-            # binary fractions, which stay exact 100 turns away; integers if the encoding rounds
-            unit = 64 if trial.encoding.float_positions else 1
-            r = (PERIOD * torch.rand(len(x), trial.dims, dtype=torch.float64) * unit).round() / unit
-            away = r + PERIOD * torch.randint(-turns, turns + 1, r.shape)
+            r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64))
+            away = r + lengths * torch.randint(-turns, turns + 1, r.shape)
             here, there = (_results(model, x, positions.to(dtype)) for positions in (r, away))
-            worst[dtype].compare(there, here, f"{dtype_name(dtype)}, {trial.dims}-D")
+            worst.setdefault(dtype, Worst()).compare(there, here, f"{dtype_name(dtype)}, {trial.dims}-D")
         seam.update(_seam_change(trial), f"{trial.dims}-D")
     for dtype, found in worst.items():
         found.require(
@@ -45,18 +49,37 @@ def circles(tried: Sequence[Trial]) -> str:
         "frequencies, or set circular_axes = False",
         limit=1,
     )
-    return f"{TURNS[torch.float32]} turns change nothing ({worst[torch.float32].about})"
+    dtype = list(worst)[-1]
+    return f"{TURNS[dtype]} turns change nothing ({worst[dtype].about})"
 
 
 def _on_circles(trial: Trial) -> Any:
-    """Return a constructor of the encoding on circles along all axes."""
+    """Return a constructor of the encoding on the circles that it has, or on circles along all axes."""
 
     def make(**place: Any) -> PositionEncoding:
         encoding = trial.make(**place)
-        encoding.periods = tuple(PERIOD for _ in range(place["position_dims"]))
+        if not any(encoding.periods):
+            encoding.periods = tuple(PERIOD for _ in range(place["position_dims"]))
         return encoding
 
     return make
+
+
+def _lengths(trial: Trial) -> Tensor:
+    """Return the periods (P,), 0 for lines."""
+    return torch.tensor([period or 0.0 for period in trial.encoding.periods], dtype=torch.float64)
+
+
+def _spans(trial: Trial) -> Tensor:
+    """Return the extent (P,) of the positions: a period, also on lines."""
+    lengths = _lengths(trial)
+    return lengths.where(lengths > 0, PERIOD)
+
+
+def _on_grid(trial: Trial, r: Tensor) -> Tensor:
+    """Round positions to binary fractions, which stay exact some turns away, or to integers if the encoding does."""
+    fraction = FRACTION if trial.encoding.float_positions else 1
+    return (r * fraction).round() / fraction
 
 
 def _seam_change(trial: Trial) -> float:
@@ -64,14 +87,15 @@ def _seam_change(trial: Trial) -> float:
 
     They cross it all together, which changes no logit of a translation invariant encoding, or one in a short step.
     """
-    x, P = trial.samples[1].x, trial.dims
-    r = (PERIOD * torch.rand(len(x), P, dtype=torch.float64)).round() + 0.25 * trial.encoding.float_positions
+    x, lengths = trial.samples[1].x, _lengths(trial)
+    r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64))
     if trial.encoding.translation_invariant:
-        here, there = (trial.logits(x[None], Where(positions[None])) for positions in (r, r + 3))
+        step = _on_grid(trial, 0.375 * _spans(trial))
+        here, there = (trial.logits(x[None], Where(positions[None])) for positions in (r, r + step))
         return difference(there, here) / CLOSE[torch.float64]
     r[0] = 0
     before = r.clone()
-    before[0] = PERIOD - SHORT
+    before[0] = lengths - SHORT * (lengths > 0)
     return difference(_results(trial, x, before), _results(trial, x, r)) / SMALL
 
 

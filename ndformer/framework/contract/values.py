@@ -1,4 +1,4 @@
-"""Promises about encodings that transform values and attention's output."""
+"""Promises about encodings that transform values and attention's output, and about those that use cameras."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ HOOKS = "values", "output"
 def values(tried: Sequence[Trial]) -> str:
     if not any(layer.encoding.transforms_values for trial in tried for layer in trial.layers):
         raise NotApplicable("values are not transformed")
-    unplaced, moved, filmed = Worst(), Worst(), Worst()
+    unplaced, moved = Worst(), Worst()
     for trial in tried:
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
             _check_form(trial.cast(dtype))
@@ -31,20 +31,27 @@ def values(tried: Sequence[Trial]) -> str:
             sample = trial.samples[1]  # all of its tokens have a position
             there = sample._replace(r=sample.r + sample.r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]))
             moved.compare(_outputs(trial, there), _outputs(trial, sample), f"{trial.dims}-D")
-        if trial.encoding.uses_cameras:
-            sample = trial.samples[1]
-            there = sample._replace(cameras=sample.cameras @ rigid_motions(1))
-            filmed.compare(_outputs(trial, there), _outputs(trial, sample), f"{trial.dims}-D")
     unplaced.require(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
     moved.require(
         f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
         "must undo at the query what values() does at the key, or set translation_invariant = False",
         limit=CLOSE_FLOAT32,
     )
-    filmed.require(
-        f"outputs of attention change by {filmed} when all cameras move together: use only relative cameras, P_i P_j^-1"
-    )
     return f"keep shape and dtype, and leave tokens without a position as they are; translations: {moved.about}"
+
+
+@promise("cameras move together")
+def cameras(tried: Sequence[Trial]) -> str:
+    if not any(trial.encoding.uses_cameras for trial in tried):
+        raise NotApplicable("cameras are not used")
+    worst = Worst()
+    for trial in tried:
+        here = trial.samples[1]  # all of its tokens have a position
+        there = here._replace(cameras=here.cameras @ rigid_motions(1))
+        for name, function in {"logits": trial.logits, "outputs": trial}.items():
+            worst.compare(function(*trial.alone(there)), function(*trial.alone(here)), f"{name}, {trial.dims}-D")
+    worst.require(f"results change by {worst} when all cameras move together: use only relative cameras, P_i P_j^-1")
+    return f"a motion of all cameras changes nothing ({worst.about})"
 
 
 def _check_form(trial: Trial) -> None:

@@ -47,8 +47,8 @@ class SDPA(Backend):
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         dtype = q.dtype
-        slow = not on_gpu(q) and q.requires_grad and q.shape[2] <= SHORT
-        if (bias is not None or slow) and dtype in (torch.bfloat16, torch.float16):
+        half = dtype in (torch.bfloat16, torch.float16)  # first: float32 graphs must fit any length
+        if half and (bias is not None or (not on_gpu(q) and q.requires_grad and q.shape[2] <= SHORT)):
             # the mask has the dtype of q, and 16 bits are too few for a bias; on a CPU float32 is not slower
             q, k, v = q.float(), k.float(), v.float()
         mask = attention_mask(where, 0, q.shape[2])

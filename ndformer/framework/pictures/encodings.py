@@ -18,12 +18,14 @@ Options = dict[str, Any]
 
 SIZES = {1: (65,), 2: (17, 17), 3: (9, 9, 9)}  # odd, so that there is a middle
 HEAD_DIM, DEPTH = 64, 12
+CAMERA_TURN = 60  # degrees between the two cameras
 NAMES: dict[str, Any] = {  # measured quantity: arguments of Panels
     "similarity": dict(name="cosine similarity of the embeddings", kind="level"),
     "heard": dict(name="change of the query if the key were 0", kind="share"),
     "logit": dict(name="logit of equal queries and keys", kind="level"),
     "bias": dict(name="bias", kind="signed", limit=10.0),  # attention at a bias of -10 is almost 0
     "attention": dict(name="attention", kind="share"),
+    "value": dict(name="cosine of a value at its key and at the query", kind="level"),
 }
 
 
@@ -34,6 +36,7 @@ class Measured:
     values: dict[str, Tensor]
     content_dependent: bool  # tokens change them
     randomized: Sequence[str] = ()  # names of weights with random values in place of their initial 0
+    uses_cameras: bool = False
 
     @property
     def is_blank(self) -> bool:
@@ -85,7 +88,11 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
         logits = logits + found["bias"]
     if not found or set(found) - {"similarity", "heard"}:
         found["attention"] = logits.softmax(-1)
-    return Measured(found, encoding.content_dependent, randomized)
+    if layer.transforms_values:
+        v = layer.values(same, x, state)
+        received = [layer.output(v[:, :, [key]].expand_as(v), x, state)[0, :, queries] for key in range(N)]
+        found["value"] = F.cosine_similarity(torch.stack(received), same[0, 0, 0], dim=-1).permute(2, 1, 0)
+    return Measured(found, encoding.content_dependent, randomized, encoding.uses_cameras)
 
 
 def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
@@ -123,6 +130,15 @@ def views(dims: int) -> list[View]:
     return [View(name, query, plane, (middle, middle)) for name, plane in planes]
 
 
+def two_cameras(second: Tensor) -> Tensor:
+    """Return a camera (..., 4, 4) per token: the identity, and for `second` ones a turn about the vertical axis."""
+    turn = torch.tensor(CAMERA_TURN).deg2rad()
+    turned = torch.eye(4)
+    turned[0, 0] = turned[2, 2] = turn.cos()
+    turned[0, 2], turned[2, 0] = turn.sin(), -turn.sin()
+    return torch.where(second[..., None, None], turned, torch.eye(4))
+
+
 def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Options], dims: int, heads: int) -> Any:
     """Draw a column per head, or to `compare` head 1 with each of these options in addition to `options`."""
     axes = [torch.arange(float(n)) for n in SIZES[dims]]
@@ -130,7 +146,9 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     share = positions / torch.tensor(SIZES[dims])
     first, others = share[..., 0], share[..., 1:]
     inside = (first > 0.1) & (first < 0.45) & (others > 0.5).all(-1) & (others < 0.9).all(-1)
-    where = Where(positions, grid=SIZES[dims], objects=5 * inside.long())  # for encodings that use objects
+    where = Where(  # with objects and cameras for encodings that use them
+        positions, grid=SIZES[dims], objects=5 * inside.long(), cameras=two_cameras(share[..., -1] > 0.5)
+    )
     rows = views(dims)
     queries = torch.tensor([row.query for row in rows])
     title = f"{kind.__name__}{_format_options(options)}, {dims}-D, untrained"
@@ -149,6 +167,8 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     randomized = list(dict.fromkeys(name for one in each for name in one.randomized))
     if randomized:
         title += f" (starts at 0, drawn at random: {', '.join(randomized)})"
+    if any(one.uses_cameras for one in each):
+        title += f" (far half of the last axis: a camera turned by {CAMERA_TURN}°)"
     blocks = []
     for name, values in found.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
         selected = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])

@@ -3,6 +3,7 @@
 # pyright: reportIncompatibleMethodOverride=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
 
 import random
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,8 +20,8 @@ from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.kernels.rotation import rotate
 from ndformer.framework.tokens import Where
+from tests.framework.contract.broken_values import BROKEN_VALUES
 
 
 class WholeRows(Bias):
@@ -249,14 +250,6 @@ class ReadsValues(Sincos):
         return super().tables(positions, where)
 
 
-def with_values(values):
-    """An encoding that only has LayerEncoding.values(self, v, x, state); state: the sum of coordinates (B, 1, N, 1)."""
-    layer = type("Layer", (LayerEncoding,), dict(values=values))
-    tables = lambda self, positions, where: positions.sum(-1)[:, None, :, None]
-    kind = dict(layer=lambda self, index, depth: layer(), tables=tables, rotation_invariant=False)
-    return type("TransformsValues", (PositionEncoding,), kind)
-
-
 def round_to_bfloat16(r):
     return r.bfloat16().to(r.dtype)
 
@@ -308,16 +301,9 @@ BROKEN = [
     (alibi_with(PartHandlesUnplaced), {"unplaced tokens": "handles_unplaced"}),
     (CountsTokens, {"token permutation": "read the positions and not the order"}),
     (FalselyTranslationInvariant, {"translation invariance": "Set translation_invariant = False"}),
-    (
-        with_values(lambda layer, v, x, state: rotate(v, state.cos(), state.sin())),
-        {"values and output": "output() must undo at the query"},
-    ),
-    (with_values(lambda layer, v, x, state: v.flip(-1)), {"values and output": "of a token without a position"}),
-    (
-        with_values(lambda layer, v, x, state: v.to(state.dtype)),
-        {"values and output": "values() must return the bfloat16", "half precision": "it stops with RuntimeError"},
-    ),
+    *BROKEN_VALUES,
     (FalselyCircular, {"whole turns on circles": "differences the short way round"}),
+    (partial(FalselyCircular, periods=[None, 24]), {"whole turns on circles": "differences the short way round"}),
     (FalselyPeriodic, {"whole turns on circles": "which end of the period is at 0"}),
     (FalselyRotationInvariant, {"rotation invariance": "Set rotation_invariant = False"}),
     (moved(Sincos, round_to_bfloat16), {"precision of positions": "near 0 but by 0.0e+00 near 512"}),

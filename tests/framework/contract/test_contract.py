@@ -10,6 +10,7 @@ from ndformer.encodings.rope import AxialRoPE
 from ndformer.encodings.sincos import Sincos
 from ndformer.framework.contract import PROMISES, check, trials
 from ndformer.framework.contract.building import compiles
+from ndformer.framework.contract.circles import circles
 from ndformer.framework.contract.forms import backends, forms
 from ndformer.framework.contract.places import translation, unplaced
 from ndformer.framework.contract.promise import difference
@@ -70,6 +71,11 @@ VARIANTS = [
     dict(type="LogCPB", cosine=True),
     dict(type="LearnableAbsolute", grid=3, class_entries=0),
     dict(type="LaPE", encoding=dict(type="LearnableAbsolute", grid=3)),
+    *(dict(type="RotaryND", directions=directions) for directions in ("heads", "interleaved", "golden")),
+    dict(type="RotaryND", directions="spiral"),  # of a plane
+    dict(type="RotaryND", channels=0.5),
+    dict(type="GTA", cameras=0.5),
+    [dict(type="PRoPE"), dict(type="ALiBi")],
     [dict(type="Sincos"), dict(type="AxialRoPE"), dict(type="PaPE", m=2), dict(type="ALiBi")],
 ]
 
@@ -77,7 +83,8 @@ VARIANTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("cfg", VARIANTS, ids=str)
 def test_options_and_compositions_keep_every_promise(cfg):
-    _, broken = verdicts(configured(cfg), dims=3, promises=QUICK)
+    dims = 2 if "directions" in cfg and cfg["directions"] == "spiral" else 3
+    _, broken = verdicts(configured(cfg), dims, promises=QUICK)
     assert broken == {}
 
 
@@ -111,6 +118,7 @@ class RowsOnly(ALiBi):
             configured(dict(type="NoPE")),
             {"precision of positions": "do not change", "pair = rows": "no bias"},
         ),
+        (configured(dict(type="AxialRoPE")), {"cameras move together": "not used", "values and output": "not trans"}),
         (configured(dict(type="RelativeBias")), {"rotation invariance": "integers"}),
     ],
 )
@@ -125,6 +133,14 @@ def test_what_does_not_apply_is_not_tried_and_that_is_said(make, said):
 @pytest.mark.parametrize("make", [GridTable, RowsOnly])
 def test_what_works_in_few_layouts_keeps_every_promise(make):
     assert verdicts(make)[1] == {}
+
+
+@pytest.mark.parametrize("name", ["AxialRoPE", "GTA", "RelativeBias", "PaPE", "Sincos"])
+@pytest.mark.parametrize("periods, turns", [([None, 360], 100), ([6.283, None], 2), ([24, 12], 100)])
+def test_whole_turns_are_those_of_the_periods_that_are_given(name, periods, turns):
+    kept, broken = verdicts(configured(dict(type=name, periods=periods)), promises=[circles])
+    assert broken == {}
+    assert kept["whole turns on circles"].startswith(f"{turns} turns change nothing")
 
 
 def test_an_invariance_that_holds_undeclared_is_a_hint():

@@ -13,13 +13,14 @@ PLANE: dict[str, Any] = dict(low=LOW[:2], high=HIGH[:2], cell=CELL)
 NECK = dict(type="BirdsEyeNet", blocks=(1,), strides=(1,), widths=(8,), stride=1, up=8, patches=True, **PLANE)
 
 
-def model(*modalities: str, encoding: str = "PaPE", head: str = "CentrePoint") -> TokenModel:
+def model(*modalities: str, encoding: Any = "PaPE", head: str = "CentrePoint") -> TokenModel:
     torch.manual_seed(0)
+    encoding = dict(type=encoding) if isinstance(encoding, str) else encoding
     adapters: dict[str, Any] = dict(
         points=dict(type="Pillars", low=LOW, high=HIGH, cell=CELL, patch=PATCH, view=VIEW),
         images=dict(type="CameraPatches", patch=PATCH, layers=4, **PLANE),
     )
-    body = dict(type="UniTR", dim=16, heads=2, encoding=dict(type=encoding), corner=LOW[:2], cell=CELL, view=VIEW)
+    body = dict(type="UniTR", dim=16, heads=2, encoding=encoding, corner=LOW[:2], cell=CELL, view=VIEW)
     body["backend"] = "sdpa"  # compiles nothing
     of_head = dict(most=5) if head == "CentrePoint" else dict(queries=5, heads=2, hidden=16)
     boxes = dict(type=head, classes=3, neck=NECK, width=8, least_score=0.0, **of_head)
@@ -127,17 +128,18 @@ def test_images_without_cameras_and_of_several_sizes_are_refused():
 
 def test_relative_cameras_reach_an_encoding_that_uses_them():
     """One camera turned about its own axis: positions of patches stay, as the calibration of the places is cached."""
-    net, inputs = model("points", "images", encoding="PRoPE"), batch()
+    net, inputs = model("points", "images"), batch()
     tokens = net.tokens(inputs)
     cameras = tokens.where.cameras
     assert cameras is not None
     turned = cameras.clone()
     turned[:, -24:] = turned[:, -24:] @ torch.diag(torch.tensor([-1.0, -1.0, 1.0, 1.0]))
     features = []
-    for encoding in ("PRoPE", "AxialRoPE"):
+    for encoding in ("PRoPE", dict(type="GTA", cameras=0.5), "GTA"):
         body = model("points", "images", encoding=encoding).backbone
         for given in (cameras, turned):
             with torch.no_grad():
                 features.append(body(replace(tokens, where=replace(tokens.where, cameras=given))).features)
-    assert (features[0] - features[1]).abs().max() > 1e-3
-    assert torch.equal(features[2], features[3])
+    for before, after in (features[:2], features[2:4]):
+        assert (before - after).abs().max() > 1e-3
+    assert torch.equal(features[4], features[5])  # without camera channels

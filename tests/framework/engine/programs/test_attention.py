@@ -1,5 +1,6 @@
 """Attention of one query token, also in models with windows or moments."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.programs.attention import SampleAttention, logit_terms
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
+from tests.encodings.references.gta import random_cameras
 from tests.framework.backbones import test_unitr as unitr
 
 
@@ -76,6 +78,22 @@ def test_pillars_and_patches_see_those_of_their_own_set():
             torch.testing.assert_close(through.values(look.attention()), expected, equal_nan=True)
             torch.testing.assert_close(expected.nansum(1), torch.ones(2))
         assert (met == 0) == own  # in the first block modalities are by themselves
+
+
+def test_attention_between_pillars_and_patches_depends_on_cameras():
+    given: Any = unitr.tokens(pillars=(23,))
+    cameras = random_cameras(1, given.where.positions.shape[1]).float()
+    net = unitr.network(encoding=dict(type="PRoPE"))
+    attention = []
+    for matrices in (cameras, torch.eye(4).expand_as(cameras)):
+        where = replace(given.where, cameras=matrices)
+        with record_attention(net) as looks, torch.no_grad():
+            net(replace(given, where=where))
+        of = seen(looks, where.positions[0])
+        views = [of.select(of.layers[3], token) for token in range(0, len(where.positions[0]), 5)]
+        attention.append(torch.stack([view.values(look.attention()) for look, view in views]))
+        torch.testing.assert_close(attention[-1].nansum(2), torch.ones(len(views), 2))
+    assert (attention[0] - attention[1]).nan_to_num().abs().max() > 1e-3
 
 
 def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
