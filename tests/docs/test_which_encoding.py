@@ -145,9 +145,10 @@ def circles() -> str:
     )
     return (
         "**An axis that is a [circle](../reference/encodings/circles.md)** (an angle, a longitude, an hour): "
-        f"{linked(those(circular_axes=True))} accept its period in `periods`. In a [toy](../papers/toys.md#circle) "
-        f"with pairs across the seam, {' and '.join(names)} find {circle} of the directions on a circle, and {line} on "
-        "a line."
+        f"{linked(list(names))} and {len(those(circular_axes=True)) - len(names)} others accept its period in "
+        "`periods` ([table](../results/comparison.md#properties-of-all-encodings)). In a "
+        f"[toy](../papers/toys.md#circle) with pairs across the seam, {' and '.join(names)} find {circle} of the "
+        f"directions on a circle, and {line} on a line."
     )
 
 
