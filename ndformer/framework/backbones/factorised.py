@@ -104,22 +104,22 @@ class FactorisedTransformer(RowCutter):
 
 def _split_periods(encoding: Encoding, position_dims: int) -> tuple[Encoding, Encoding]:
     """Return the configs of the encodings in space and in time, with the periods of their axes."""
-    parts = [] if not encoding else [encoding] if isinstance(encoding, dict) else encoding
-    in_space = []
-    for part in parts:
-        periods = part.get("periods")
-        if periods is None or not any(periods):
-            in_space.append({name: value for name, value in part.items() if name != "periods"})
-            continue
-        if len(periods) != position_dims or periods[0] is not None:
-            raise ValueError(
-                f"periods must have {position_dims} entries for FactorisedTransformer, the first None, got "
-                f"{list(periods)}: the first axis is time, and tokens of equal times are one frame. Use Transformer "
-                "for a circular time"
-            )
-        in_space.append(dict(part, periods=list(periods[1:])))
-    in_time = [{name: value for name, value in part.items() if name != "periods"} for part in parts]
-    return in_space or None, in_time or None
+    if not encoding:
+        return None, None
+    if not isinstance(encoding, dict):
+        in_space, in_time = zip(*(_split_periods(part, position_dims) for part in encoding))
+        return in_space, in_time
+    in_time = {name: value for name, value in encoding.items() if name != "periods"}
+    periods = encoding.get("periods")
+    if periods is None or not any(periods):
+        return in_time, in_time
+    if len(periods) != position_dims or periods[0] is not None:
+        raise ValueError(
+            f"periods must have {position_dims} entries for FactorisedTransformer, the first None, got "
+            f"{list(periods)}: the first axis is time, and tokens of equal times are one frame. Use Transformer "
+            "for a circular time"
+        )
+    return dict(encoding, periods=list(periods[1:])), in_time
 
 
 def _owners(where: Where, batch: int) -> tuple[Tensor, Tensor, Tensor]:

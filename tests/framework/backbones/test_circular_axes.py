@@ -57,3 +57,9 @@ def test_a_factorised_model_has_circles_in_space(encoding: str, composed: bool) 
 def test_a_factorised_model_has_a_time_on_a_line(periods: list[float | None]) -> None:
     with pytest.raises(ValueError, match="periods must have 3 entries for FactorisedTransformer, the first None, got"):
         factorised(dict(type="ALiBi", periods=periods))
+
+
+def test_weights_of_a_factorised_model_have_their_names_with_and_without_circles() -> None:
+    with_circles, without = (factorised(dict(type="PaPE") | more) for more in (dict(periods=[None, None, 360]), {}))
+    assert list(with_circles.state_dict()) == list(without.state_dict())
+    assert "space.blocks.0.attention.encoding.wp" in without.state_dict()
