@@ -280,7 +280,8 @@ def test_autocast_learns(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, layout", itertools.product(["AxialRoPE", "ALiBi", "PaPE", "RelativeBias", "PRoPE"], ["plain", "packed"])
+    "name, layout",
+    list(itertools.product(["AxialRoPE", "ALiBi", "PaPE", "RelativeBias", "PRoPE"], ["plain", "packed"])),
 )
 def test_compiled_as_one_graph_it_is_the_same(name: str, layout: str) -> None:
     there = tokens(layout, name in CAMERAS)

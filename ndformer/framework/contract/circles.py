@@ -14,7 +14,7 @@ from ndformer.framework.tokens import Where
 PERIOD = 8.0  # unless periods are given
 TURNS = {torch.float64: 2, torch.float32: 100}  # of tokens, at most
 CLOSE = {torch.float64: 1e-9, torch.float32: 1e-5}
-FRACTION = 64  # positions are multiples of 1 / 64
+FRACTION, COARSE = 64, 4  # positions are multiples of 1 / 64, or of 1 / 4, which half precision does not round either
 SHORT, SMALL = 1e-8, 1e-4  # a step across the seam, and the largest change it may make
 
 
@@ -76,9 +76,9 @@ def _spans(trial: Trial) -> Tensor:
     return lengths.where(lengths > 0, PERIOD)
 
 
-def _on_grid(trial: Trial, r: Tensor) -> Tensor:
+def _on_grid(trial: Trial, r: Tensor, fraction: int = FRACTION) -> Tensor:
     """Round positions to binary fractions, which stay exact some turns away, or to integers if the encoding does."""
-    fraction = FRACTION if trial.encoding.float_positions else 1
+    fraction = fraction if trial.encoding.float_positions else 1
     return (r * fraction).round() / fraction
 
 
@@ -88,9 +88,9 @@ def _seam_change(trial: Trial) -> float:
     They cross it all together, which changes no logit of a translation invariant encoding, or one in a short step.
     """
     x, lengths = trial.samples[1].x, _lengths(trial)
-    r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64))
+    r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64), COARSE)
     if trial.encoding.translation_invariant:
-        step = _on_grid(trial, 0.375 * _spans(trial))
+        step = _on_grid(trial, 0.375 * _spans(trial), COARSE)
         here, there = (trial.logits(x[None], Where(positions[None])) for positions in (r, r + step))
         return difference(there, here) / CLOSE[torch.float64]
     r[0] = 0

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from ndformer.encodings.alibi import ALiBi
-from ndformer.encodings.fire import FIRE
 from ndformer.encodings.pape import PaPE
+from ndformer.encodings.pape_directional import PaPEDirectional
 from ndformer.encodings.pape_ri import PaPERI, PaPERILayer
 from ndformer.encodings.rope import AxialRoPE, RoPEMixed
 from ndformer.encodings.sincos import LearnableSincos, Sincos
@@ -270,7 +270,7 @@ def half_positions(self, q, k, x, state):
 CountsTokens = moved(ALiBi, lambda r: torch.arange(r.shape[1], dtype=r.dtype)[None, :, None])
 MovesClassTokens = moved(AxialRoPE, lambda r: r - r.mean(1, keepdim=True).round(), changes_unplaced=True)
 FalselyTranslationInvariant = type("Declared", (LearnableSincos,), dict(translation_invariant=True))
-FalselyCircular = type("Declared", (FIRE,), dict(circular_axes=True))
+FalselyCircular = type("Declared", (PaPEDirectional,), dict(circular_axes=True))
 FalselyPeriodic = type("Declared", (LearnableSincos,), dict(circular_axes=True))
 FalselyRotationInvariant = type("Declared", (PaPE,), dict(rotation_invariant=True))
 RootAtZero = with_bias(PositionEncoding, stretched, weight="length")
