@@ -34,6 +34,8 @@ class GTA(RotaryND):
         camera_scale: Positive | None = None,
         **kwargs: Any,
     ) -> None:
+        if not 0 <= cameras < 1:
+            raise ValueError(f"cameras must be a share of the channels from 0 to below 1, got {cameras:g}")
         self.cameras, self.camera_scale = cameras, camera_scale or 1.0
         super().__init__(*args, **kwargs)
         if self.learned or self.tiled or self.directions not in FIXED:
@@ -43,6 +45,11 @@ class GTA(RotaryND):
                 f"and directions={self.directions!r}. Leave them out, or use RotaryND"
             )
         self.uses_cameras = self.camera_dim > 0
+        if cameras and not self.uses_cameras:
+            raise ValueError(
+                f"cameras={cameras:g} of a head of {self.head_dim} channels are less than one block of 4. Set "
+                f"cameras={4 / self.head_dim:g} or more, or 0"
+            )
         if camera_scale is not None and not self.uses_cameras:
             raise ValueError(
                 f"camera_scale needs channels with cameras, got cameras={cameras:g} of a head of {self.head_dim}. Set "

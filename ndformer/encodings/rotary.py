@@ -106,13 +106,17 @@ class RotaryND(PositionEncoding):
         ] = "original",
         **kwargs: Any,
     ) -> None:
+        if not 0 < channels <= 1:
+            raise ValueError(f"channels must be a share of the channels above 0 and up to 1, got {channels:g}")
         self.channels = channels
         if preset in (*FIXED, *RANDOM) and preset not in PRESETS:
             raise ValueError(f"preset must be {', '.join(PRESETS)}, got '{preset}'. Set directions='{preset}'")
         check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
-        # learned frequencies do not stay whole turns, and normalized positions have no period
         self.circular_axes = not (learned or normalize or defaults.get("normalize"))
+        self.line_reason = (
+            "learned frequencies do not stay whole turns" if learned else "normalized positions have no period"
+        )
         super().__init__(*args, **{k: v for k, v in defaults.items() if k in COMMON_OPTIONS} | kwargs)
         self.directions: str = directions or defaults.get("directions", "axial")
         check_choice("directions", self.directions, [*FIXED, *RANDOM])
@@ -141,6 +145,11 @@ class RotaryND(PositionEncoding):
         narrowest = 2 * pairs_per_frequency(self.directions, self.position_dims)
         self.steps = self.rotary_dim // narrowest  # the number of different frequencies
         self.base: float = base or defaults.get("base") or self.default_base
+        if self.steps == 0 and (self.channels < 1 or self.camera_dim):
+            raise ValueError(
+                f"{type(self).__name__} has channels for each direction: {self.rotary_dim} of a head's {self.head_dim} "
+                f"are left for them, and {narrowest} are needed. Raise `channels`, or lower `cameras`"
+            )
         if self.steps == 0:
             raise ValueError(
                 f"{type(self).__name__} has channels for each direction: a head of {self.head_dim} is too narrow for "
@@ -180,10 +189,10 @@ class RotaryND(PositionEncoding):
                 f"directions='interleaved', or the number of heads, with 'heads', got {sections} with "
                 f"'{self.directions}'"
             )
-        if self.directions == "heads" and sum(sections) > self.heads:
+        if self.directions == "heads" and (sum(sections) > self.heads or min(sections) < 1):
             raise ValueError(
-                f"sections of directions='heads' must sum to {self.heads} heads at most, got {sections}. Set "
-                f"heads={sum(sections)}"
+                f"sections of directions='heads' must be 1 or more heads for each axis, {self.heads} at most in all, "
+                f"got {list(sections)}. Lower or raise them"
             )
         return sections
 

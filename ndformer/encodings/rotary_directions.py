@@ -131,5 +131,6 @@ def check_directions(directions: str, heads: int, width: int, dims: int) -> None
         raise ValueError(f"directions='heads' needs a head for each of {dims} axes, got heads={heads}. Take 'axial'")
     if directions == "spiral" and (dims != 2 or width < 8):
         raise ValueError(
-            f"directions='spiral' needs 2 dimensions and heads of 8 channels, got {dims} and {width}. Take 'golden'"
+            f"directions='spiral' needs 2 dimensions and heads of at least 8 channels, got {dims} and {width}. "
+            "Take 'golden'"
         )

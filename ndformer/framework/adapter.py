@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas, Dots
 from ndformer.framework.system.devices import tensor_like
@@ -112,6 +113,7 @@ class Adapter(nn.Module):
 
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassPosition = "nowhere") -> None:
         """Create the learned class token and registers. Call it last in a constructor: it draws random numbers."""
+        check_choice("class_at", class_at, get_args(ClassPosition))
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
         self.prefix_names = ("class token",) * class_token + tuple(f"register {i + 1}" for i in range(registers))
         self.class_at = class_at  # the model replaces "auto"; without a model it means "nowhere"

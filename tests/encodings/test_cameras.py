@@ -209,3 +209,11 @@ def test_an_exported_graph_takes_cameras_of_other_batches(cfg: Any) -> None:
 def test_what_gta_cannot_do_is_refused(options: Any) -> None:
     with pytest.raises(ValueError, match="GTA has fixed frequencies along fixed directions"):
         build_encoding(dict(type="GTA", **options), dim=DIM, heads=HEADS, position_dims=2, depth=1)
+
+
+def test_two_encodings_with_cameras_are_refused() -> None:
+    shape = dict(dim=48, heads=2, position_dims=2, depth=1)
+    parts = [dict(type="PRoPE"), dict(type="GTA", cameras=0.5)]
+    with pytest.raises(ValueError, match="at most one encoding can use cameras, got PRoPE and GTA"):
+        build_encoding(parts, **shape)
+    assert build_encoding([parts[0], dict(type="ALiBi")], **shape).uses_cameras

@@ -55,10 +55,21 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("RotaryND", dict(preset="heads"), {}, "got 'heads'. Set directions='heads'"),
     *((name, dict(axes=[1, 0], **options), {}, "axes orders fixed directions, got directions='mixed', random ones")
       for name, options in (("RotaryND", dict(directions="mixed")), ("RoPEMixed", {}))),
-    ("RotaryND", dict(directions="heads", sections=[2, 3]), {}, "must sum to 2 heads at most, got .*Set heads=5"),
+    *(("RotaryND", dict(directions="heads", sections=sections), {}, "1 or more heads for each axis, 2 at most in all")
+      for sections in ([2, 3], [0, 2])),
+    *(("RotaryND", dict(channels=channels), {}, "above 0 and up to 1, got") for channels in (1.5, -1, 0)),
+    ("RotaryND", dict(channels=0.1), {}, "0 of a head's 8 are left for them, and 4 are needed. Raise `channels`"),
+    *((name, dict(cameras=cameras), {}, "from 0 to below 1, got") for name in ("GTA", "PRoPE") for cameras in (1, -1)),
+    *((name, dict(cameras=0.4), {}, "less than one block of 4. Set cameras=0.5 or more") for name in ("GTA", "PRoPE")),
+    *((name, options | dict(periods=[None, 9]), {}, f"{reason}. Use") for name in ("RotaryND", "AxialRoPE", "PoPE")
+      for options, reason in ((dict(learned=True), "learned frequencies do not stay whole turns"),
+                              (dict(normalize="min"), "normalized positions have no period"))),
+    *(("PaPE", dict(periods=[None, period]), {}, "must be positive numbers, or None for a line, got")
+      for period in (0, -24, float("nan"), float("inf"), "24h")),
+    *(("PaPE", dict(periods=periods), {}, r"one entry per position dimension \(2\)") for periods in (24, "24", [24])),
     ("GTA", dict(camera_scale=0.1), {}, "camera_scale needs channels with cameras, got cameras=0 of a head of 8"),
     ("RotaryND", dict(directions="heads"), dict(position_dims=4), "needs a head for each of 4 axes, got heads="),
-    ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "needs 2 dimensions and heads of 8 channels, got 3"),
+    ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "2 dimensions and heads of at least 8 channels, got 3"),
     ("PoPE", dict(halves=True), {}, "neither halves nor a preset that pairs channels"),
     ("PoPE", {}, dict(dim=6, position_dims=4), "head of 3 is too narrow for 4 dimensions, which take 4"),
     ("STRING", {}, dict(dim=48, position_dims=13), "head of 24 is too narrow for 13 dimensions, which take 26"),

@@ -66,6 +66,7 @@ ALLOWED = {
     "ndformer/studies/inspection.py": {"Painting(title, blocks, [''], heads, [patch], canvas).save": WHOLE},
     "ndformer/studies/pape/decomposition.py": {"figure.savefig": PICTURE},
     "ndformer/studies/pape/extrapolation.py": {"figure.savefig": PICTURE},
+    "ndformer/studies/rectangles/maps.py": {"figure.savefig": PICTURE},
     "ndformer/studies/sincos2d/note.py": {"figure.savefig": PICTURE},
     "tools/export.py": {"graph.save": WHOLE},
     "tools/extrapolate.py": {"extrapolate_table.save": WHOLE},

@@ -82,7 +82,8 @@ class Turns:
         self.batch, self.rounds, self.plain = batch, rounds, plain_step()
         self.times: list[tuple[float, float]] = []  # (engine, by hand)
         self.sampler = self.batch_sampler = self  # the engine tells its sampler the epoch
-        self.dataset = Noise(str(batch), "test")  # the engine takes its fingerprint and its classes
+        self.data = Noise(str(batch), "test")  # the engine takes its fingerprint and its classes
+        self.bad: dict[str, str] = {}
 
     def set_epoch(self, epoch: int) -> None:
         pass

@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention_maps import Frames
 from ndformer.framework.encoding import LayerEncoding
+from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
+
+FRAMES = dict(square=2, tetrahedron=3, octahedron=3)  # name -> position dimensions
 
 
 @BACKBONES.register_module()
@@ -44,17 +47,28 @@ class PlatonicTransformer(Transformer, Frames):
         frames: Literal["square", "tetrahedron", "octahedron"] = "octahedron",
         **kwargs: Any,
     ) -> None:
+        check_choice("frames", frames, list(FRAMES))
         rotations = rotation_group(frames)  # (G, P, P)
         G, dims, _ = rotations.shape
         if position_dims != dims:
-            raise ValueError(f"frames='{frames}' rotates {dims} position dimensions, got {position_dims}. See `frames`")
+            fitting = " or ".join(repr(name) for name, of in FRAMES.items() if of == position_dims)
+            raise ValueError(
+                f"frames='{frames}' rotates {dims} position dimensions, got {position_dims}. "
+                + (f"Set frames={fitting}" if fitting else "There are frames for 2 and 3")
+            )
         if dim % G or heads % G:
             raise ValueError(
                 f"dim and heads must be divisible by the {G} frames of '{frames}', got dim={dim} and heads={heads}. "
                 f"Set dim={math.ceil(dim / G) * G}, heads={math.ceil(heads / G) * G}"
             )
         super().__init__(dim // G, depth, heads // G, position_dims, encoding, **kwargs)
-        if any(self._find_encoding(None)[0].periods):
+        first = self._find_encoding(None)[0]
+        if first.needs_grid:
+            raise ValueError(
+                f"PlatonicTransformer expects an encoding of free positions, got {type(first).__name__}: turned "
+                f"positions are no grid. Use {first.instead}"
+            )
+        if any(first.periods):
             raise ValueError(f"frames='{frames}' rotates axes into each other, got circular ones. Use Transformer")
         self.dim, self.frames = dim, G
         self.register_buffer("rotations", rotations, persistent=False)
@@ -110,7 +124,7 @@ class GroupLinear(nn.Module):
 
 def rotation_group(frames: str) -> Tensor:
     """Return the rotations (G, P, P) of a square, a tetrahedron or an octahedron: signed permutations of the axes."""
-    dims = 2 if frames == "square" else 3
+    dims = FRAMES[frames]
     rotations = []
     for order, signs in itertools.product(
         itertools.permutations(range(dims)), itertools.product((1.0, -1.0), repeat=dims)

@@ -8,6 +8,7 @@ are rounded to whole turns in a period. So a whole turn of any token changes not
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -17,12 +18,16 @@ Periods = tuple[float | None, ...]  # of each axis; None: a line
 
 def check_periods(periods: Sequence[float | None] | None, dims: int, name: str, line_reason: str | None) -> Periods:
     """Return the period of each axis, or raise ValueError; `line_reason` says why an encoding accepts only lines."""
-    if periods is None or not any(periods):
+    if periods is None:
         return (None,) * dims
-    if len(periods) != dims:
+    if isinstance(periods, str) or not isinstance(periods, Sequence) or len(periods) != dims:
         raise ValueError(
             f"periods of {name} must have one entry per position dimension ({dims}), None for a line, got {periods!r}"
         )
+    if not all(period is None or (isinstance(period, Real) and 0 < float(period) < math.inf) for period in periods):
+        raise ValueError(f"periods of {name} must be positive numbers, or None for a line, got {list(periods)}")
+    if not any(periods):
+        return (None,) * dims
     if line_reason is not None:
         raise ValueError(
             f"{name} has no circular axes, got periods={list(periods)}: {line_reason}. "

@@ -29,6 +29,12 @@ class Composed(PositionEncoding):
     def __init__(self, parts: Sequence[PositionEncoding]) -> None:
         first = parts[0]
         super().__init__(first.dim, first.heads, first.position_dims, first.depth)
+        with_cameras = [type(part).__name__ for part in parts if part.uses_cameras]
+        if len(with_cameras) > 1:
+            raise ValueError(
+                f"at most one encoding can use cameras, got {' and '.join(with_cameras)}: their matrices do not "
+                "commute, so that outputs would depend on the shared space. Leave one out"
+            )
         axes = zip(*(part.periods for part in parts))
         self.periods = tuple(next(filter(None, periods), None) for periods in axes)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))

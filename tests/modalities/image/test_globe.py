@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.model import TokenModel
+from ndformer.modalities.image.adapter import ImagePatches
 from ndformer.modalities.image.globe import GlobePatches
 
 
@@ -71,3 +72,8 @@ def test_a_rotary_class_token_is_at_the_origin_of_the_circle(encoding: str) -> N
 def test_other_positions_of_the_class_token_are_refused_on_a_circle(class_at: str) -> None:
     with pytest.raises(ValueError, match=rf"with periods=\[None, 8\], got '{class_at}': .* Set class_at='auto'"):
         panorama("PaPE", class_at)
+
+
+def test_a_misspelled_position_of_the_class_token_is_refused() -> None:
+    with pytest.raises(ValueError, match="class_at must be 'nowhere' or 'origin' or 'centre' or 'auto', got 'center'"):
+        ImagePatches(16, patch=8, class_at="center")  # pyright: ignore[reportArgumentType]
