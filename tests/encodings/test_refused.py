@@ -69,7 +69,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     *(("PaPE", dict(periods=periods), {}, r"one entry per position dimension \(2\)") for periods in (24, "24", [24])),
     ("GTA", dict(camera_scale=0.1), {}, "camera_scale needs channels with cameras, got cameras=0 of a head of 8"),
     ("RotaryND", dict(directions="heads"), dict(position_dims=4), "needs a head for each of 4 axes, got heads="),
-    ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "2 dimensions and heads of at least 8 channels, got 3"),
+    ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "2 dimensions and heads of at least 8 channels"),
     ("PoPE", dict(halves=True), {}, "neither halves nor a preset that pairs channels"),
     ("PoPE", {}, dict(dim=6, position_dims=4), "head of 3 is too narrow for 4 dimensions, which take 4"),
     ("STRING", {}, dict(dim=48, position_dims=13), "head of 24 is too narrow for 13 dimensions, which take 26"),
