@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -10,14 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.encoding.base import check_choice
+from ndformer.framework.encoding.base import ClassPosition, check_choice
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas, Dots
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet, Where
-
-# centre: the mean position of a sample's tokens; auto: chosen by the encoding
-ClassPosition = Literal["nowhere", "origin", "centre", "auto"]
 
 
 class Adapter(nn.Module):

@@ -31,15 +31,15 @@ def test_both_trainings_have_the_same_recipe_but_for_their_images(on, tmp_path):
 
 
 def test_learning_rates_are_chosen_by_validation_on_a_seed_that_is_not_reported(tmp_path, monkeypatch):
-    asked = []
+    seeds = []
 
     def run(cell, on, training, rate):
-        asked.append(cell.seed)
+        seeds.append(cell.seed)
         return SimpleNamespace(results={"val": {"accuracy": -abs(rate - 1e-3)}, "test": {"accuracy": rate}})
 
     monkeypatch.setattr(maps, "trained", run)
     assert maps.best_rate(cell(tmp_path, seed=2), SIGNS) == 1e-3
-    assert set(asked) == {TUNING_SEED}
+    assert set(seeds) == {TUNING_SEED}
     assert TUNING_SEED not in range(find("rectangles:signs").scales["small"].seeds)
 
 

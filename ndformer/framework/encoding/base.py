@@ -30,6 +30,8 @@ from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 PerAxis = Positive | Sequence[Positive]
+# of a class token; centre: the mean position of a sample's tokens; auto: chosen by the encoding
+ClassPosition = Literal["nowhere", "origin", "centre", "auto"]
 FROM_DATA = "auto", "spread"  # option values that training replaces by measured numbers
 Preset = Literal[
     "original", "pape_repo"

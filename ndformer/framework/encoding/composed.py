@@ -5,18 +5,16 @@ encoding = build_encoding([dict(type='Sincos'), dict(type='PaPE')], dim=384, hea
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
-from ndformer.framework.encoding.base import PositionEncoding
+from ndformer.framework.encoding.base import ClassPosition, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
-
-ClassAt = Literal["nowhere", "origin", "centre", "auto"]
 
 
 class Composed(PositionEncoding):
@@ -131,7 +129,9 @@ class ComposedLayer(LayerEncoding):
         return any(part.transforms_values for part in self.parts)
 
 
-def class_place(cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, class_at: ClassAt = "auto") -> ClassAt:
+def class_place(
+    cfg: dict[str, Any] | Sequence[dict[str, Any]] | None, class_at: ClassPosition = "auto"
+) -> ClassPosition:
     """Return the class-token position `class_at`, where 'auto' is the best one for an encoding.
 
     It was measured in docs/results/class-token-and-radius.md. On a circle the mean and the origin depend on the place

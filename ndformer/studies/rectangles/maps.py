@@ -174,7 +174,7 @@ def draw(results: Results, path: Path, on: MapSet) -> None:
     """Draw a map of the score for each encoding and training; numbers are means over seeds."""
     rows = [row for row in (*ENCODINGS, PLACES) if row in results.values]
     maps = {(row, training): score_map(results, on, row, training) for row in rows for training in TRAININGS}
-    low, high = min(found.min() for found in maps.values()), max(found.max() for found in maps.values())
+    low, high = min(scores.min() for scores in maps.values()), max(scores.max() for scores in maps.values())
     wide = math.ceil(len(rows) / 2)
     title = f"{on.metric} in %, by height and width of the test images; trained at {on.side} x {on.side} pixels"
     with new_figure(1 + 1.9 * wide, 9.5, title) as figure:
@@ -184,11 +184,11 @@ def draw(results: Results, path: Path, on: MapSet) -> None:
         for number, row in enumerate(rows):
             for below, training in enumerate(TRAININGS):
                 axis = axes[len(TRAININGS) * (number // wide) + below, number % wide]
-                found = maps[row, training]
+                scores = maps[row, training]
                 axis.set_axis_on()
                 axis.grid(False)
-                axis.imshow(found, cmap="viridis", vmin=low, vmax=high, origin="lower")
-                for (i, j), value in np.ndenumerate(found):
+                axis.imshow(scores, cmap="viridis", vmin=low, vmax=high, origin="lower")
+                for (i, j), value in np.ndenumerate(scores):
                     color = "white" if value < (low + high) / 2 else "black"
                     axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=color)
                 axis.set_xticks(range(len(on.sides)), [str(side) for side in on.sides], fontsize=6)
