@@ -24,7 +24,7 @@ def seen_in(name: str, device: torch.device, **options: Any) -> dict[str, Any]:
     cameras = random_cameras(1, 13).float().to(device) if name in CAMERAS else None
     wheres = [Where(positions, placed=placed, grid=(3, 4), cameras=cameras)]
     if not encoding.needs_grid:
-        masks = dict(placed=placed.expand(2, -1), valid=there.expand(2, -1) < 9)
+        masks: dict[str, Any] = dict(placed=placed.expand(2, -1), valid=there.expand(2, -1) < 9)
         wheres.append(Where(positions.expand(2, -1, -1), **masks, cameras=cameras))
     x = torch.randn(2, 13, 24).to(device)
 
