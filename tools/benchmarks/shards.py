@@ -29,7 +29,7 @@ def seconds(data: Any, batch: list[tuple[int, int]], is_first: bool) -> float:
     if is_first:
         mounts._member.cache_clear()
         if isinstance(data, Shards):
-            data.records.decoded.cache_clear()
+            data.records.cache.clear()
     fetcher = _MapDatasetFetcher(data, True, len, False)
     begin = time.process_time()
     fetcher.fetch(batch)

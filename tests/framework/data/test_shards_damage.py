@@ -114,6 +114,20 @@ def test_a_damaged_or_hostile_index_raises_a_one_line_error(packed, damage):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("text", [b"?", b"1,2"], ids=["no JSON", "two values"])
+def test_a_damaged_record_spoils_its_own_sample_only_though_batches_are_decoded_together(packed, text):
+    row = int(opened(packed).records.rows[0])
+    begin, end = np.load(packed / "index" / "0.start.npy")[row : row + 2]
+    damaged = np.frombuffer(text.ljust(end - begin), np.uint8)
+    change(packed, "0.text", lambda array: np.concatenate([array[:begin], damaged, array[end:]]))
+    data = opened(packed)
+    data.skip_bad = True
+    spoiled, whole = data.__getitems__([(0, 0), (0, 1)])
+    assert spoiled["bad"]
+    assert "bad" not in whole
+    assert whole["index"] == 1
+
+
 def test_records_stay_in_the_data_folder(tmp_path):
     values = Values(tmp_path, DATASETS.get("ImageFolder"))
     with pytest.raises(DataError, match="leads outside"):
