@@ -80,7 +80,7 @@ SIGNS = MapSet(
         "rectangles": (
             "sign_digits_native",
             (
-                *transform("train", 0, longest=72, multiple_of=8, ratio=[1 / 2, 2.0]),
+                *transform("train", 0, longest=72, multiple_of=8, ratio=[1.0, 1.0], stretch=[1 / 2, 2.0]),
                 *evaluated(multiple_of=8),
                 "train_dataloader.batch_tokens=1152",  # of 32 squares
                 "train_dataloader.lengths=[24, 36, 48]",
@@ -264,7 +264,7 @@ EXPERIMENTS = [
         "Hand signs: accuracy by height and width",
         SIGNS,
         "sign_digits with patches of 8 pixels, no class token, the mean of the tokens, 30 epochs, and warm-up over a "
-        "fifth of the steps. Test images are stretched to each size.",
+        "fifth of the steps. Images are stretched to rectangles, for training and for each size of the tests.",
         (*ENCODINGS, PLACES, LABELS),
         OF_CLASSES,
     ),

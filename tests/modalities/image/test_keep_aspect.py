@@ -43,11 +43,12 @@ def test_sides_are_multiples_of_the_patch_nearest_to_the_ratio(height, width, ce
     width=st.integers(20, 200),
     share=st.floats(0.05, 1.0),
     ratio=st.floats(1.0, 3.0),
+    stretch=st.floats(1.0, 3.0),
     tokens=st.one_of(st.none(), st.integers(1, 64)),
     seed=st.integers(0, 99),
 )
-def test_random_pieces_are_never_larger_than_their_bound(height, width, share, ratio, tokens, seed):
-    step = KeepAspect(64, 8, scale=(share, 1.0), ratio=(1 / ratio, ratio))
+def test_random_pieces_are_never_larger_than_their_bound(height, width, share, ratio, stretch, tokens, seed):
+    step = KeepAspect(64, 8, (share, 1.0), (1 / ratio, ratio), (1 / stretch, stretch))
     sample = dict(image=Image.new("L", (width, height))) | ({} if tokens is None else dict(max_tokens=tokens))
     rng = np.random.default_rng(seed)
     got = step(sample, rng)["image"]
@@ -82,6 +83,21 @@ def test_boxes_and_masks_follow_the_image():
         inside = got["boxes"][0].reshape(2, 2)
         clipped = (inside <= 0) | (inside >= [got["image"].width, got["image"].height])
         assert clipped.any() or np.abs(back - [[100, 30], [160, 60]]).max() < 1e-6
+
+
+def test_stretch_distorts_the_whole_image_to_other_ratios():
+    step = KeepAspect(96, 8, stretch=(1 / 2, 2.0))
+    boxes = np.array([[0.0, 0.0, 30.0, 60.0]])
+    ratios = []
+    for seed in range(50):
+        sample = dict(image=Image.new("RGB", (60, 60)), boxes=boxes, labels=np.array([0]), size=(60, 60))
+        got = step(sample | dict(frame=np.array([1.0, 1.0, 0.0, 0.0])), np.random.default_rng(seed))
+        width, height = got["image"].size
+        assert np.allclose(got["boxes"], [[0, 0, width / 2, height]])
+        ratios.append(width / height)
+    assert min(ratios) < 0.6
+    assert max(ratios) > 1.7
+    assert abs(np.median(np.log(ratios))) < 0.3
 
 
 def test_an_extreme_photo_is_refused_in_one_sentence(tmp_path):

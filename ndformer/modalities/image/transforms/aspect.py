@@ -19,11 +19,16 @@ class KeepAspect:
     Both sides become multiples of `multiple_of`, the patch of the model, and have at least one. It comes first in the
     transforms, so that `batch_tokens` knows the sizes before images are decoded. For training, `scale` and `ratio` take
     a random piece of the image: a share of its area, with the ratio of width to height multiplied by a log-uniform
-    factor.
+    factor. `stretch` then distorts it by another such factor.
     """
 
     def __init__(
-        self, longest: Side, multiple_of: Side = 16, scale: SomeShareSpan = (1.0, 1.0), ratio: Span = (1.0, 1.0)
+        self,
+        longest: Side,
+        multiple_of: Side = 16,
+        scale: SomeShareSpan = (1.0, 1.0),
+        ratio: Span = (1.0, 1.0),
+        stretch: Span = (1.0, 1.0),
     ) -> None:
         if longest % multiple_of:
             nearest = max(1, round(longest / multiple_of)) * multiple_of
@@ -32,15 +37,17 @@ class KeepAspect:
             )
         self.longest, self.multiple_of = longest, multiple_of
         self.scale, self.ratio = (scale[0], scale[1]), (ratio[0], ratio[1])  # a config may have lists
+        self.stretch = stretch[0], stretch[1]
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         image = sample["image"]
         ratio = self._checked_ratio(image.height, image.width, sample.get("path"))
-        share, factor = 1.0, 1.0
+        share, factor, stretch = 1.0, 1.0, 1.0
         if self.scale != (1.0, 1.0) or self.ratio != (1.0, 1.0):
-            share = rng.uniform(*self.scale)
-            factor = math.exp(rng.uniform(math.log(self.ratio[0]), math.log(self.ratio[1])))
-        height, width = self._size(ratio * factor, sample.get("max_tokens"))
+            share, factor = rng.uniform(*self.scale), _log_uniform(rng, *self.ratio)
+        if self.stretch != (1.0, 1.0):
+            stretch = _log_uniform(rng, *self.stretch)
+        height, width = self._size(ratio * factor * stretch, sample.get("max_tokens"))
         # the piece, in pixels of the image: `share` of its area at the new ratio, or the largest such piece inside it
         side = math.sqrt(share * image.height * image.width)
         piece = np.array([side / math.sqrt(ratio * factor), side * math.sqrt(ratio * factor)])  # height, width
@@ -53,7 +60,7 @@ class KeepAspect:
     def largest_size(self, height: int, width: int, path: Any = None) -> tuple[int, int]:
         """Return the largest height and width that an image of this size gets, without `max_tokens`."""
         ratio = self._checked_ratio(height, width, path)
-        low, high = (ratio * factor for factor in self.ratio)
+        low, high = (ratio * factor * stretch for factor, stretch in zip(self.ratio, self.stretch, strict=True))
         return self._size(min(max(1.0, low), high), None)  # the most patches are at the ratio nearest to a square
 
     def _checked_ratio(self, height: int, width: int, path: Any) -> float:
@@ -74,3 +81,7 @@ class KeepAspect:
             cells -= 1
         longer, shorter = cells * self.multiple_of, max(1, round(cells * short)) * self.multiple_of
         return (shorter, longer) if ratio > 1 else (longer, shorter)
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return math.exp(rng.uniform(math.log(low), math.log(high)))
