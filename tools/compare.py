@@ -97,6 +97,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     args.seeds = args.seeds or ([0, 1, 2] if None in args.folds else [0])
     if args.tune_seeds and not args.grid:
         raise ConfigError("--tune-seeds needs --grid or --learning-rates")
+    if args.slurm and not args.on:
+        raise ConfigError("--slurm needs --on slurm, or --on local to try it: without, runs train on this machine")
     if args.tune_options and not args.tune_seeds:
         raise ConfigError("--tune-options needs --tune-seeds: the table must not have runs with other options")
     if both := set(args.tune_seeds) & set(args.seeds):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.memory import calculate, measure, prepare
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
+from ndformer.framework.engine.training.parallel import Parallel
+from ndformer.framework.errors import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -17,16 +19,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config_arguments(parser)
     device_argument(parser)
     parser.add_argument("--processes", metavar="N", type=int, default=1, help="GPUs, each with a process (1)")
-    parser.add_argument("--parallel", choices=["ddp", "fsdp"], default="ddp", help="whole or sharded weights (ddp)")
+    parser.add_argument("--parallel", choices=["ddp", "fsdp"], help="whole or sharded weights (the config's)")
     parser.add_argument("--measure", action="store_true", help="also train a few steps in one process")
     args = parser.parse_args(arguments)
+    if args.processes < 1:
+        raise ConfigError(f"--processes: expected at least 1, got {args.processes}")
     cfg = config_from(args, ("train",))
     prepare_data(cfg, args.sample)
     cfg, model, loader = prepare(cfg)
-    title = f"{args.parallel}, {args.processes} processes"
-    columns = {title: calculate(cfg, model, loader, args.processes, args.parallel)}
+    parallel = Parallel.from_config(cfg.train_cfg)
+    if args.parallel not in (None, parallel.type):
+        parallel = Parallel(args.parallel)
+    title = f"{parallel.type}, {args.processes} processes"
+    columns = {title: calculate(cfg, model, loader, args.processes, parallel)}
     if args.processes > 1:
-        columns["one process"] = calculate(cfg, model, loader, 1, "ddp")
+        columns["one process"] = calculate(cfg, model, loader, 1, Parallel())
     if args.measure:
         columns["measured, one process"] = measure(cfg, model, loader)
     print(f"MiB of each process, batch_size {cfg.train_dataloader.batch_size} of each")
@@ -36,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{kind:14}" + "".join(row))
     totals = (sum(size for kind, size in sizes.items() if kind != "allocated") for sizes in columns.values())
     print(f"{'sum':14}" + "".join(f"{total / 2**20:>24.1f}" for total in totals))
+    if parallel.offload:
+        print("offload=True: parameters, gradients and optimizer are in CPU memory")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ def calculated(cfg: Config, count: int, parallel: str) -> dict[str, int]:
     """Return the bytes of one of `count` processes by kind."""
     register()
     cfg, model, loader = memory.prepare(cfg)
-    return memory.calculate(cfg, model, loader, max(2, count), parallel)  # DDP has buckets in a group of one too
+    # DDP has buckets in a group of one too
+    return memory.calculate(cfg, model, loader, max(2, count), Parallel(parallel))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

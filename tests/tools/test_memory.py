@@ -7,6 +7,8 @@ from ndformer.framework.engine import memory
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.optim import build_optimizer
+from ndformer.framework.engine.training.parallel import Parallel
+from ndformer.framework.errors import ConfigError
 from tests.programs import CONFIGS, NO_WORKERS, printed
 from tools import memory as program
 
@@ -17,7 +19,7 @@ def test_calculated_memory_is_the_measured_one(name):
     cfg = load(CONFIGS / f"{name}.py", options, sample=True)
     prepare_data(cfg, sample=True)
     cfg, model, loader = memory.prepare(cfg)
-    calculated = memory.calculate(cfg, model, loader, 1, "ddp")
+    calculated = memory.calculate(cfg, model, loader, 1, Parallel())
     measured = memory.measure(cfg, model, loader)
     assert calculated.pop("activations") == pytest.approx(measured.pop("activations"), rel=0.15)
     assert calculated == {kind: measured[kind] for kind in calculated}
@@ -36,6 +38,31 @@ def test_shards_are_a_share_of_all_but_the_activations(capsys):
         assert rows["fsdp"][kind][0] == pytest.approx(rows["fsdp"][kind][1] / 4, abs=0.1)
     assert rows["ddp"]["communication"][0] == rows["ddp"]["gradients"][0]
     assert rows["fsdp"]["activations"][0] == rows["fsdp"]["activations"][1]
+
+
+def test_recomputed_blocks_need_their_inputs_and_the_largest_of_them():
+    saved = {}
+    for recompute in ("none", "blocks"):
+        options = [*NO_WORKERS, "train_dataloader.batch_size=12", f"train_cfg.recompute='{recompute}'"]
+        cfg = load(CONFIGS / "mnist_small.py", options, sample=True)
+        prepare_data(cfg, sample=True)
+        cfg, model, loader = memory.prepare(cfg)
+        saved[recompute] = memory.calculate(cfg, model, loader, 1, Parallel())["activations"]
+        assert saved[recompute] == pytest.approx(memory.measure(cfg, model, loader)["activations"], rel=0.15)
+    depth = cfg.model.backbone.depth
+    assert saved["none"] / depth < saved["blocks"] < saved["none"] / depth * 2
+
+
+def test_the_calculator_takes_parallel_from_the_config(capsys):
+    words = ["mnist_small", "--sample", "--processes", "4", "--cfg-options", *NO_WORKERS]
+    parallel = "train_cfg.parallel=dict(type='fsdp',replicate=2,offload=True)"
+    text = printed(capsys, program.main, *words, parallel)
+    assert "fsdp, 4 processes" in text
+    assert text.endswith("offload=True: parameters, gradients and optimizer are in CPU memory\n")
+    several, single = next(map(float, line.split()[1:]) for line in text.splitlines() if line.startswith("optimizer"))
+    assert several == pytest.approx(single / 2, abs=0.1)  # two groups of two shards
+    with pytest.raises(ConfigError, match="--processes: expected at least 1, got 0"):
+        program.main([*words[:2], "--processes", "0"])
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adafactor", "Adagrad"])

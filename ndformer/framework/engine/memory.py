@@ -6,6 +6,7 @@ adds, and activations: tensors that the forward pass saves for the backward pass
 
 import itertools
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,7 +20,7 @@ from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.engine.training.optim import build_optimizer
-from ndformer.framework.engine.training.parallel import find_blocks
+from ndformer.framework.engine.training.parallel import Parallel, find_blocks, parallelize
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import OPTIMIZERS
 
@@ -30,26 +31,29 @@ def prepare(cfg: Config) -> tuple[Config, TokenModel, Loader]:
     """Return the config with numbers from its data, its model in training mode, and its training batches."""
     cfg, _ = calibrate(cfg)
     torch.manual_seed(cfg.seed)
-    return cfg, build_model(cfg).train(), build_loader(cfg, "train")
+    model = build_model(cfg).train()
+    parallelize(model, Parallel(recompute=cfg.train_cfg.get("recompute", "none")))
+    return cfg, model, build_loader(cfg, "train")
 
 
-def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, parallel: str) -> dict[str, int]:
-    """Return the bytes of each process, by kind; `parallel` is 'ddp' or 'fsdp'.
+def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, parallel: Parallel) -> dict[str, int]:
+    """Return the bytes of each process, by kind.
 
     Activations of a few samples, once and twice in a batch, are extrapolated to the batch size.
     """
-    size = partial(_shard_size, processes=processes if parallel == "fsdp" else 1)
+    sharded = parallel.type == "fsdp"
+    size = partial(_shard_size, processes=parallel.sizes(processes)[1] if sharded else 1)
     count, batch_size = len(loader.data), cfg.train_dataloader.batch_size
     samples = [loader.data[i] for i in range(0, count, -(-count // min(SAMPLES, batch_size)))]
     single, double = (_forward(model, collate(samples * times))[1] for times in (1, 2))
-    if processes > 1 and parallel == "fsdp":
+    if processes > 1 and sharded:
         single, double = (saved - _cast_weights(model) for saved in (single, double))
     return dict(
         parameters=sum(map(size, model.parameters())) + _bytes(model.buffers()),
         gradients=sum(size(parameter) for parameter in model.parameters() if parameter.requires_grad),
         optimizer=sum(map(size, _optimizer_states(cfg, model))),
         ema=sum(map(size, model.state_dict().values())) if cfg.get("ema") else 0,
-        communication=_communication(model, parallel) if processes > 1 else 0,
+        communication=_communication(model, sharded) if processes > 1 else 0,
         activations=round(single + (double - single) * (batch_size / len(samples) - 1)),
     )
 
@@ -110,13 +114,13 @@ def _tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
 
 
-def _communication(model: TokenModel, parallel: str) -> int:
+def _communication(model: TokenModel, sharded: bool) -> int:
     """Return the bytes of DDP's gradient buckets, or of what FSDP gathers and reduces, at its peak in a backward pass.
 
     That is two gathered blocks, one of which is fetched ahead, the gradients of one, and those of the block before it
     that are being reduced, in float32; and the parameters outside blocks with their gradients, in float32.
     """
-    if parallel == "ddp":
+    if not sharded:
         return _bytes(parameter for parameter in model.parameters() if parameter.requires_grad)
     sizes = [_bytes(block.parameters()) for block in find_blocks(model)]
     largest = max(sizes, default=0)
@@ -132,9 +136,24 @@ def _cast_weights(model: TokenModel) -> int:
 
 
 def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:
-    """Return the loss, and the bytes that are saved for the backward pass, without the model's own."""
+    """Return the loss, and the bytes that the backward pass needs, without the model's own.
+
+    That is what the forward pass saves, and the largest block that the backward pass computes again.
+    """
+    loss, saved, _ = _saved(model, batch)
+    recomputed = {block: vars(block).pop("forward") for block in find_blocks(model) if "forward" in vars(block)}
+    if recomputed:
+        saved += max(_saved(model, batch)[2])
+        for block, forward in recomputed.items():
+            block.forward = forward
+    return loss, saved
+
+
+def _saved(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int, list[int]]:
+    """Return the loss, the bytes that the forward pass saves, and those of each block."""
     weights = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     saved: dict[int, int] = {}  # by address
+    marks: list[int] = []  # the bytes before and after each block
 
     def record(tensor: Tensor) -> Tensor:
         memory = tensor.untyped_storage()
@@ -142,8 +161,15 @@ def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:
             saved[memory.data_ptr()] = memory.nbytes()
         return tensor
 
+    def mark(*_: Any) -> None:
+        marks.append(sum(saved.values()))
+
     device = next(model.parameters()).device.type
-    autocast = torch.autocast(device, model.amp, enabled=model.amp is not None)
-    with torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor), autocast:
+    with ExitStack() as stack:
+        for block in find_blocks(model):
+            stack.callback(block.register_forward_pre_hook(mark).remove)
+            stack.callback(block.register_forward_hook(mark).remove)
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(record, lambda tensor: tensor))
+        stack.enter_context(torch.autocast(device, model.amp, enabled=model.amp is not None))
         loss = model.total(model(**model.to_device(batch), mode="loss"))
-    return loss, sum(saved.values())
+    return loss, sum(saved.values()), [after - before for before, after in zip(marks[::2], marks[1::2], strict=True)]

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from ndformer.framework.data.shards.archive import Archive
 from ndformer.framework.data.shards.values import Values
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
@@ -20,6 +21,8 @@ def flip(path, at):
 
 
 def change(root, name, make):
+    """Change an array of an index without checksums of its arrays, as of older versions and of an attacker."""
+    rewrite(root, crc={})
     path = root / "index" / f"{name}.npy"
     np.save(path, make(np.load(path)), allow_pickle=True)
 
@@ -75,7 +78,7 @@ INDEX_DAMAGE = {
     "names that are none": (lambda root: table(root, classes=[["cat"], 3]), "meta.json is damaged"),
     "another type": (lambda root: change(root, "files.crc", lambda a: a * 0.5), "files.crc.npy: expected uint32, got"),
     "fewer rows": (lambda root: change(root, "0.label", lambda a: a[1:]), "expected arrays of"),
-    "huge claims": (lambda root: (root / "index/0.label.npy").write_bytes(claim(10**15)), "0.label.npy cannot be read"),
+    "huge claims": (lambda root: write_claim(root, 10**15), "0.label.npy cannot be read"),
     "objects": (lambda root: change(root, "0.label", lambda a: a.astype(object)), "holds objects"),
     "a state that is code": (lambda root: table(root, state=CODE), "'os:system' is no dataclass"),
     "a state that is cut off": (lambda root: table(root, state="[" * 50), "a record of the index is damaged"),
@@ -98,10 +101,11 @@ def table(root, **changes):
     rewrite(root, tables=[tables[0] | changes, *tables[1:]])
 
 
-def claim(count):
+def write_claim(root, count):
     buffer = io.BytesIO()
     np.lib.format.write_array_header_1_0(buffer, dict(descr="<i8", fortran_order=False, shape=(count,)))
-    return buffer.getvalue()
+    rewrite(root, crc={})
+    (root / "index/0.label.npy").write_bytes(buffer.getvalue())
 
 
 @pytest.mark.parametrize("damage", INDEX_DAMAGE)
@@ -126,6 +130,24 @@ def test_a_damaged_record_spoils_its_own_sample_only_though_batches_are_decoded_
     assert spoiled["bad"]
     assert "bad" not in whole
     assert whole["index"] == 1
+
+
+def whole_index(root):
+    archive = Archive(root)
+    return [archive.table(k) for k in range(len(archive.tables))]
+
+
+def test_a_changed_array_of_the_index_fails_its_checksum(packed):
+    names = sorted(path.stem for path in (packed / "index").glob("*.npy"))
+    assert {"0.label", "0.text", "files.offset"} <= set(names)
+    for name in names:
+        path = packed / "index" / f"{name}.npy"
+        content = path.read_bytes()
+        flip(path, -1)
+        with pytest.raises(DataError, match=rf"{name}\.npy: expected the checksum [0-9a-f]{{8}}, got another"):
+            whole_index(packed)
+        path.write_bytes(content)
+    opened(packed)
 
 
 def test_records_stay_in_the_data_folder(tmp_path):

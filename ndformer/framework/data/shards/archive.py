@@ -1,7 +1,8 @@
 """The index of packed shards as memory-mapped arrays, and reading of files in shards by name.
 
     OUT/train-000000.tar ...           the shards
-    OUT/index/meta.json                form, type of the dataset, shards with sizes, tables with options and classes
+    OUT/index/meta.json                form, type of the dataset, shards with sizes, tables with options and classes,
+                                       and the CRC-32 of each array below
     OUT/index/files.NAME.npy           of each file, sorted by name: shard, offset, size, crc; names as one text
     OUT/index/0.NAME.npy ...           of each table: label, shard; records as one text
 
@@ -80,6 +81,7 @@ class Archive:
             self.loaders: dict[str, dict[str, Any]] = {str(k): dict(v) for k, v in meta["loaders"].items()}
             self.shards: list[tuple[str, int]] = [(str(name), int(size)) for name, size in meta["shards"]]
             self.tables: list[dict[str, Any]] = [dict(table) for table in meta["tables"]]
+            self.array_crc = {str(k): int(v) for k, v in meta.get("crc", {}).items()}  # of those not yet checked
             for name, hint in TABLE.items():
                 if not all(fits(table[name], hint) for table in self.tables):
                     raise TypeError(f"a table has another {name}")
@@ -122,6 +124,9 @@ class Archive:
             raise DataError(f"{self.index}: expected names of arrays, got '{foreign.printable(name):.80}'. {AGAIN}")
         path = self.index / f"{name}.npy"
         try:
+            if name in self.array_crc and self.array_crc[name] != checksum(path):
+                raise DataError(f"{path}: expected the checksum {self.array_crc[name]:08x}, got another. {AGAIN}")
+            self.array_crc.pop(name, None)
             return np.asarray(foreign.array(path, mapped=True))
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"{path} cannot be read ({foreign.single_line(error)}). {AGAIN}") from None
@@ -202,6 +207,15 @@ class Archive:
         path = self.index / FINGERPRINTS
         found = _read_json(path) if path.is_file() else {}
         return found if isinstance(found, dict) else {}
+
+
+def checksum(path: Path) -> int:
+    """Return the CRC-32 of a file, which is read in parts."""
+    crc = 0
+    with foreign.opened(path) as file:
+        while part := file.read(2**20):
+            crc = zlib.crc32(part, crc)
+    return crc
 
 
 def opened(root: Path) -> Archive:

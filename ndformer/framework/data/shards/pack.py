@@ -24,7 +24,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.fingerprint import fingerprint, plain_parts
-from ndformer.framework.data.shards.archive import COLUMNS, FINGERPRINTS, FORM, INDEX, META, TABLE_COLUMNS
+from ndformer.framework.data.shards.archive import COLUMNS, FINGERPRINTS, FORM, INDEX, META, TABLE_COLUMNS, checksum
 from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.data.shards.plan import BLOCK, Group, Planner, Shard, Table
 from ndformer.framework.data.stand_ins import MARK
@@ -182,11 +182,12 @@ class Packer(Planner):
             about |= dict(classes=[str(name) for name in table.data.classes], state=table.state, values=table.is_values)
             abouts.append(about)
         loaders = {split: json.loads(json.dumps(options, default=str)) for split, options in self.options.items()}
-        meta = dict(form=FORM, type=self.kind.__name__, loaders=loaders, shards=shards, tables=abouts)
+        meta: dict[str, Any] = dict(form=FORM, type=self.kind.__name__, loaders=loaders, shards=shards, tables=abouts)
         with atomic.replacing(self.out / INDEX) as folder:
             folder.mkdir()
             for name, array in files.items():
                 np.save(folder / f"{name}.npy", array, allow_pickle=False)
+            meta["crc"] = {name: checksum(folder / f"{name}.npy") for name in files}
             (folder / META).write_text(json.dumps(meta))
 
     def _write_fingerprints(self) -> None:

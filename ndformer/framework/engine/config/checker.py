@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from ndformer.framework.data.dataset import rooted
 from ndformer.framework.engine.config.data_root import unused_data_root
 from ndformer.framework.engine.config.merging import LOADER_KEYS
-from ndformer.framework.engine.config.schema import Keys, settings_class
+from ndformer.framework.engine.config.schema import Keys, Sharding, settings_class
 from ndformer.framework.engine.config.splits import split_problems
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import (
@@ -97,7 +97,20 @@ def problems(cfg: dict[str, Any]) -> list[str]:
     """Return the problems of a config as sentences that begin with the dotted key."""
     checker = _Checker(cfg["data_root"])
     checker.call(cfg, Keys, "")
-    return checker.sentences() + unused_data_root(cfg) or split_problems(cfg)
+    return checker.sentences() + unused_data_root(cfg) or [*_parallel_problems(cfg), *split_problems(cfg)]
+
+
+def _parallel_problems(cfg: dict[str, Any]) -> list[str]:
+    """Return a problem for options of train_cfg.parallel that its type does not use, or that no processes fit."""
+    given = cfg["train_cfg"].get("parallel")
+    if not isinstance(given, dict):
+        return []
+    unused = [name for name, value in given.items() if name != "type" and value != getattr(Sharding, name)]
+    if given["type"] == "ddp" and unused:
+        return [f"train_cfg.parallel: {', '.join(unused)}: only for type='fsdp', got type='ddp'"]
+    if given.get("shard") == 0:
+        return ["train_cfg.parallel.shard: expected -1 (all processes) or at least 1, got 0"]
+    return []
 
 
 @dataclass

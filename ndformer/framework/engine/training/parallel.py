@@ -36,11 +36,9 @@ class Parallel:
 
     @classmethod
     def from_config(cls, train_cfg: Mapping[str, Any]) -> Parallel:
-        """Read train_cfg.parallel, .recompute and .sync_batchnorm, whose types and choices config/schema.py has."""
+        """Read train_cfg.parallel, .recompute and .sync_batchnorm, which the config's checks have accepted."""
         given = train_cfg.get("parallel") or "ddp"
         options = dict(type=given) if isinstance(given, str) else dict(given)
-        if options["type"] == "ddp" and len(options) > 1:
-            raise ValueError("train_cfg.parallel: replicate, shard and offload need type='fsdp', got type='ddp'")
         return cls(**options, **{n: train_cfg[n] for n in ("recompute", "sync_batchnorm") if n in train_cfg})
 
     def sizes(self, count: int) -> tuple[int, int]:

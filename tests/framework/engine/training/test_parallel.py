@@ -292,6 +292,11 @@ def test_all_processes_name_the_bad_value_of_one() -> None:
         (dict(parallel="fdsp"), "train_cfg.parallel: takes 'ddp' or 'fsdp'"),
         (dict(parallel=dict(type="fsdp", shards=2)), "train_cfg.parallel.shards: nothing reads it"),
         (dict(recompute="all"), "train_cfg.recompute: takes 'none' or 'blocks', got 'all'"),
+        (
+            dict(parallel=dict(type="ddp", replicate=2, shard=-1)),
+            "parallel: replicate: only for type='fsdp', got type='ddp'",
+        ),
+        (dict(parallel=dict(type="fsdp", shard=0)), "shard: expected -1 .all processes. or at least 1, got 0"),
     ],
 )
 def test_wrong_settings(settings: dict[str, Any], problem: str) -> None:
@@ -299,9 +304,10 @@ def test_wrong_settings(settings: dict[str, Any], problem: str) -> None:
         check(short(**settings))
 
 
-def test_sharding_needs_fsdp() -> None:
-    with pytest.raises(ValueError, match="replicate, shard and offload need type='fsdp', got type='ddp'"):
-        Parallel.from_config(dict(parallel=dict(type="ddp", replicate=2)))
+def test_ddp_takes_the_default_values_of_sharding() -> None:
+    whole = dict(type="ddp", replicate=1, shard=-1, offload=False)
+    check(short(parallel=whole))
+    assert Parallel.from_config(dict(parallel=whole)) == Parallel()
 
 
 def test_sizes_of_process_groups() -> None:
