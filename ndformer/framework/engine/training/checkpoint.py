@@ -102,8 +102,12 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
         contents.check(content, path)
         return content
     if path.is_dir():
-        inside = ", ".join(sorted(p.name for p in path.glob("*.pth"))) or "no .pth file"
-        raise DataError(f"{path}: expected a checkpoint file, got a folder. It contains {inside}")
+        inside = sorted(p.name for p in path.iterdir() if p.suffix == ".pth" or is_sharded(p))
+        raise DataError(
+            f"{path}: expected a checkpoint, got a folder of them: add one of {', '.join(inside)}"
+            if inside
+            else f"{path}: expected a checkpoint, got a folder without any"
+        )
     if not path.is_file():
         siblings = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
         raise DataError(f"no checkpoint at {path}" + (f". The folder has {', '.join(siblings)}" if siblings else ""))

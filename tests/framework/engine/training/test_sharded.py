@@ -151,6 +151,15 @@ def test_last_and_previous_are_two_states_and_consolidate_writes_the_same(folder
     assert not unequal(checkpoint.load(folder / "one.pth"), last)
 
 
+def test_a_folder_of_checkpoints_is_answered_with_their_names(folder: Path) -> None:
+    (folder / "best.pth").touch()
+    with pytest.raises(DataError, match="got a folder of them: add one of best.pth, last, previous"):
+        convert_checkpoint.main(["consolidate", str(folder), str(folder / "one.pth")])
+    (folder / "empty").mkdir()
+    with pytest.raises(DataError, match="got a folder without any"):
+        checkpoint.load(folder / "empty")
+
+
 def test_a_file_name_stands_for_a_folder_and_only_checkpoints_are_removed(folder: Path) -> None:
     assert work_dir.begun(folder)
     assert len(checkpoint.load(folder / "last.pth")["losses"]) == 2
