@@ -1,14 +1,20 @@
 """Hooks of mmengine: its own and those of its tutorials run unchanged, at all points, in its order."""
 
 import json
+import re
+from collections import OrderedDict
+from fractions import Fraction
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from mmengine.registry import HOOKS
 
 from ndformer.framework.engine.config.load import check
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.runner import Hooks
+from ndformer.framework.engine.training.hooks import Hooks
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.system import opencv
@@ -60,6 +66,20 @@ class StopAfter(Hook):
 
     def load_state_dict(self, state):
         self.seen = state["seen"]
+
+
+@HOOKS.register_module(force=True)
+class Stateful(Hook):
+    """A hook with the state that it is built with."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def state_dict(self):
+        return self.state
+
+    def load_state_dict(self, state):
+        self.state = state
 
 
 def with_hooks(*hooks):
@@ -131,6 +151,38 @@ def test_the_state_of_a_hook_is_restored_on_resume(tmp_path, monkeypatch):
     assert checkpoint.load(tmp_path / "last.pth")["hooks"] == {"StopAfter.1": dict(seen=1)}
     monkeypatch.setattr(Trainer, "end_epoch", end_epoch)
     assert train(cfg, tmp_path, resume=True)["epochs"] == 2
+
+
+READABLE = dict(
+    numbers=[1, 2.5, True, None, 1j, "a", b"b", (1, torch.Size([2]))],
+    tensors=OrderedDict(a=torch.ones(2, requires_grad=True) * 2, b=[torch.nn.Parameter(torch.ones(1))]),
+    others={3: {1, 2}, "dtype": torch.float16, "device": torch.device("cpu")},
+)
+
+
+def test_a_hook_may_have_any_state_that_a_checkpoint_can_be_read_with(tmp_path):
+    checkpoint.save(
+        tmp_path / "last.pth", dict(model={}, hooks=Hooks([dict(type="Stateful", state=READABLE)]).state_dict())
+    )
+    (state,) = checkpoint.load(tmp_path / "last.pth")["hooks"].values()
+    assert state["numbers"] == READABLE["numbers"]
+    assert state["tensors"]["a"].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        (Path("a"), "pathlib.PosixPath at state_dict()."),
+        (dict(a=1, b=[0, dict(c=object())]), "object at state_dict()['b'][1]['c']."),
+        (dict(best=np.float64(1)), "numpy.float64 at state_dict()['best']."),
+        (dict(a=torch.ones(2).to_sparse()), "torch.Tensor at state_dict()['a']."),
+        (dict(a={Fraction(1): 2}), "fractions.Fraction at state_dict()['a'][Fraction(1, 1)]."),
+        (dict(a=2**63), "int at state_dict()['a']."),
+    ],
+)
+def test_a_state_with_which_no_checkpoint_could_be_read_is_an_error_when_it_is_saved(state, found):
+    with pytest.raises(DataError, match=rf"from the state_dict\(\) of Stateful, got .*{re.escape(found)} Convert it"):
+        Hooks([dict(type="Stateful", state=state)]).state_dict()
 
 
 def test_priorities_order_hooks():
