@@ -1,7 +1,8 @@
 """The hooks of a run: their order, and their states in its checkpoints."""
 
 import io
-from collections import OrderedDict
+import re
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,27 +23,62 @@ class Hooks(list[Any]):
 
     def __init__(self, settings: Sequence[dict[str, Any]] | None) -> None:
         """With hooks of a config, mmengine's RuntimeInfoHook writes losses, rates and metrics to the message hub."""
+        self._options: dict[int, str] = {}  # as text, by the id of the hook
         for options in [dict(type="RuntimeInfoHook"), *settings] if settings else []:
             hook = HOOKS.create({key: value for key, value in options.items() if key != "priority"})
+            arguments = sorted(key for key in options if key not in ("type", "priority"))
+            self._options[id(hook)] = " ".join(", ".join(f"{key}={options[key]!r}" for key in arguments).split())
             if "priority" in options:
                 hook.priority = options["priority"]
             self.append(hook)
         self.sort(key=_priority)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the hooks that have `state_dict()`, by class name and number."""
-        states = {name: (hook, hook.state_dict()) for name, hook in self._named() if hasattr(hook, "state_dict")}
+        """Return the states of the hooks that have `state_dict()`, by class and options."""
+        states = {
+            name: (hook, hook.state_dict()) for name, hook in self._named().items() if hasattr(hook, "state_dict")
+        }
         for hook, state in states.values():
             _check_readable(type(hook).__name__, state)
         return {name: state for name, (_, state) in states.items()}
 
-    def load_state_dict(self, states: dict[str, Any]) -> None:
-        for name, hook in self._named():
-            if name in states and hasattr(hook, "load_state_dict"):
-                hook.load_state_dict(states[name])
+    def load_state_dict(self, states: dict[str, Any], is_same_config: bool = True) -> None:
+        """Load the states of a checkpoint, and print which of them fit no hook and which hooks have none.
 
-    def _named(self) -> list[tuple[str, Any]]:
-        return [(f"{type(hook).__name__}.{i}", hook) for i, hook in enumerate(self)]
+        Options may change if a class has only one hook. Older versions numbered all hooks, as in `Count.1`: such names
+        are known if the config has the same hooks as that of the checkpoint.
+        """
+        named = self._named()
+        if is_same_config:
+            numbered = {f"{type(hook).__name__}.{i}": name for i, (name, hook) in enumerate(named.items())}
+            states = {numbered.get(name, name): state for name, state in states.items()}
+        named = {name: hook for name, hook in named.items() if hasattr(hook, "state_dict") or name in states}
+        stored, current = (Counter(map(_class_name, names)) for names in (states, named))
+        renamed = {_class_name(name): name for name in named}
+        for name, state in states.items():
+            kind = _class_name(name)
+            hook = named.pop(renamed[kind] if stored[kind] == current[kind] == 1 else name, None)
+            if hook is None:
+                print(f"no hook of the config fits the state of {name} in the checkpoint: it is not loaded")
+            elif hasattr(hook, "load_state_dict"):
+                hook.load_state_dict(state)
+        for name in named:
+            print(f"the checkpoint has no state of the hook {name}: it starts anew")
+
+    def _named(self) -> dict[str, Any]:
+        """Return hooks by name: Count(every=2), and "Count(every=2) 2" for the second hook with the same options."""
+        named: dict[str, Any] = {}
+        counts: Counter[str] = Counter()
+        for hook in self:
+            options = self._options.get(id(hook))
+            name = type(hook).__name__ + (f"({options})" if options else "")
+            counts[name] += 1
+            named[name if counts[name] == 1 else f"{name} {counts[name]}"] = hook
+        return named
+
+
+def _class_name(name: str) -> str:
+    return re.split(r"\W", name, maxsplit=1)[0]
 
 
 def _priority(hook: Any) -> int:

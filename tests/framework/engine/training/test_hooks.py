@@ -69,6 +69,24 @@ class StopAfter(Hook):
 
 
 @HOOKS.register_module(force=True)
+class Count(Hook):
+    """A hook whose state is its name; another one's name is loaded only by mistake."""
+
+    def __init__(self, name="", every=1):
+        self.name, self.loaded = name, None
+
+    def state_dict(self):
+        return dict(name=self.name)
+
+    def load_state_dict(self, state):
+        self.loaded = state["name"]
+
+
+def hook(name, **options):
+    return dict(type="Count", name=name, **options)
+
+
+@HOOKS.register_module(force=True)
 class Stateful(Hook):
     """A hook with the state that it is built with."""
 
@@ -148,9 +166,53 @@ def test_the_state_of_a_hook_is_restored_on_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "end_epoch", interrupted)
     with pytest.raises(InterruptedError):
         train(cfg, tmp_path)
-    assert checkpoint.load(tmp_path / "last.pth")["hooks"] == {"StopAfter.1": dict(seen=1)}
+    assert checkpoint.load(tmp_path / "last.pth")["hooks"] == {"StopAfter(epochs=2)": dict(seen=1)}
     monkeypatch.setattr(Trainer, "end_epoch", end_epoch)
     assert train(cfg, tmp_path, resume=True)["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    "hooks",
+    [
+        [dict(type="IterTimerHook"), hook("a"), hook("b")],
+        [hook("b"), hook("a")],
+        [hook("a", priority="LOW"), hook("b")],
+    ],
+)
+def test_a_hook_that_is_added_or_moved_changes_no_other_hooks_state(hooks, capsys):
+    states = Hooks([hook("a"), hook("b")]).state_dict()
+    resumed = Hooks(hooks)
+    resumed.load_state_dict(states, is_same_config=False)
+    assert [count.loaded == count.name for count in resumed if isinstance(count, Count)] == [True, True]
+    assert capsys.readouterr().out == ""
+
+
+def test_the_log_names_states_without_a_hook_and_hooks_without_a_state(capsys):
+    resumed = Hooks([hook("b"), hook("c")])
+    resumed.load_state_dict(Hooks([hook("a"), hook("b")]).state_dict(), is_same_config=False)
+    assert [count.loaded for count in resumed if isinstance(count, Count)] == ["b", None]
+    assert capsys.readouterr().out.splitlines() == [
+        "no hook of the config fits the state of Count(name='a') in the checkpoint: it is not loaded",
+        "the checkpoint has no state of the hook Count(name='c'): it starts anew",
+    ]
+
+
+def test_hooks_with_equal_options_are_numbered_and_the_only_hook_of_a_class_may_change_its_options():
+    assert [*Hooks([hook("a"), hook("a")]).state_dict()] == ["Count(name='a')", "Count(name='a') 2"]
+    resumed = Hooks([hook("a", every=2)])
+    resumed.load_state_dict(Hooks([hook("a")]).state_dict(), is_same_config=False)
+    assert resumed[-1].loaded == "a"
+
+
+def test_checkpoints_with_numbers_of_all_hooks_are_loaded_if_the_hooks_are_the_same(capsys):
+    states = {"Count.1": dict(name="a"), "Count.2": dict(name="b")}
+    resumed, changed = Hooks([hook("a"), hook("b")]), Hooks([hook("b"), hook("a")])
+    resumed.load_state_dict(states)
+    assert [count.loaded for count in resumed[1:]] == ["a", "b"]
+    assert capsys.readouterr().out == ""
+    changed.load_state_dict(states, is_same_config=False)
+    assert [count.loaded for count in changed[1:]] == [None, None]
+    assert "no hook of the config fits the state of Count.1" in capsys.readouterr().out
 
 
 READABLE = dict(
