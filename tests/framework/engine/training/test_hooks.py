@@ -265,3 +265,24 @@ def test_a_hook_that_is_unknown_or_has_no_such_option_is_an_error_of_the_config(
         check(with_hooks(dict(type="ProfileHook")))
     with pytest.raises(ConfigError, match=r"custom_hooks\.0\.intervall: nothing reads it, did you mean .*interval"):
         check(with_hooks(dict(type="CheckInvalidLossHook", intervall=3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("LoggerHook", "visualizer"),
+        ("CheckpointHook", "train_cfg.checkpoint_every"),
+        ("ParamSchedulerHook", "schedule"),
+        ("EMAHook", "ema=dict(decay=0.999)"),
+    ],
+)
+def test_hooks_that_need_mmengines_runner_are_refused_with_the_key_to_use_instead(name, key):
+    sentence = f"custom_hooks.0.type: mmengine's {name} does not work in ndformer; remove it: "
+    with pytest.raises(ConfigError, match=f"{re.escape(sentence)}.*`{re.escape(key)}`"):
+        check(with_hooks(dict(type=name)))
+
+
+def test_other_hooks_of_mmengine_are_accepted():
+    names = ["EarlyStoppingHook", "ProfilerHook", "IterTimerHook", "EmptyCacheHook", "SyncBuffersHook"]
+    options = dict(EarlyStoppingHook=dict(monitor="accuracy"))
+    check(with_hooks(*(dict(type=name, **options.get(name, {})) for name in [*names, "DistSamplerSeedHook"])))
