@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndformer.framework.engine.config.custom_hooks import PRIORITY, priority_number
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import HOOKS
 from ndformer.framework.system import archive, processes
 
-PRIORITIES = dict(HIGHEST=0, VERY_HIGH=10, HIGH=30, ABOVE_NORMAL=40, NORMAL=50, BELOW_NORMAL=60, LOW=70, VERY_LOW=90)
-PRIORITIES |= dict(LOWEST=100)
 DICTS, LISTS = (dict, OrderedDict), (list, tuple)
 
 
@@ -82,15 +81,14 @@ def _class_name(name: str) -> str:
 
 
 def _priority(hook: Any) -> int:
-    value = getattr(hook, "priority", "NORMAL")
-    value = PRIORITIES.get(value.upper()) if isinstance(value, str) else int(value)
-    if value is None or not 0 <= value <= 100:
-        choices = ", ".join(PRIORITIES)
+    priority = getattr(hook, "priority", "NORMAL")
+    number = priority_number(priority)
+    if number is None:  # of the class: the check of the config refuses that of the config
         raise DataError(
-            f"custom_hooks: expected a priority of 0 to 100 or one of {choices}, got {hook.priority!r} for "
-            f"{type(hook).__name__}"
+            f"{type(hook).__name__}.priority: expected {PRIORITY}, got {priority!r}. Change the class, or "
+            "give `priority` in custom_hooks"
         )
-    return value
+    return number
 
 
 def _check_readable(name: str, state: Any) -> None:

@@ -256,8 +256,21 @@ def test_priorities_order_hooks():
     order = [("a", "LOW"), ("b", "NORMAL"), ("c", 5), ("d", "NORMAL")]
     hooks = Hooks([dict(type="Named", name=name, priority=priority) for name, priority in order])
     assert [hook.name for hook in hooks if isinstance(hook, Named)] == ["c", "b", "d", "a"]
-    with pytest.raises(DataError, match="custom_hooks: expected a priority of 0 to 100 or one of HIGHEST"):
-        Hooks([dict(type="Named", name="a", priority="FIRST")])
+
+
+@pytest.mark.parametrize("priority", [None, True, 1.5, -1, 101, "FIRST", [1]])
+def test_a_wrong_priority_is_an_error_of_the_config_and_of_a_hooks_class(priority, monkeypatch):
+    sentence = f"a whole number from 0 to 100 or one of HIGHEST, .*LOWEST, got {re.escape(repr(priority))}"
+    with pytest.raises(ConfigError, match=rf"custom_hooks\.0\.priority: takes {sentence}"):
+        check(with_hooks(hook("a", priority=priority)))
+    monkeypatch.setattr(Count, "priority", priority)
+    with pytest.raises(DataError, match=rf"Count\.priority: expected {sentence}"):
+        Hooks([hook("a")])
+
+
+@pytest.mark.parametrize("priority", [0, 100, "LOW", "low"])
+def test_priorities_are_whole_numbers_and_mmengines_names(priority):
+    check(with_hooks(hook("a", priority=priority)))
 
 
 def test_a_hook_that_is_unknown_or_has_no_such_option_is_an_error_of_the_config():
