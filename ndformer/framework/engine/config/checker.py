@@ -6,12 +6,13 @@ checks them all: arguments must fit the signature. `PLACES` maps argument names 
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
 from ndformer.framework.data.dataset import rooted
+from ndformer.framework.engine.config.custom_hooks import hook_problems
 from ndformer.framework.engine.config.data_root import unused_data_root
 from ndformer.framework.engine.config.merging import LOADER_KEYS
 from ndformer.framework.engine.config.schema import Keys, Sharding, settings_class
@@ -49,6 +50,8 @@ class Place(NamedTuple):
     hints: Mapping[str, Any] = MappingProxyType({})  # types of arguments whose class has no precise ones
     extra: tuple[str, ...] = ()  # keys that are not arguments of the class
     from_data: tuple[str, ...] = ()  # arguments that may be missing or None: training measures them on the data
+    # yields (key, problem) for a class and its options
+    problems: Callable[[Any, dict[str, Any]], Iterable[tuple[str, str]]] = lambda kind, options: ()
 
 
 # ranges of the arguments of torch's optimizers, whose signatures only have `float`
@@ -89,7 +92,7 @@ PLACES = dict(
     schedule=Place(SCHEDULES),
     metrics=Place(METRICS, nonempty=True),
     metric=Place(METRICS),
-    custom_hooks=Place(HOOKS, extra=("priority",)),
+    custom_hooks=Place(HOOKS, extra=("priority",), problems=hook_problems),
 )
 
 
@@ -188,6 +191,7 @@ class _Checker:
         except UnknownNameError as error:
             self.messages.append(f"{path}.type: {error}")
             return
+        self.messages += [f"{path}.{key}: {problem}" for key, problem in place.problems(kind, value)]
         not_arguments, outer = ("type", *place.extra), self.data_root
         values = {name: inner for name, inner in value.items() if name not in not_arguments}
         if place.rooted:

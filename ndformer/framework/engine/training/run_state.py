@@ -90,7 +90,9 @@ def restore(trainer: Runner) -> None:
         average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
         trainer.ema.average = {name: value.to(trainer.device) for name, value in average.items()}
     _restore_optimizer(trainer.optim_wrapper, state, path)
-    trainer.hooks.load_state_dict(state.get("hooks", {}))
+    settings = absolute(trainer.cfg.to_dict())
+    same_hooks = settings.get("custom_hooks") == state["settings"].get("custom_hooks")
+    trainer.hooks.load_state_dict(state.get("hooks", {}), same_hooks)
     trainer.epoch, trainer.iter, trainer.batch = state["epoch"], state["iter"], state["batch"]
     trainer.seconds, trainer.history.epochs = state["seconds"], state["history"]
     trainer.progress.restore(state["progress"])

@@ -1,7 +1,8 @@
 """Sharded checkpoints: a folder into which all processes write their shards while training continues.
 
-torch.distributed.checkpoint writes the shards `__RANK_NUMBER.distcp`. `values.pth` has everything that is not a tensor,
-and `manifest.json` the place of every tensor and a digest of every file. torch's own index `.metadata` is a pickle,
+torch.distributed.checkpoint writes the shards `__RANK_NUMBER.distcp`: weights, their average, states of the optimizer.
+`values.pth` has everything else, from rank 0, such as the tensors in the states of hooks, and `manifest.json` the place
+of every tensor in the shards and a digest of every file. torch's own index `.metadata` is a pickle,
 which can run code when it is read: it is not written, and a tensor is read by system/archive.py, which runs none.
 """
 
@@ -42,6 +43,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive, atomic, processes
 
 VALUES, SHARD = "values.pth", r"__\d+_\d+\.distcp"
+TENSOR_KEYS = ("model", "ema", "optimizer")  # keys of a checkpoint whose tensors have the same names on all ranks
 DTYPES = {str(t).partition(".")[2]: t for t in vars(torch).values() if isinstance(t, torch.dtype)}
 ALONE = "torch.distributed is disabled"  # torch's warning where a single process saves or loads, which is intended
 
@@ -65,7 +67,8 @@ class Saver:
     def save_async(self, path: Path, content: dict[str, Any], previous: str | None = None) -> None:
         """Begin to write a folder, which replaces `path` once it is complete; the old one gets the name `previous`.
 
-        All processes call it with the same content: nested dicts with tensors, and DTensors of which each has a shard.
+        All processes call it with the same names of tensors under TENSOR_KEYS, and with DTensors of which each has a
+        shard. Other content, such as the states of hooks, may differ: that of rank 0 is written.
         """
         self.wait_written()
         tensors, values = split(dict(format=contents.FORMAT) | content)
@@ -127,15 +130,20 @@ class Saver:
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Split nested dicts into tensors by name, and dict(values=everything else, places=the keys to each tensor).
 
-    The state of an optimizer is stored by the names of its parameters.
+    The tensors are those under TENSOR_KEYS and all DTensors. The state of an optimizer is stored by the names of its
+    parameters.
     """
     tensors: dict[str, Tensor] = {}
     places: dict[str, list[Any]] = {}
 
     def without_tensors(value: Any, keys: list[Any]) -> Any:
         if isinstance(value, Tensor):
+            value, others = value.detach(), keys[0] not in TENSOR_KEYS
+            value = value.clone() if others else value  # a hook may change it before the next optimizer step
+            if others and not processes.is_sharded(value):
+                return value
             name = "/".join(map(str, keys))
-            tensors[name], places[name] = value.detach(), keys
+            tensors[name], places[name] = value, keys
             return None
         if isinstance(value, dict):
             return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}

@@ -21,6 +21,7 @@ from ndformer.framework.engine.training.ema import EMA
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.first_batch import first_warnings
 from ndformer.framework.engine.training.history import History, Visualizer
+from ndformer.framework.engine.training.hooks import Hooks
 from ndformer.framework.engine.training.loading import Loader, timed_batches
 from ndformer.framework.engine.training.optim import build_optimizer, pretrained_parameters
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
@@ -28,7 +29,7 @@ from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.parallel import Parallel, parallelize
 from ndformer.framework.engine.training.preemption import RESUMABLE, Preemption
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
-from ndformer.framework.engine.training.runner import Hooks, Runner, seed_everything, seed_step
+from ndformer.framework.engine.training.runner import Runner, seed_everything, seed_step
 from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.engine.training.throughput import Profile, Throughput
 from ndformer.framework.engine.training.watchdog import HANG_AFTER, Watchdog

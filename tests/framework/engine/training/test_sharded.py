@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor
 
 from ndformer.framework.engine.training import checkpoint, run_state, sharded, work_dir
 from ndformer.framework.engine.training.optim import regrouped
@@ -141,6 +144,26 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, monkeypa
     run.saver.close()
     assert not unequal(checkpoint.load(tmp_path / "last"), before | dict(format=checkpoint.FORMAT))
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_a_hooks_state_is_that_of_rank_0_when_it_was_saved(tmp_path: Path) -> None:
+    spawned(2, save_hook_state, tmp_path / "last")
+    state = checkpoint.load(tmp_path / "last")["hooks"]["Count"]
+    assert {name: value.tolist() for name, value in state.items()} == {"rank0": [0.0], "sharded": [1.0, 1.0, 1.0]}
+
+
+def save_hook_state(path: Path) -> None:
+    """Save a hook's state whose names differ by rank and which the hook changes before the shards are written."""
+    mesh = init_device_mesh("cpu", (2,))
+    state = {f"rank{dist.get_rank()}": torch.zeros(1), "sharded": distribute_tensor(torch.ones(3), mesh)}
+    saver, stage = sharded.Saver(), StateDictStager.stage
+    changed = threading.Event()
+    StateDictStager.stage = lambda *a, **k: (changed.wait(10), stage(*a, **k))[1]
+    saver.save_async(path, dict(model={}, hooks=dict(Count=state)))
+    for tensor in state.values():
+        tensor += 7
+    changed.set()
+    saver.close()
 
 
 def test_last_and_previous_are_two_states_and_consolidate_writes_the_same(folder: Path) -> None:
