@@ -63,10 +63,13 @@ def text_rows(path: Path) -> Iterator[str]:
 
 
 def short_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of an open text file, without a byte order mark; raise ValueError for long lines."""
+    encoding = "utf-8-sig"
     while line := file.readline(LINE + 1):
         if len(line) > LINE:
             raise ValueError(f"it has a line of more than {LINE} bytes")
-        yield line.decode(errors="replace")
+        yield line.decode(encoding, errors="replace")
+        encoding = "utf-8"
 
 
 def inside(root: Path, name: str) -> Path:

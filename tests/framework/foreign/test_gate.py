@@ -117,7 +117,7 @@ ALLOWED = {
     },
     "ndformer/modalities/events/formats/text.py": {"numpy.loadtxt": LINES},
     "ndformer/modalities/image/datasets/imagenet.py": {"csv.DictReader": LINES},
-    "ndformer/modalities/molecules/datasets/folder.py": {"csv.DictReader": LINES},
+    "ndformer/modalities/molecules/datasets/folder.py": {"csv.reader": LINES},
     "ndformer/modalities/molecules/datasets/gdb9.py": {"csv.DictReader": LINES},
     "ndformer/modalities/molecules/datasets/qm9_pack.py": {"csv.DictReader": LINES},
     "ndformer/modalities/pointcloud/datasets/cache.py": {"half.open": WRITES},

@@ -55,9 +55,22 @@ def test_the_table_may_name_the_splits(tmp_path):
     [
         ("", "must have rows and a column 'file'"),
         ("name,score\na,1\n", "must have rows and a column 'file'"),
+        ("File,score\n0.xyz,1\n", "a column 'file', got the columns 'File', 'score' and 1 rows"),
+        ("file;score\n0.xyz;1\n", "got the columns 'file;score' .* separated by commas"),
+        ("file,score\n", "and 0 rows"),
         ("file\n0.xyz\n1.xyz\n2.xyz\n", "no column of a target"),
+        ("file,E (eV)\n0.xyz,1.5\n\n1.xyz,-1,5\n", "targets.csv, line 4: expected 2 cells, .* got 3. .* a point"),
+        ("file,a,b\n0.xyz,1\n", "line 2: expected 3 cells, .* got 2"),
+        ("file,split,score\n0.xyz,train,1\n./0.xyz,test,2\n", "the file '0.xyz' must occur once"),
+        ("file,score,score\n0.xyz,1,2\n", "the column 'score' must occur once"),
+        ("file,score\n0.xyz,1\n1.xyz,inf\n", "'inf' is not finite"),
+        ("file,score\n0.xyz,1\n1.xyz,1_2\n", "'1_2' is no number"),
+        (
+            "file,smiles,score\n0.xyz,CO,1\n1.xyz,CO,1\n",
+            "'smiles' of .*'CO' is no number.* select columns with dataset.targets",
+        ),
         ("file,score\n0.xyz,1\n1.txt,1\n", "must end in one of"),
-        ("file,score\n0.xyz,1\n1.xyz,high\n", "a target of 1.xyz is no number"),
+        ("file,score\n0.xyz,1\n1.xyz,high\n", "the target 'score' of 1.xyz must be a number"),
         ("file,score\n0.xyz,1\n../1.xyz,1\n", "leads outside of it"),
         ("file,split,score\n0.xyz,learn,1\n", "must be train, val or test, got 'learn'"),
     ],
@@ -67,6 +80,25 @@ def test_a_wrong_table_is_one_sentence(tmp_path, table, words):
     with pytest.raises(DataError, match=words) as caught:
         [MoleculeFolder(tmp_path, split) for split in ("train", "test")]
     assert "\n" not in str(caught.value)
+
+
+def test_blanks_around_cells_and_exponents_of_fortran_are_read(tmp_path):
+    write(tmp_path, "file, split, E\n0.xyz, train, 1.2D+01\n1.xyz , val,\n2.xyz, test, 2 \n , , \n")
+    data = {split: MoleculeFolder(tmp_path, split) for split in ("train", "val", "test")}
+    assert [(part.classes, len(part)) for part in data.values()] == [(["E"], 1)] * 3
+    values = [part.read(part.records[0])["targets"][0] for part in data.values()]
+    assert values == pytest.approx([12, np.nan, 2], nan_ok=True)
+
+
+def test_a_target_is_requested_once(tmp_path):
+    with pytest.raises(DataError, match="the target 'score' must occur once"):
+        MoleculeFolder(write(tmp_path, TABLE), targets=["score", "score"])
+
+
+def test_a_column_of_text_names_the_option_that_leaves_it_out(tmp_path):
+    with pytest.raises(DataError) as caught:
+        MoleculeFolder(write(tmp_path, "file,smiles,E\n0.xyz,CO,1\n1.xyz,CO,2\n"))
+    assert caught.value.option == "--cfg-options \"dataset.targets=['E']\""
 
 
 def test_missing_columns_and_tables_are_named(tmp_path):

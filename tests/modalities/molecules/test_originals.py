@@ -126,16 +126,24 @@ def replaced(old: str, new: str, count: int = 1) -> Callable[[bytes], bytes]:
     return lambda content: re.sub(old, new, content.decode(), count=count).encode()
 
 
+def swapped(content: bytes) -> bytes:
+    """Exchange the first and the sixth molecule of an .sdf file."""
+    parts = content.split(b"$$$$\n")
+    parts[0], parts[5] = parts[5], parts[0]
+    return b"$$$$\n".join(parts)
+
+
 PARTS, SECOND = QM9Pack.files, "qm9_part2.csv"
 
 
 @pytest.mark.parametrize(
     "kind, file, change, words",
     [
-        (GDB9, "gdb9.sdf", lambda content: content.partition(b"$$$$")[2].lstrip(), "has 11 molecules, and .* 12"),
+        (GDB9, "gdb9.sdf", lambda content: content[: content.rindex(b"gdb_")], "has 11 molecules, and .* 12"),
         (GDB9, "gdb9.sdf", replaced(" C ", " ? "), "molecule 1 of .* is no chemical element"),
+        (GDB9, "gdb9.sdf", swapped, "molecule 1 of .*expected gdb_1, as in the same row of gdb9.sdf.csv, got gdb_6"),
         (GDB9, "gdb9.sdf.csv", replaced("u0", "u1"), "no column 'u0'"),
-        (GDB9, "gdb9.sdf.csv", replaced("gdb_7,[^,]+", "gdb_7,x"), "could not convert"),
+        (GDB9, "gdb9.sdf.csv", replaced("gdb_7,[^,]+", "gdb_7,x"), "'x' is no number"),
         (GDB9, "gdb9.sdf.csv", replaced("gdb_7,[^,]+", "gdb_7,nan"), "not finite"),
         (QM9Archive, ARCHIVE, lambda content: content[: len(content) // 2], "cannot be read"),
         (QM9Archive, ARCHIVE, lambda content: b"hello", "Invalid data stream"),
@@ -155,6 +163,30 @@ def test_broken_files_are_one_sentence(home, kind, file, change, words):
     (home / file).unlink()
     with pytest.raises(DataError, match=f"{file} is missing"):
         read(kind, home)
+
+
+def test_titles_of_other_forms_and_a_byte_order_mark_are_read(home):
+    (home / "gdb9.sdf").write_text((home / "gdb9.sdf").read_text().replace("gdb_", "molecule "))
+    (home / "gdb9.sdf.csv").write_text((home / "gdb9.sdf.csv").read_text(), encoding="utf-8-sig")
+    assert read(GDB9, home).molecules.names.tolist() == list(range(1, MOLECULES + 1))
+
+
+def test_each_index_occurs_once(home):
+    tar(home / "twice.tar.bz2", {f"{i}{n}": c for i in "ab" for n, c in foreign.tar_members(home / ARCHIVE)})
+    (home / "twice.tar.bz2").rename(home / ARCHIVE)
+    with pytest.raises(DataError, match="the index '12' must occur once"):
+        read(QM9Archive, home)
+    with np.load(home / FILE) as file:
+        arrays = dict(file)
+    arrays["index"][1] = 1
+    np.savez(home / FILE, **arrays)
+    with pytest.raises(DataError, match="index must have each number once"):
+        read(QM9, home)
+
+
+def test_a_target_is_requested_once(home):
+    with pytest.raises(DataError, match="the target 'gap \\(meV\\)' must occur once"):
+        QM9(home, targets=["gap (meV)", "gap (meV)"], train=6, val=2)
 
 
 GOOD = b"1\ngdb 1\t" + b"\t".join([b"1."] * 15) + b"\nC\t0\t0\t0\t0\n1\nC\tC\nI\tI\n"

@@ -1,11 +1,16 @@
 """Readers of molecules: all formats give the same atoms; broken files give one sentence."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
+from ndformer.framework.data.describe import CONTENT
 from ndformer.framework.errors import DataError
+from ndformer.modalities.molecules.describe.files import MoleculeFile
 from ndformer.modalities.molecules.formats.elements import SYMBOLS, atomic_number, bonds, formula
 from ndformer.modalities.molecules.formats.files import read_molecule, read_molecules, to_molecule
+from ndformer.modalities.molecules.formats.xyz import number
 
 # Methanol as in QM9, in Angstrom
 NUMBERS = np.array([6, 8, 1, 1, 1, 1])
@@ -87,6 +92,93 @@ def test_a_molecule_far_from_the_origin_keeps_its_geometry(tmp_path):
     assert second - first == pytest.approx(0.74, abs=1e-6)
 
 
+def pdb(*atoms: tuple[str, str], record: str = "ATOM") -> str:
+    """Return atoms at x = 0, 1, ...: each has columns 13-27, from its name to its residue, and those from 73 on."""
+    return "".join(
+        f"{record:<6}{i:5d} {columns:<15}   {i:8.3f}{0:8.3f}{0:8.3f}  1.00  0.00".ljust(72) + f"{end}\n"
+        for i, (columns, end) in enumerate(atoms)
+    )
+
+
+A, B = ("ASER A   7", "BTHR A   7")
+NAMES = (" CA ", " OG1", "HG11", "HE21", "1HG2", "SE  ", " D  ", "OXT ")
+HEAVY = ("CA  ", "HG  ", "CL1 ", "FE  ", "OG  ")
+PDB = {
+    "only in B": (pdb((" C   LIG A   1", "     C"), (" O  BLIG A   1", "     O")), "CO"),
+    "each atom in its first": (pdb((" C  B", "     C"), (" C  A", "     C"), (" O  A", "     O")), "CO"),
+    "in several residues": (
+        pdb(*((f" C  {end}", "     C") for end in (A, A.replace("7", "8"), A.replace("A ", "B ")))),
+        "CCC",
+    ),
+    "of another residue": (pdb((f" OG {A}", "     O"), (f" OG1{B}", "     O"), (f" CG2{B}", "     C")), "O"),
+    "of deuterium": (pdb((" H  A", "     H"), (" D  B", "     D"), (" O  ", "     O")), "HO"),
+    "equal names": (pdb(*((" H   MOL A   1", "     H") for _ in range(4))), "HHHH"),
+    "names alone": (pdb(*((name, "") for name in NAMES)), "COHHHSeHO"),
+    "amino acids": (pdb(*((name, "") for name in HEAVY)), "CHClFeO"),
+    "ions": (pdb(*((name, "") for name in HEAVY), record="HETATM"), "CaHgClFeO"),
+    "the old layout": (pdb((" C  ", "1CRN 112"), (" O  ", "1CRN1234")), "CO"),
+    "frames": (pdb((" C  ", ""), (" O  ", "")) + "END\n" + pdb((" C  ", ""), (" O  ", "")) + "END\n", "CO"),
+    "an empty model": ("ENDMDL\n" + pdb((" C  ", "")) + "ENDMDL\n", "C"),
+}
+
+
+def symbols(molecule: np.ndarray) -> list[str]:
+    return [SYMBOLS[number] for number in molecule[:, 0].astype(int)]
+
+
+@pytest.mark.parametrize("case", PDB)
+def test_atoms_of_a_pdb_have_one_location_and_their_element(tmp_path, case):
+    text, formula = PDB[case]
+    (tmp_path / "a.pdb").write_text(text)
+    assert "".join(symbols(read_molecule(tmp_path / "a.pdb"))) == formula
+
+
+def v3000(count: int, atoms: list[str]) -> str:
+    """Return a molecule whose line of counts says that it has `count` atoms."""
+    rows = [f"M  V30 {i} {symbol} {i} 0 0 0" for i, symbol in enumerate(atoms, 1)]
+    head = [
+        "",
+        "",
+        "",
+        "  0  0  0     0  0            999 V3000",
+        "M  V30 BEGIN CTAB",
+        f"M  V30 COUNTS {count} 0 0 0 0",
+    ]
+    return "\n".join([*head, "M  V30 BEGIN ATOM", *rows, "M  V30 END ATOM", "M  V30 END CTAB", "M  END", "$$$$\n"])
+
+
+@pytest.mark.parametrize(
+    "code, z, atoms, warned", [("", 0, 4, True), ("3D", 0, 4, False), ("", 0, 3, False), ("", 1, 4, False)]
+)
+def test_a_drawing_without_its_mark_is_a_warning(tmp_path, code, z, atoms, warned):
+    rows = [f"{i:10.4f}{i * i:10.4f}{i * z:10.4f} C  \n" for i in range(atoms)]
+    (tmp_path / "a.mol").write_text(f"\n{'':20}{code}\n\n{atoms:3d}  0 V2000\n{''.join(rows)}M  END\n")
+    with pytest.warns(UserWarning, match="If it is a drawing") if warned else contextlib.nullcontext():
+        assert len(read_molecule(tmp_path / "a.mol")) == atoms
+
+
+@pytest.mark.parametrize("name", texts())
+def test_a_byte_order_mark_changes_nothing(tmp_path, name):
+    (tmp_path / name).write_text(texts()[name])
+    expected = read_molecule(tmp_path / name)
+    (tmp_path / name).write_text(texts()[name], encoding="utf-8-sig")
+    assert np.array_equal(read_molecule(tmp_path / name), expected)
+    if name.endswith(".xyz"):  # an ending of point clouds too
+        assert MoleculeFile().claim(tmp_path / name, (tmp_path / name).read_bytes()) == CONTENT
+
+
+def test_a_comment_that_begins_with_gdb_loses_no_molecule(tmp_path):
+    (tmp_path / "a.xyz").write_text("".join(xyz([f"{symbol} 0 0 0"], "gdb 1") for symbol in "CNOF"))
+    assert [symbols(molecule) for molecule in read_molecules(tmp_path / "a.xyz")] == [["C"], ["N"], ["O"], ["F"]]
+
+
+def test_exponents_of_fortran_and_mathematica_are_numbers():
+    assert [number(word) for word in ("1.2D+01", "1.2d1", "1.2*^1", "1.2e1", "12")] == [12.0] * 5
+    for word in ("1_2", "inf", "-Infinity", "1e999", "1D", "CO"):
+        with pytest.raises(ValueError, match="is no number|is not finite"):
+            number(word)
+
+
 BROKEN = {
     "empty.xyz": ("", "has no molecule"),
     "words.xyz": ("hello\n", "must begin with the number of atoms, got 'hello'"),
@@ -106,7 +198,15 @@ BROKEN = {
     "short.sdf": ("\n\n\n  2  0\n    0.0000    0.0000    0.0000 H\n", "says to have 2 atoms and has 1"),
     "block.mol": ("\n\n\n  0  0 V3000\nM  END\n", "no block of atoms"),
     "none.pdb": ("HEADER\nEND\n", "no ATOM or HETATM"),
-    "column.pdb": ("HETATM    1  C   MOL A   1       a       b       c\n", "is no number"),
+    "column.pdb": ("HETATM    1  C   MOL A   1           a       b       c\n", "'a' is no number"),
+    "short.pdb": (
+        "ATOM      1  C\nATOM      2  O   MOL A   1       1.000   0.000   0.000\n",
+        "x, y and z in columns 31-54",
+    ),
+    "underscore.xyz": ("1\n\nH 0 1_2 0\n", "'1_2' is no number"),
+    "more.sdf": ("\n\n\n  1  0\n" + "    0.0000    0.0000    0.0000 H\n" * 2, "says to have 1 atoms and has more"),
+    "more.mol": (v3000(1, ["C", "O"]), "says to have 1 atoms and has more"),
+    "fewer.mol": (v3000(3, ["C", "O"]) + v3000(1, ["N"]), "says to have 3 atoms and has 2"),
     "a.cif": ("", "got another ending"),
 }
 

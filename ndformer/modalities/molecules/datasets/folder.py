@@ -1,6 +1,7 @@
 """Your own molecules: a file for each, and a CSV table of targets."""
 
 import csv
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Inside, Text
+from ndformer.modalities.molecules.datasets.table import check_distinct
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule
+from ndformer.modalities.molecules.formats.xyz import number
 
 FILE, SPLIT = "file", "split"  # columns of the table
 
@@ -37,6 +40,7 @@ class MoleculeFolder(Dataset):
     parted_by = ("tested",)
 
     def __init__(self, *args: Any, targets: Sequence[Text] = (), tested: Inside = 0.1, **kwargs: Any) -> None:
+        check_distinct(targets, "MoleculeFolder: the target")
         self.targets, self.tested = list(targets), tested
         super().__init__(*args, **kwargs)
 
@@ -48,12 +52,7 @@ class MoleculeFolder(Dataset):
         """Return the rows of each split."""
         if not foreign.is_file(self.table):
             raise missing(self.table, "a table with the column file and a column for each target", "your own")
-        try:
-            rows = list(csv.DictReader(foreign.lines(self.table)))
-        except csv.Error as error:
-            raise DataError(f"{self.table} cannot be read as a table ({error}). Write it again") from None
-        if not rows or FILE not in rows[0]:
-            raise DataError(f"{self.table} must have rows and a column '{FILE}'. Its first line names the columns")
+        rows = self._rows()
         if SPLIT not in rows[0]:
             chosen = np.random.default_rng(self.seed).permutation(len(rows))[: max(1, round(len(rows) * self.tested))]
             test = set(chosen.tolist())
@@ -65,11 +64,36 @@ class MoleculeFolder(Dataset):
         parts = {split: [row for row in rows if row[SPLIT] == split] for split in SPLITS}
         return {split: part for split, part in parts.items() if part}
 
+    def _rows(self) -> list[dict[str, str]]:
+        """Read the rows of the table, without blanks around cells."""
+        reader = csv.reader(foreign.lines(self.table), skipinitialspace=True)
+        try:
+            lines = [(reader.line_num, cells) for row in reader if any(cells := [cell.strip() for cell in row])]
+        except csv.Error as error:
+            raise DataError(f"{self.table} cannot be read as a table ({error}). Write it again") from None
+        columns = lines[0][1] if lines else []
+        if FILE not in columns or len(lines) < 2:
+            names = f"the columns {', '.join(map(repr, columns))}" if columns else "no columns"
+            raise DataError(
+                f"{self.table} must have rows and a column '{FILE}', got {names} and {max(0, len(lines) - 1)} rows. "
+                "Its first line names the columns, separated by commas"
+            )
+        wrong = next((line for line in lines if len(line[1]) != len(columns)), None)
+        if wrong is not None:
+            raise DataError(
+                f"{self.table}, line {wrong[0]}: expected {len(columns)} cells, as the first line has, got "
+                f"{len(wrong[1])}. Write decimals with a point, and an empty cell for an unknown value"
+            )
+        rows = [dict(zip(columns, cells)) for _, cells in lines[1:]]
+        check_distinct(columns, f"{self.table}: the column")
+        check_distinct((os.path.normpath(row[FILE]) for row in rows if row[FILE]), f"{self.table}: the file")
+        return rows
+
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if split not in self.disk_splits:
             raise DataError(f"{self.table} has no row of split '{split}'. Add some, or remove the column {SPLIT}")
         rows = self.disk_splits[split]
-        columns = [name for name in rows[0] if name not in (FILE, SPLIT, None)] if rows else []
+        columns = [name for name in rows[0] if name not in (FILE, SPLIT)] if rows else []
         unknown = next((name for name in self.targets if name not in columns), None)
         if unknown is not None:
             choices = ", ".join(columns)
@@ -79,14 +103,21 @@ class MoleculeFolder(Dataset):
             raise DataError(f"{self.table} has no column of a target, besides {FILE} and {SPLIT}. Add one")
         return [self._record(row) for row in rows], np.zeros(len(rows), np.int64)
 
-    def _record(self, row: dict[str, Any]) -> Record:
-        name = row[FILE] or ""
+    def _record(self, row: dict[str, str]) -> Record:
+        name = row[FILE]
         if not name.lower().endswith(ENDINGS):
             raise DataError(f"{self.table}: {FILE} must end in one of {', '.join(ENDINGS)}, got '{name:.60}'")
-        try:
-            values = [float(row[target]) if (row[target] or "").strip() else np.nan for target in self.classes]
-        except ValueError as error:
-            raise DataError(f"{self.table}: a target of {name} is no number ({error}). Correct it") from None
+        values = []
+        for target in self.classes:
+            try:
+                values.append(number(row[target]) if row[target] else np.nan)
+            except ValueError as error:
+                others = [column for column in self.classes if column != target]
+                raise DataError(
+                    f"{self.table}: the target '{target:.60}' of {name} must be a number ({error}). Correct it, or "
+                    "select columns with dataset.targets",
+                    f'--cfg-options "dataset.targets={others}"' if others else "",
+                ) from None
         return Record(foreign.inside(self.data_root, name), np.array(values, np.float64))
 
     def read(self, record: Record) -> Sample:

@@ -1,6 +1,7 @@
 """QM9 as PyTorch Geometric and DeepChem have it: gdb9.sdf, with properties in gdb9.sdf.csv."""
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.molecules.datasets.originals import Entry, OriginalQM9, read_lines
 from ndformer.modalities.molecules.datasets.qm9 import TARGETS
-from ndformer.modalities.molecules.formats.files import READERS
+from ndformer.modalities.molecules.formats.sdf import titled_molecules
+from ndformer.modalities.molecules.formats.xyz import number
 
 SDF, TABLE = "gdb9.sdf", "gdb9.sdf.csv"
 _IN_ORDER = "mu alpha homo lumo gap r2 zpve u0 u298 h298 g298 cv"
@@ -29,9 +31,12 @@ class GDB9(OriginalQM9):
     def entries(cls, home: Path) -> Iterator[Entry]:
         table = _table(home / TABLE)
         count = 0
-        for rows in READERS[".sdf"](read_lines(home / SDF)):
+        for title, rows in titled_molecules(read_lines(home / SDF)):
             if count < len(table):
-                yield Entry(table[count][0], rows, table[count][1])
+                index, values = table[count]
+                if re.fullmatch(r"gdb_\d+", title) and title != f"gdb_{index}":
+                    raise ValueError(f"expected gdb_{index}, as in the same row of {TABLE}, got {title:.60}")
+                yield Entry(index, rows, values)
             count += 1
         if count != len(table):
             raise DataError(f"{home / SDF} has {count} molecules, and {home / TABLE} {len(table)}. Get both again")
@@ -43,7 +48,7 @@ def _table(path: Path) -> list[tuple[int, dict[str, float]]]:
         return [
             (
                 int(row["mol_id"].removeprefix("gdb_")),
-                {column: float(row[name]) for column, name in COLUMNS.items()},
+                {column: number(row[name]) for column, name in COLUMNS.items()},
             )
             for row in csv.DictReader(read_lines(path))
         ]

@@ -12,7 +12,8 @@ from ndformer.framework import foreign
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.datasets.qm9 import QM9, TARGETS
-from ndformer.modalities.molecules.datasets.table import Molecules
+from ndformer.modalities.molecules.datasets.table import Molecules, check_distinct
+from ndformer.modalities.molecules.formats.xyz import number
 
 LEFT_OUT = "uncharacterized.txt"
 
@@ -62,12 +63,13 @@ def _load(kind: type[OriginalQM9], home: Path, targets: tuple[str, ...], stamps:
             if entry.number not in left_out:
                 index.append(entry.number)
                 rows.append(entry.rows)
-                table.append([float(entry.values[TARGETS[name][0]]) * TARGETS[name][1] for name in targets])
+                table.append([number(str(entry.values[TARGETS[name][0]])) * TARGETS[name][1] for name in targets])
     except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
         reason = f"it has no column {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise DataError(f"molecule {count + 1} of {source} cannot be read ({reason}). Get it again") from None
     if not index:
         raise DataError(f"{source} has no molecule that {LEFT_OUT} does not leave out. Get it again")
+    check_distinct(index, f"{source}: the index")
     order = np.argsort(index, kind="stable")
     atoms, chosen = np.array([len(rows[i]) for i in order]), np.concatenate([rows[i] for i in order])
     values = np.array(table, np.float64)[order]  # (M, T)

@@ -14,7 +14,7 @@ from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Count, Text
-from ndformer.modalities.molecules.datasets.table import Molecules, MoleculeTable
+from ndformer.modalities.molecules.datasets.table import Molecules, MoleculeTable, check_distinct
 from ndformer.modalities.molecules.formats.elements import KINDS
 
 FILE = "qm9.npz"
@@ -59,6 +59,7 @@ class QM9(MoleculeTable):
         for name in targets:
             if name not in known:
                 raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, known)} It has: {', '.join(known)}")
+        check_distinct(targets, "QM9: the target")
         self.targets = list(targets)
         super().__init__(*args, train=train, val=val, **kwargs)
 
@@ -99,6 +100,8 @@ def _checked(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Molecul
         raise ValueError("position and target must be finite numbers")
     if not M or atoms.min() < 1 or int(atoms.sum(dtype=np.int64)) != A:
         raise ValueError(f"atoms must be at least 1 each and {A} in all, as many as number has")
+    if len(np.unique(index)) < M:
+        raise ValueError("index must have each number once")
     if numbers.min() < 1 or numbers.max() >= KINDS:
         raise ValueError(f"number must be from 1 to {KINDS - 1}")
     if ANISOTROPY in targets and not _is_tensors(arrays["polarizability"], M):

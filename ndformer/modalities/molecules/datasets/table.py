@@ -1,5 +1,7 @@
 """Base class of datasets whose molecules are read at once, into a few arrays without an object per molecule."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -41,6 +43,13 @@ class Molecules:
         kinds = int(numbers.max(initial=0)) + 1
         counts = np.bincount(molecule * kinds + numbers, minlength=len(self.names) * kinds)
         return counts.reshape(-1, kinds).astype(np.int32)
+
+
+def check_distinct(values: Iterable[Any], name: str) -> None:
+    """Raise DataError if a value occurs twice; `name` says in the message what the values are."""
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise DataError(f"{name} '{str(repeated):.60}' must occur once, got it several times. Remove the others")
 
 
 class MoleculeTable(Dataset):

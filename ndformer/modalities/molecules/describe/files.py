@@ -12,7 +12,7 @@ from ndformer.modalities.molecules.formats.elements import SYMBOLS, bonds, formu
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecules
 
 # the number of atoms, a comment, and an atom, which rows of a point cloud do not have
-XYZ = re.compile(rb"\s*\d+[ \t]*\r?\n[^\n]*\n[ \t]*([A-Za-z]{1,2}|\d{1,3})[ \t]+\S+[ \t]+\S+[ \t]+\S+")
+XYZ = re.compile(rb"(?:\xef\xbb\xbf)?\s*\d+[ \t]*\r?\n[^\n]*\n[ \t]*([A-Za-z]{1,2}|\d{1,3})[ \t]+\S+[ \t]+\S+[ \t]+\S+")
 MAX_READ = 10_000  # molecules of a file
 CLOSE = 0.5  # Angstrom between two atoms
 

@@ -2,9 +2,10 @@
 
 A plain line has the symbol or the atomic number, x, y and z; more columns are ignored. The comment of an extended file
 names its columns, Properties=species:S:1:pos:R:3:forces:R:3. A file may contain several molecules. Files of QM9, whose
-comment begins with gdb, have three more lines after the atoms: frequencies, SMILES and InChI.
+comment is gdb, an index and 15 properties, have three more lines after the atoms: frequencies, SMILES and InChI.
 """
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -14,7 +15,8 @@ from ndformer.modalities.molecules.formats.elements import atomic_number
 from ndformer.modalities.molecules.formats.molecule import check_count, to_rows
 
 PROPERTIES = re.compile(r'properties="?([\w:]+)', re.IGNORECASE)
-QM9, MORE_LINES = "gdb", 3  # the first word of the comment in files of QM9, and the lines after their atoms
+QM9, QM9_WORDS = "gdb", 17  # the first word of the comment in files of QM9, and the number of words
+MORE_LINES = 3  # after the atoms in files of QM9
 SYMBOL_NAMES, POSITION_NAMES = ("species", "z", "numbers", "element"), ("pos", "positions")
 
 
@@ -37,7 +39,8 @@ def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
                 raise ValueError(f"it says to have {count} atoms, and atom {len(numbers) + 1} is {got}")
             numbers.append(atomic_number(words[symbol]))
             positions.append([number(word) for word in words[place : place + 3]])
-        if comment.split(maxsplit=1)[:1] == [QM9]:
+        words = comment.split()
+        if words[:1] == [QM9] and len(words) == QM9_WORDS:  # other comments may begin with gdb too
             for _ in range(MORE_LINES):
                 next(lines, "")
         yield to_rows(numbers, positions)
@@ -62,8 +65,23 @@ def _columns(comment: str) -> tuple[int, int]:
 
 
 def number(word: str) -> float:
-    """Parse a number, also as Mathematica writes it in the files of QM9: 1.5*^-6."""
+    """Parse a number that is not infinite; raise ValueError.
+
+    Exponents may be those of Fortran, 1.5D-06, or of Mathematica, 1.5*^-6, as in the files of QM9.
+    """
     try:
-        return float(word.replace("*^", "e"))
+        value = float(word)
     except ValueError:
-        raise ValueError(f"'{word:.40}' is no number") from None
+        value = _with_exponent(word)
+    if "_" in word:  # Python reads 1_2 as 12
+        raise ValueError(f"'{word.strip():.40}' is no number")
+    if math.isinf(value):
+        raise ValueError(f"'{word.strip():.40}' is not finite")
+    return value
+
+
+def _with_exponent(word: str) -> float:
+    try:
+        return float(word.replace("*^", "e").replace("D", "e").replace("d", "e"))
+    except ValueError:
+        raise ValueError(f"'{word.strip():.40}' is no number") from None
