@@ -210,6 +210,24 @@ def gather(value: Tensor) -> Tensor:
     return torch.cat(gathered)
 
 
+def gather_rows(value: Tensor) -> Tensor:
+    """Return the rows of all processes in order of rank, for a loss over all of them; their numbers may differ.
+
+    The gradient of the rows of this process is multiplied by the number of processes, because each process computes
+    the whole loss from its own rows: the mean of gradients over processes is then the gradient of one process.
+    """
+    if not is_distributed():
+        return value
+    sizes = gather_objects(len(value))
+    padded = value.new_zeros(max(sizes), *value.shape[1:])
+    padded[: len(value)] = value.detach()
+    parts = [part[:size] for part, size in zip(gather(padded).unflatten(0, (count(), max(sizes))), sizes)]
+    parts[rank()] = value.view_as(value)  # a tensor of its own, for the hook
+    if value.requires_grad:
+        parts[rank()].register_hook(lambda gradient: gradient * count())
+    return torch.cat(parts)
+
+
 def gather_objects(value: T) -> Sequence[T]:
     """Return the values of all processes in order of rank."""
     if not is_distributed():

@@ -1,9 +1,19 @@
 """Lovasz-Softmax against its definition, class by class and point by point."""
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
+from ndformer.framework.heads.classifier import Classifier
+from ndformer.framework.losses.labels import label_loss
 from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.system import processes
+from ndformer.framework.tokens import TokenSet, Where
+from tests.spawned import spawned
+
+SIZES = [5, 0, 8]  # points of each process
 
 
 def direct(probabilities, labels):
@@ -35,3 +45,28 @@ def test_it_is_the_sum_of_sorted_errors_over_known_points(unknown: float) -> Non
         (alone,) = torch.autograd.grad(lovasz_softmax(known.softmax(-1), labels[labels >= 0]), known)
         torch.testing.assert_close(grad[labels >= 0], alone, rtol=0, atol=1e-12)
         assert not grad[labels < 0].any()
+
+
+def losses_and_gradients() -> dict[str, tuple[Tensor, Tensor]]:
+    """Return the mean over processes of a loss and its gradient, for points that are distributed as SIZES says."""
+    torch.manual_seed(0)
+    x, labels = torch.randn(sum(SIZES), 1, 6), torch.randint(-1, 4, (sum(SIZES),))
+    head = Classifier(6, 4, pool="mean", lovasz=0.7)
+    torch.nn.init.normal_(head.linear.weight)
+    if processes.is_distributed():
+        x, labels = (value.split(SIZES)[processes.rank()] for value in (x, labels))
+    tokens = TokenSet(x, Where(torch.zeros(len(x), 1, 2)))
+    found: dict[str, Any] = {}
+    for name in ("points", "samples"):
+        if name == "points":
+            loss = label_loss(head(tokens), labels, 0.7)["loss"]
+        else:
+            loss = head.loss(tokens, torch.nn.functional.one_hot(labels.clamp(min=0), 4).float())["loss"]
+        (gradient,) = torch.autograd.grad(loss, head.linear.weight)
+        found[name] = processes.mean(loss.detach()), processes.mean(gradient)
+    return found
+
+
+def test_loss_and_gradients_of_processes_with_uneven_numbers_of_points_are_those_of_one() -> None:
+    for several in spawned(len(SIZES), losses_and_gradients):
+        torch.testing.assert_close(several, losses_and_gradients(), rtol=0, atol=1e-5)

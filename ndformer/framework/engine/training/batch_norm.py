@@ -1,5 +1,6 @@
 """BatchNorm with statistics over the batches of all processes, on any device and for subclasses of BatchNorm."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ def synchronize_batchnorm(model: TokenModel) -> None:
     module gets a class that inherits from both, so that super().forward() of a subclass is the synchronized one.
 
     In a step in which a process lacks a modality, its adapter and the backbone have statistics of each process, because
-    a process would wait for ever for the layers that another one skips.
+    a process would wait for ever for the layers that another one skips. Checkpoints have the statistics of rank 0.
     """
     on_cpu = all(parameter.device.type == "cpu" for parameter in model.parameters())
     for module in model.modules():
@@ -84,3 +85,23 @@ class _SyncOnCPU(BatchNorm):
         share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean), share)
         self.running_var.lerp_(variance.to(self.running_var), share)
+
+
+class UnchangedStatistics:
+    """A context in which a forward pass changes no running statistics, for blocks that are computed again.
+
+    Modules update copies, because a recomputation must save the same tensors for the backward pass as the first
+    computation. Attributes are restored too: some modules count their batches in one.
+    """
+
+    def __init__(self, norms: Sequence[nn.Module]) -> None:
+        self.norms = norms
+
+    def __enter__(self) -> None:
+        self.states = [dict(vars(norm)) for norm in self.norms]
+        for norm in self.norms:
+            vars(norm)["_buffers"] = {name: None if b is None else b.clone() for name, b in norm._buffers.items()}
+
+    def __exit__(self, *error: object) -> None:
+        for norm, state in zip(self.norms, self.states):
+            vars(norm).update(state)

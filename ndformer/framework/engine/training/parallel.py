@@ -6,6 +6,7 @@ mean count over the processes, so that this mean is the gradient of the sum over
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.engine.training.batch_norm import synchronize_batchnorm
+from ndformer.framework.engine.training.batch_norm import BatchNorm, UnchangedStatistics, synchronize_batchnorm
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
@@ -68,7 +69,10 @@ def parallelize(
         if not blocks:
             raise ValueError(f"recompute='blocks' needs a ModuleList `blocks`, got {type(model.backbone).__name__}")
         for block in blocks:
-            block.forward = partial(_recomputed, block.forward)
+            norms = [module for module in block.modules() if isinstance(module, BatchNorm)]
+            recomputed = partial(_recomputed, block.forward, norms)
+            # torch.compile cannot trace a checkpoint with a context, but what it calls
+            block.forward = torch.compiler.disable(recomputed, recursive=False) if norms and compile else recomputed
     if several and settings.type == "fsdp":
         if compile:
             for block in blocks:  # not block.compile(), whose graph would contain FSDP's hooks
@@ -89,9 +93,11 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return [block for part in lists if isinstance(part, nn.ModuleList) for block in part]
 
 
-def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _recomputed(forward: Callable[..., Any], norms: list[nn.Module], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
+    if norms:
+        kwargs["context_fn"] = lambda: (contextlib.nullcontext(), UnchangedStatistics(norms))
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 

@@ -36,6 +36,7 @@ class Progress:
 
     def new_epoch(self) -> None:
         self.samples, self.waited, self.steps = 0, 0.0, 0
+        self.all_samples: int | None = None  # of all processes, which are summed at the end of an epoch
         self.seconds = 0.0  # from the start of the epoch to the end of its last step
         self.loss = 0.0  # the sum over steps, in float64
         self.epoch_start = self.logged = time.perf_counter()
@@ -96,8 +97,9 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """Samples per second in the training steps of this epoch, of all processes."""
-        return processes.count() * self.samples / max(1e-9, self.seconds)
+        """Samples per second in the training steps of this epoch, of all processes; within an epoch an estimate."""
+        samples = processes.count() * self.samples if self.all_samples is None else self.all_samples
+        return samples / max(1e-9, self.seconds)
 
     @property
     def wait_share(self) -> float:

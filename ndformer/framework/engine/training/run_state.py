@@ -21,9 +21,23 @@ from ndformer.framework.system import atomic, processes
 
 def save(trainer: Runner) -> None:
     """Write last.pth with the state of the run; the file before it becomes previous.pth."""
+    share_statistics(trainer)
     content = _state(trainer) | _metadata(trainer, trainer.history.metrics)
     _write(trainer, checkpoint.LAST, content, checkpoint.PREVIOUS)
     trainer.timer.restart()
+
+
+def share_statistics(trainer: Runner) -> None:
+    """Give all processes the buffers of rank 0, in the model and in its average.
+
+    BatchNorm has running statistics of each process without sync_batchnorm, and after steps in which a process lacked a
+    modality. Training does not read them, so a run is the same however often it saves.
+    """
+    wait_staged(trainer)
+    names = {name for name, _ in trainer.model.named_buffers()}
+    processes.broadcast(trainer.model.buffers())
+    if trainer.ema is not None:
+        processes.broadcast(value for name, value in trainer.ema.average.items() if name in names)
 
 
 def save_best(trainer: Runner, metrics: dict[str, float]) -> None:

@@ -6,6 +6,7 @@ import math
 import re
 import resource
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
@@ -32,14 +33,16 @@ class Throughput:
     """A hook that measures the training steps of each epoch: `rates` for curves, `line` for the log.
 
     Tokens are counted without padding, class tokens and registers. A step takes three times the FLOPs of a forward
-    pass, which are counted once per sample, on the first batch of each set of modalities.
+    pass, which are counted once per sample, on the first batch of each set of modalities. This is done at the end of an
+    epoch by all processes together: a sharded model cannot be computed by one of them.
     """
 
     def __init__(self, model: TokenModel) -> None:
         self.forward_flops: dict[tuple[str, ...], float] = {}  # per sample, by the modalities of a batch
+        self.first_inputs: dict[tuple[str, ...], dict[str, Any]] = {}  # of this epoch, whose FLOPs are not yet counted
         self.rates: dict[str, float] = {}
         self.tokens: int | Tensor = 0
-        self.flops = 0.0
+        self.samples = Counter[tuple[str, ...]]()
         for adapter in model.modalities.values():
             adapter.register_forward_hook(self._count_tokens)
 
@@ -52,21 +55,33 @@ class Throughput:
             self.tokens = self.tokens + counted - samples * len(cast(Adapter, adapter).prefix_names)
 
     def before_train_epoch(self, runner: Runner) -> None:
-        self.tokens, self.flops = 0, 0.0
+        self.tokens, self.samples = 0, Counter()
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: dict[str, Any], outputs: Any) -> None:
         modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
-        if modalities not in self.forward_flops and samples:
-            self.forward_flops[modalities] = count_flops(runner.model, data_batch)
-        self.flops += 3 * samples * self.forward_flops.get(modalities, 0.0)
+        self.samples[modalities] += samples
+        if samples and modalities not in self.forward_flops and modalities not in self.first_inputs:
+            self.first_inputs[modalities] = first_samples(data_batch["inputs"])
 
     def after_train_epoch(self, runner: Runner) -> None:
-        """Compute rates summed over all processes, from those of this one: their batches have the same size."""
-        progress = runner.progress
-        per_second = processes.count() / max(1e-9, progress.seconds)
-        self.rates = dict(samples_per_second=progress.rate, tokens_per_second=int(self.tokens) * per_second)
-        if math.isfinite(self.flops):
-            self.rates["flops_per_second"] = self.flops * per_second
+        """Compute rates summed over all processes, whose batches may have different sizes."""
+        everywhere = processes.gather_objects((self.samples, int(self.tokens), [*self.first_inputs]))
+        for modalities in dict.fromkeys(name for _, _, names in everywhere for name in names):
+            source = next(rank for rank, (_, _, names) in enumerate(everywhere) if modalities in names)
+            inputs = self.first_inputs.pop(modalities, None)
+            shared = processes.gather_objects(inputs if processes.rank() == source else None)[source]
+            assert shared is not None
+            self.forward_flops[modalities] = count_flops(runner.model, shared)
+        progress, samples = runner.progress, Counter[tuple[str, ...]]()
+        for counts, _, _ in everywhere:
+            samples.update(counts)
+        progress.all_samples = samples.total()
+        per_second = 1 / max(1e-9, progress.seconds)
+        tokens = sum(count for _, count, _ in everywhere)
+        self.rates = dict(samples_per_second=progress.rate, tokens_per_second=tokens * per_second)
+        flops = 3 * sum(count * self.forward_flops[modalities] for modalities, count in samples.items() if count)
+        if math.isfinite(flops):
+            self.rates["flops_per_second"] = flops * per_second
         self.rates |= dict(loader_wait=progress.wait_share, memory_gib=peak_memory(runner.device) / 2**30)
 
     @property
@@ -82,13 +97,18 @@ def _with_prefix(value: float) -> tuple[float, str]:
     return value / 1000**power, ["", *"kMGTP"][power]
 
 
-def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
-    """Return the FLOPs of a forward pass per sample, counted on the first of a batch; NaN if they cannot be counted.
+def first_samples(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs of the first samples, without the memory of the batch."""
+    few = {name: value[:SAMPLES] for name, value in inputs.items()}
+    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in few.items()}
+
+
+def count_flops(model: TokenModel, inputs: dict[str, Any]) -> float:
+    """Return the FLOPs of a forward pass per sample of the inputs; NaN if they cannot be counted.
 
     The pass is one of evaluation, so that it changes neither random states nor running statistics.
     """
-    samples = min(SAMPLES, len(batch["data_samples"]))
-    few = batch | dict(inputs={name: value[:samples] for name, value in batch["inputs"].items()})
+    samples = len(next(iter(inputs.values())))
     narrow_flops, narrow = 0, Narrow.__call__
 
     def count_narrow(self: Narrow, q: Tensor, k: Tensor, v: Tensor, *arguments: Any) -> Tensor:
@@ -109,7 +129,7 @@ def count_flops(model: TokenModel, batch: dict[str, Any]) -> float:
             patch.object(Narrow, "__call__", count_narrow),
             counter,
         ):
-            model(model.to_device(few)["inputs"])
+            model(model.to_device(dict(inputs=inputs))["inputs"])
         return (counter.get_total_flops() + narrow_flops) / samples
     except Exception:  # a head may not support evaluation of training batches, and the run does not need the count
         return math.nan

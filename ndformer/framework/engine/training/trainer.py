@@ -206,10 +206,7 @@ class Trainer(Runner):
 
     def validate(self) -> dict[str, float]:
         """Measure the averaged weights if there are any, else the current ones; save them if they are the best."""
-        processes.broadcast(
-            self.model.buffers()
-        )  # running statistics, where batches were normalized without the others
-        run_state.wait_staged(self)
+        run_state.share_statistics(self)
         with contextlib.nullcontext() if self.ema is None else self.ema.applied(self.model):
             batches = self.progress.with_progress(self.loaders["val"], "validation")
             evaluation = measure(self.cfg.metrics, self.model, batches, self._call_validation_hook)

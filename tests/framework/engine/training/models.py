@@ -50,7 +50,7 @@ def ptv3(encoding: str = "PaPE") -> TokenModel:
     )
     sizes |= dict(in_channels=3, grid_size=0.1, window=16, dec_heads=(1,), drop_path=0.0)
     backbone = dict(type="PTv3", encoding=dict(type=encoding), **sizes)
-    return build(dict(points=dict(type="Points")), backbone, dict(type="TokenSegmenter", classes=4, lovasz=0.0))
+    return build(dict(points=dict(type="Points")), backbone, dict(type="TokenSegmenter", classes=4))
 
 
 def clouds(step: int) -> list[Any]:

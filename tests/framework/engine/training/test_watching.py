@@ -7,6 +7,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 import torch
 from mmengine.registry import HOOKS
@@ -18,10 +19,14 @@ from ndformer.framework.engine.training import watchdog
 from ndformer.framework.engine.training.throughput import Throughput, attention_flops, count_flops, parse_steps
 from ndformer.framework.engine.training.watchdog import Report, lagging, summary
 from ndformer.framework.errors import DataError
-from ndformer.framework.system import opencv
+from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.system import opencv, processes
 from tests.soak import ranks, tiny
+from tests.spawned import spawned
 
 Hook = opencv.import_module("mmengine.hooks").Hook  # imports modules of torch that are deprecated
+
+BATCH = 4  # samples of a process
 
 
 def scalars(folder):
@@ -53,13 +58,48 @@ def test_tokens_are_counted_without_padding_and_prefixes_and_in_training_alone()
     assert int(throughput.tokens) == 20
 
 
+@TRANSFORMS.register_module(force=True)
+class PackTwo:
+    """Packs an image as two modalities; the second one is missing on rank 1 from the second batch on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, sample, rng):
+        self.count += 1
+        image = torch.from_numpy(np.asarray(sample["image"])).permute(2, 0, 1) / 255
+        lacks = processes.rank() == 1 and self.count > BATCH
+        inputs = dict(image=image) if lacks else dict(image=image, second=image)
+        return dict(inputs=inputs, data_sample=dict(label=sample["label"], path=sample["path"]))
+
+
+def train_two_modalities(folder):
+    cfg = tiny.config(BATCH)
+    names = dict(image=4, second=8)
+    cfg.model.modalities = {n: dict(type="ImagePatches", patch=patch, class_token=False) for n, patch in names.items()}
+    cfg.model.head.pool, cfg.model.mix = "mean", None
+    for split in ("train", "val", "test"):
+        cfg[f"{split}_dataloader"].dataset.transforms = [dict(type="PackTwo")]
+    cfg.train_cfg.update(max_epochs=1, accumulate=1, parallel="fsdp", hang_after=2.0)  # it once hung
+    train(cfg, folder)
+
+
+def test_rates_are_sums_over_processes_whose_batches_have_other_modalities(tmp_path):
+    tiny.register()
+    spawned(2, train_two_modalities, tmp_path)
+    (row,) = scalars(tmp_path)
+    tokens = 5 * BATCH + (4 * 5 + 3 * 4) * BATCH  # 4 and 1 patches, in four steps of two processes
+    assert row["tokens_per_second"] == pytest.approx(tokens / (8 * BATCH) * row["samples_per_second"])
+    assert row["flops_per_second"] > 1000 * row["tokens_per_second"]
+
+
 @pytest.mark.parametrize("encoding", ["NoPE", "PaPE"])
 def test_flops_of_a_forward_pass_are_those_of_its_layers_and_of_attention(encoding):
     cfg = tiny.config()
     cfg.model.backbone.encoding = dict(type=encoding)
     model = build_model(cfg)
-    batch, state = dict(inputs=dict(image=torch.rand(2, 3, 8, 8)), data_samples=[{}, {}]), torch.get_rng_state()
-    measured = 2 * count_flops(model, batch)
+    inputs, state = dict(image=torch.rand(2, 3, 8, 8)), torch.get_rng_state()
+    measured = 2 * count_flops(model, inputs)
     assert torch.equal(torch.get_rng_state(), state)
     assert model.training
     blocks, head = (
