@@ -68,9 +68,9 @@ class Mixture(Dataset):
         for part in self.parts.values():
             part.shuffle_labels()
 
-    def after(self, i: int) -> int:
+    def candidates(self, i: int) -> Iterator[int]:
         part, j = self._locate(i)
-        return i - j + part.after(j)
+        return (i - j + k for k in part.candidates(j))
 
     def name(self, i: int) -> str:
         part, j = self._locate(i)

@@ -70,15 +70,3 @@ class TokenBatches(Batches):
         """Return the samples of this process; each second round is dealt backwards, so that long meet short ones."""
         places = np.arange(len(batch)) % (2 * self.processes)
         return batch[np.isin(places, (self.rank, 2 * self.processes - 1 - self.rank))]
-
-
-def substitutes(lengths: np.ndarray) -> np.ndarray:
-    """Return for each sample another one (N,), the next that is not longer, which can replace it in its batch.
-
-    Only the shortest sample gets a longer one, the second shortest. Negative lengths are of samples in no batch.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    order = order[: np.count_nonzero(lengths >= 0)]
-    following = np.arange(len(lengths))
-    following[order] = np.append(order[1:], order[-2:-1] if len(order) > 1 else order)
-    return following

@@ -95,6 +95,19 @@ def test_unusable_photos_are_named_and_left_out_with_skip_bad(photos):
     assert len(set(indices)) == 21
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_run_continues_when_the_smallest_photos_are_damaged(count, photos):
+    names = [f"{i}.png" for i in range(count)]
+    for path in (photos / "train" / "cat" / name for name in names):
+        Image.fromarray(np.random.default_rng(1).integers(0, 255, (4, 60, 3), np.uint8)).save(path)
+        path.write_bytes(path.read_bytes()[:400])  # its header is intact
+    loader = build_loader(config(photos, "train_dataloader.skip_bad=True"), "train")
+    batches = epoch(loader)
+    assert sum(len(indices) for indices, _ in batches) == 22
+    assert max(tokens for _, tokens in batches) <= BUDGET
+    assert sorted(name.rpartition("/")[2] for name in loader.bad) == names
+
+
 def test_a_photo_larger_than_the_budget_is_refused_or_left_out(photos):
     with pytest.raises(DataError, match=r"png has \d+ tokens, and a batch at most batch_tokens=45\. Raise"):
         build_loader(config(photos, budget=45), "train")
