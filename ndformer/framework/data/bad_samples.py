@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ndformer.framework.errors import DataError
 
 if TYPE_CHECKING:  # it imports this module
@@ -34,3 +36,13 @@ def read_or_replace(data: "Dataset", i: int, read: Callable[[int], dict[str, Any
 def with_bad(sample: dict[str, Any], bad: list[tuple[str, str]]) -> dict[str, Any]:
     """Return the sample with more entries of `bad`, which it lacks if there are none."""
     return sample | dict(bad=[*bad, *sample.get("bad", ())]) if bad else sample
+
+
+def partners(
+    data: "Dataset", rng: np.random.Generator, count: int, read: Callable[[int], dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Return `count` random samples to blend into another one, and `bad` of the samples that they replace."""
+    numbers = rng.integers(len(data if data.usable is None else data.usable), size=count)
+    numbers = numbers if data.usable is None else data.usable[numbers]
+    found = [read_or_replace(data, i, read) for i in numbers.tolist()]
+    return found, [entry for sample in found for entry in sample.pop("bad", ())]

@@ -252,7 +252,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             self.memory.check(len(self), self._decode, max(1, workers), type(self).__name__)
 
     def raw(self, epoch: int, i: int) -> Sample:
-        """Return a decoded sample with its index and label override. Override it to blend samples."""
+        """Return a decoded sample with its index and label override."""
         sample = {**self.decoded(i), "index": i, **self.limits}
         return sample if self.label_override is None else self._with_label(sample, int(self.label_override[i]))
 

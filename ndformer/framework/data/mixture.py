@@ -58,6 +58,7 @@ class Mixture(Dataset):
 
     def sample(self, epoch: int, i: int) -> Sample:
         part, j = self._locate(i)
+        part.skip_bad = self.skip_bad  # for samples that are blended into this one
         return part.sample(epoch, j)
 
     def check_memory(self, workers: int) -> None:
