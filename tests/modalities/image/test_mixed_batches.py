@@ -146,10 +146,20 @@ def test_mosaics_keep_to_the_budget(lengths, tmp_path):
     assert 0 < sum(count > 1 for count in boxes) < 18
 
 
-def test_sizes_that_only_decoding_tells_are_refused(photos):
-    crop = "[dict(type='RandomResizedCrop', size=64), dict(type='PackImage')]"
+ASPECT = "dict(type='KeepAspect', longest=64, multiple_of=8)"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "dict(type='RandomResizedCrop', size=64)",
+        f"{ASPECT}, dict(type='Resize', size=(64, 96))",
+        f"{ASPECT}, dict(type='KeepAspect', longest=96, multiple_of=8)",
+    ],
+)
+def test_sizes_that_only_decoding_tells_are_refused(steps, photos):
     with pytest.raises(DataError, match="expected a dataset that knows the lengths of its samples, got ImageFolder"):
-        build_loader(config(photos, steps=crop), "train")
+        build_loader(config(photos, steps=f"[{steps}, dict(type='PackImage')]"), "train")
 
 
 @settings(max_examples=60, deadline=None)
