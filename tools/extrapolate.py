@@ -7,7 +7,8 @@
 
 A CHECKPOINT is a .pth file, or a run's folder for its best.pth; without CONFIG, the config.json beside it is used.
 Checkpoints of one encoding are averaged. Writes extrapolate.json, .md and .png. Where sizes include rectangles and
-squares, it reports the aspect gap: the mean over rectangles of the score minus that of the square of equal area.
+squares, it reports the aspect gap: the mean over rectangles of the score minus that of the square of equal area,
+which is interpolated linearly, in its side, between measured squares.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in train_shapes)
     tables = (
         extrapolate_table.text(rows, list(sizes), metric, quantity, sides)
-        + aspect_gap.text(aspect_gap.gaps(tested), quantity)
+        + (aspect_gap.text(aspect_gap.gaps(tested), quantity) or aspect_gap.missing_note(tested))
         + f"\n{STAND_IN.capitalize()}.\n" * generated
     )
     out = args.out or Path(os.path.commonpath([path.parent for _, path in found]))

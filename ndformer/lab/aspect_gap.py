@@ -56,3 +56,13 @@ def text(summaries: Gaps, quantity: Quantity) -> str:
     ]
     table = markdown.table(["encoding", *(f"positions: {scaling}" for scaling in scalings)], rows)
     return f"\naspect gap: the mean over rectangles minus the square of equal area\n\n{table}\n"
+
+
+def missing_note(tested: Sequence[Tested]) -> str:
+    """Return a sentence that says why no run has a gap; an empty text if no rectangle is measured."""
+    if all(height == width for run in tested for height, width in (figure.shape for figure in run.figures)):
+        return ""
+    return (
+        "\nno aspect gap: no rectangle has an area between those of the smallest and the largest measured square. "
+        "Measure more squares.\n"
+    )

@@ -146,6 +146,9 @@ def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str]
         size = options.get("size")
         if "longest" in options:
             did.append(f"{transform['type']} replaced by Resize to {shape[0]} x {shape[1]}")
+            replaced = TRANSFORMS.create(dict(transform))
+            if hasattr(replaced, "check"):  # the test set stays the same: images that it refuses are refused here too
+                transforms.append(replaced.check)
             transform = dict(type="Resize", size=shape)
         elif size is not None:
             old = transform.get("size", size.default)
@@ -179,9 +182,13 @@ def _proportional(old: Any, test_shape: Shape, shape: Shape, kind: str) -> Any:
 
 
 def _shape(cfg: Config, split: str, classes: Sequence[str] = ()) -> Shape:
-    """Return the shape of the first test image after the transforms of a split; train images may be absent."""
+    """Return the shape of the first usable test image after the transforms of a split; train images may be absent."""
     options = dict(cfg.test_dataloader.dataset, transforms=cfg[f"{split}_dataloader"].dataset.get("transforms", ()))
-    inputs = create(rooted(options, cfg.get("data_root")), cfg.seed, classes)[0]["inputs"]
+    data = create(rooted(options, cfg.get("data_root")), cfg.seed, classes)
+    data.skip_bad = bool(cfg.test_dataloader.get("skip_bad"))
+    inputs = next((sample["inputs"] for sample in map(data.__getitem__, range(len(data))) if "inputs" in sample), None)
+    if inputs is None:
+        raise DataError(f"expected a test image that can be read under {data.data_root}, got none. Check the data")
     if list(inputs) != ["image"]:
         raise DataError(f"other sizes are for models whose only input is an image, got {', '.join(inputs)}")
     height, width = inputs["image"].shape[-2:]

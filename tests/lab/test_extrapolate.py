@@ -274,6 +274,15 @@ def test_the_aspect_gap_compares_rectangles_with_squares_of_equal_area(tmp_path)
     assert aspect_gap.gaps([one_run("B", 0, [0.5], [("12x24", (12, 24))], ("none",))]) == {}
 
 
+def test_a_missing_aspect_gap_is_explained():
+    between = "no rectangle has an area between those of the smallest and the largest measured square"
+    shapes = [(h, w) for h in (24, 60) for w in (24, 48)]
+    run = one_run("A", 0, [0.5] * 4, [(f"{h}x{w}", (h, w)) for h, w in shapes], ("none",))
+    assert aspect_gap.gaps([run]) == {}
+    assert between in aspect_gap.missing_note([run])
+    assert aspect_gap.missing_note([one_run("A", 0, [0.5] * 4)]) == ""  # squares only
+
+
 def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
     """Issue 44.1"""
     runs = [one_run("A", 0, [4.0, 4.0, 9.5, 7.0])]

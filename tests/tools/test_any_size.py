@@ -11,6 +11,9 @@ from ndformer.framework import graph
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.loading import build_loader
+from ndformer.framework.errors import DataError
+from ndformer.lab.extrapolate import resized
 from tests.explored import told
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, run, write_images
 from tools import explore, export, extrapolate, predict, show_attention, train
@@ -88,6 +91,19 @@ def test_a_map_over_heights_and_widths_of_a_model_of_any_size(home, tmp_path):
     ]
     assert content["runs"][0]["trained"] == [60, 60]
     assert "aspect gap" in (tmp_path / "extrapolate.md").read_text()
+
+
+def test_a_map_leaves_out_the_photos_that_the_test_leaves_out(tmp_path):
+    write_images(tmp_path / "mine", ("left", "right"), splits=("train", "test"), size=(32, 48))
+    Image.new("RGB", (10_000, 1)).save(tmp_path / "mine/test/left/+line.png")  # the first of the test photos
+    options = [*OPTIONS[1:], *NO_WORKERS, f"data_root={str(tmp_path / 'mine')!r}"]
+    with pytest.raises(DataError, match=r"\+line\.png has 1 x 10000 pixels"):
+        resized(load(CONFIGS / f"{CONFIG}.py", options), (60, 60), (24, 60))
+    cfg = load(CONFIGS / f"{CONFIG}.py", [*options, "test_dataloader.skip_bad=True"])
+    loaders = [build_loader(one, "test") for one in (cfg, resized(cfg, (60, 60), (24, 60))[0])]
+    tested, mapped = ([sample["index"] for batch in loader for sample in batch["data_samples"]] for loader in loaders)
+    assert mapped == tested == list(range(1, len(loaders[0].data)))
+    assert [len(loader.bad) for loader in loaders] == [1, 1]
 
 
 def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):

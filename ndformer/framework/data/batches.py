@@ -66,8 +66,12 @@ class Batches(torch.utils.data.Sampler[list[tuple[int, int]]]):
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         skip, self.skip = self.skip, 0
         for numbers in itertools.islice(self.before_sharing(), skip, None):
-            share = np.array_split(numbers, self.processes)[self.rank]
+            share = self.share(numbers)
             yield [(self.epoch * self.loops + int(i) // self.length, int(i) % self.length) for i in share]
+
+    def share(self, batch: np.ndarray) -> np.ndarray:
+        """Return the samples of this process."""
+        return np.array_split(batch, self.processes)[self.rank]
 
 
 def windowed(rng: np.random.Generator, shards: np.ndarray, window: int = WINDOW) -> np.ndarray:

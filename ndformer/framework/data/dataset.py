@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ndformer.framework import foreign
+from ndformer.framework.data.bad_samples import read_or_replace
 from ndformer.framework.data.holdout import stratified
 from ndformer.framework.data.memory import Decoding, Memory
 from ndformer.framework.errors import DataError, MissingError
@@ -31,7 +32,6 @@ Transform = Callable[[Sample, np.random.Generator], Sample]
 SPLITS = ("train", "val", "test")
 MAX_LETTERS = 1000  # of a class name, which pictures and tables draw
 TEST_IS_VAL = "the data has no test split, so its val split is the test set"
-MAX_BAD_SAMPLES = 100  # in a row
 MAX_FOLDERS = 200  # searched for a dataset that is not under data_root
 
 
@@ -64,7 +64,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     skip_bad = False
     shards: np.ndarray | None = None  # (N,) the shard of each sample
     limits: Mapping[str, int] = {}  # of the sample being read, for transforms: max_tokens, drawn for its batch
-    substitutes: np.ndarray | None = None  # (N,) the sample that replaces each one if it is bad
+    usable: np.ndarray | None = None  # the samples that batches by tokens use, the longest first; None: all
     label_override: np.ndarray | None = None  # (N,) labels used instead of those of the samples
     worker_status: torch.Tensor | None = None  # (workers, 2) process id and sample index being read, in shared memory
 
@@ -215,26 +215,13 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     def __getitem__(self, key: int | tuple[int, ...]) -> Sample:
         """Return the sample of `key`, an index, (epoch, index) or (epoch, index, max_tokens).
 
-        With `skip_bad`, a training sample that cannot be read is replaced by the next readable one, and samples of
-        other splits are left out; `bad` lists their names and errors.
+        With `skip_bad`, a training sample that cannot be read is replaced by another one, and samples of other splits
+        are left out; `bad` lists their names and errors.
         """
-        epoch, first, *limit = key if isinstance(key, tuple) else (0, key)
+        epoch, i, *limit = key if isinstance(key, tuple) else (0, key)
         self.limits = dict(max_tokens=limit[0]) if limit else {}
-        with self.watched(i := first):
-            if not self.skip_bad:
-                return self.sample(epoch, i)
-            bad: list[tuple[str, str]] = []
-            for _ in range(MAX_BAD_SAMPLES if self.split == "train" else 1):
-                try:
-                    found = self.sample(epoch, i)
-                    return found | dict(bad=bad) if bad else found
-                except DataError as error:
-                    bad.append((self.name(i), str(error)))
-                if (i := self.after(i)) == first:
-                    break  # all of them are bad
-            if self.split == "train":
-                raise DataError(f"{len(bad)} samples in a row cannot be read. The first error: {bad[0][1]}")
-            return dict(bad=bad)
+        with self.watched(i):
+            return read_or_replace(self, i, lambda k: self.sample(epoch, k))
 
     def sample(self, epoch: int, i: int) -> Sample:
         """Return a sample after reading and all transforms."""
@@ -265,7 +252,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             self.memory.check(len(self), self._decode, max(1, workers), type(self).__name__)
 
     def raw(self, epoch: int, i: int) -> Sample:
-        """Return a decoded sample with its index and label override. Override it to blend samples."""
+        """Return a decoded sample with its index and label override."""
         sample = {**self.decoded(i), "index": i, **self.limits}
         return sample if self.label_override is None else self._with_label(sample, int(self.label_override[i]))
 
@@ -280,9 +267,17 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             return sample | dict(data_sample=sample["data_sample"] | dict(label=label))
         raise DataError(f"samples of {type(self).__name__} have no 'label': random_labels is for classification")
 
-    def after(self, i: int) -> int:
-        """Return the index of the sample that replaces a bad one."""
-        return (i + 1) % len(self) if self.substitutes is None else int(self.substitutes[i])
+    def candidates(self, i: int) -> Iterator[int]:
+        """Yield a sample and those that replace it if it is bad: the next ones.
+
+        In batches by tokens these are the shorter ones, and then the longer ones.
+        """
+        yield i
+        if self.usable is None:
+            yield from itertools.chain(range(i + 1, len(self)), range(i))
+        else:
+            place = int(np.flatnonzero(self.usable == i)[0])
+            yield from map(int, itertools.chain(self.usable[place + 1 :], self.usable[:place][::-1]))
 
     def name(self, i: int) -> str:
         """Return a readable name of a sample: its path if its record has one."""

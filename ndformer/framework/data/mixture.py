@@ -58,6 +58,7 @@ class Mixture(Dataset):
 
     def sample(self, epoch: int, i: int) -> Sample:
         part, j = self._locate(i)
+        part.skip_bad = self.skip_bad  # for samples that are blended into this one
         return part.sample(epoch, j)
 
     def check_memory(self, workers: int) -> None:
@@ -68,9 +69,9 @@ class Mixture(Dataset):
         for part in self.parts.values():
             part.shuffle_labels()
 
-    def after(self, i: int) -> int:
+    def candidates(self, i: int) -> Iterator[int]:
         part, j = self._locate(i)
-        return i - j + part.after(j)
+        return (i - j + k for k in part.candidates(j))
 
     def name(self, i: int) -> str:
         part, j = self._locate(i)

@@ -142,6 +142,22 @@ def test_pasted_objects_bring_their_points_and_their_pictures(made):
     np.testing.assert_array_equal(again["points"], sample["points"])
 
 
+def test_a_damaged_donor_is_named_itself_and_another_one_taken(made, monkeypatch):
+    data = opened(made, paste=1.0)
+    decode = data._decode
+
+    def damaged(i):
+        if i == 0:
+            raise DataError("sample 0 is damaged")
+        return decode(i)
+
+    monkeypatch.setattr(data, "_decode", damaged)
+    data.skip_bad = True
+    found = [data[epoch, 1] for epoch in range(12)]
+    assert {name for sample in found for name, _ in sample.get("bad", ())} == {data.name(0)}
+    assert all(len(sample["points"]) for sample in found)
+
+
 def test_pasting_ends_after_its_epochs_and_is_for_training_only(made):
     count = lambda data, epoch: sum(len(data[(epoch, i)]["boxes"]) for i in range(3))
     plain, data = opened(made), opened(made, paste=1.0, paste_until=2)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import write_aedat3
@@ -72,13 +73,37 @@ def test_labels_are_blended_and_flipped_along(two):
     torch.testing.assert_close(targets, wanted)
 
 
-def test_dvsgesture_blends_that_share_of_its_training_samples(tmp_path, make_events):
+@pytest.fixture
+def gestures(tmp_path, make_events):
+    """data_root of DvsGesture with ten gestures for training and ten for testing."""
     for split, name in (("train", "user01_led"), ("test", "user24_led")):
         write_aedat3(tmp_path / f"{name}.aedat", make_events(3000, 128, 128))
         lines = [f"{label},{label * 10_000},{label * 10_000 + 9000}" for label in range(1, 11)]
         (tmp_path / f"{name}_labels.csv").write_text("\n".join(["class,start,end", *lines]) + "\n")
         (tmp_path / f"trials_to_{split}.txt").write_text(f"{name}.aedat\n")
-    kind = dict(type="DvsGesture", data_root=tmp_path, cutmix=0.5, transforms=[dict(type="PackSpikes", threshold=2)])
+    return tmp_path
+
+
+def test_a_damaged_recording_blended_into_another_one_is_named_itself(gestures, monkeypatch):
+    kind = dict(type="DvsGesture", data_root=gestures, cutmix=1.0, transforms=[dict(type="PackSpikes", threshold=2)])
+    data = DATASETS.create(kind, seed=0)
+    decode = data._decode
+
+    def damaged(i):
+        if i == 3:
+            raise DataError("gesture 3 is damaged")
+        return decode(i)
+
+    monkeypatch.setattr(data, "_decode", damaged)
+    data.skip_bad = True
+    found = [data[epoch, 5] for epoch in range(30)]
+    assert {error for sample in found for _, error in sample.get("bad", ())} == {"gesture 3 is damaged"}
+    assert {sample["data_sample"]["index"] for sample in found} == {5}
+    assert 3 not in {sample["data_sample"]["blend"][0] for sample in found if "blend" in sample["data_sample"]}
+
+
+def test_dvsgesture_blends_that_share_of_its_training_samples(gestures):
+    kind = dict(type="DvsGesture", data_root=gestures, cutmix=0.5, transforms=[dict(type="PackSpikes", threshold=2)])
     train = DATASETS.create(kind, seed=0)
     found = [train[epoch, i]["data_sample"] for epoch in range(20) for i in range(10)]
     assert sum("blend" in sample for sample in found) == pytest.approx(100, abs=25)

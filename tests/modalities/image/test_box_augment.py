@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.modalities.image.transforms import box_augment
 from ndformer.modalities.image.transforms.box_augment import OPERATIONS, SHIFT, mosaic
@@ -109,6 +110,33 @@ def test_a_share_of_training_is_mosaics_the_same_every_time(folder):
     assert all(a.tobytes() == b.tobytes() for a, b in zip(*twice))
     assert {make(mosaic=1.0, split="val")[0]["image"].size} == {(40, 40)}
     assert {make()[i]["image"].size for i in range(7)} == {(40, 40)}
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_damaged_image_of_a_mosaic_is_named_itself_and_another_one_taken(mixed, folder):
+    path = folder / "images" / "train" / "5.png"
+    path.write_bytes(path.read_bytes()[:60])
+    kind = dict(type="YoloFolder", data_root=folder, mosaic=1.0, holdout=0)
+    data = DATASETS.create(dict(type="Mixture", parts=dict(boxes=kind)) if mixed else kind, seed=3)
+    with pytest.raises(DataError, match=r"5\.png"):
+        [data[epoch, 0] for epoch in range(9)]
+    data.skip_bad = True
+    samples = {(epoch, i): data[epoch, i] for epoch in range(4) for i in range(8)}
+    assert sum("bad" in sample for sample in samples.values()) > 8
+    named = [name.rpartition("/")[2] for sample in samples.values() for name, _ in sample.get("bad", ())]
+    assert set(named) == {"5.png"}
+    replaced = {i for (_, i), sample in samples.items() if sample["index"] != i}
+    assert [data.name(i).rpartition("/")[2] for i in replaced] == ["5.png"]
+    assert {sample["image"].size for sample in samples.values()} == {(80, 80)}
+
+
+def test_images_that_batches_by_tokens_leave_out_are_in_no_mosaic(folder, monkeypatch):
+    data = DATASETS.create(dict(type="YoloFolder", data_root=folder, mosaic=1.0, holdout=0), seed=3)
+    data.usable, decode, used = np.array([4, 1, 6]), data.decoded, set()
+    monkeypatch.setattr(data, "decoded", lambda i: used.add(i) or decode(i))
+    for epoch in range(9):
+        data[epoch, 1]
+    assert used == {1, 4, 6}
 
 
 def test_a_share_beyond_one_is_refused(folder):

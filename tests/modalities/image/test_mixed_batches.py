@@ -95,6 +95,19 @@ def test_unusable_photos_are_named_and_left_out_with_skip_bad(photos):
     assert len(set(indices)) == 21
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_run_continues_when_the_smallest_photos_are_damaged(count, photos):
+    names = [f"{i}.png" for i in range(count)]
+    for path in (photos / "train" / "cat" / name for name in names):
+        Image.fromarray(np.random.default_rng(1).integers(0, 255, (4, 60, 3), np.uint8)).save(path)
+        path.write_bytes(path.read_bytes()[:400])  # its header is intact
+    loader = build_loader(config(photos, "train_dataloader.skip_bad=True"), "train")
+    batches = epoch(loader)
+    assert sum(len(indices) for indices, _ in batches) == 22
+    assert max(tokens for _, tokens in batches) <= BUDGET
+    assert sorted(name.rpartition("/")[2] for name in loader.bad) == names
+
+
 def test_a_photo_larger_than_the_budget_is_refused_or_left_out(photos):
     with pytest.raises(DataError, match=r"png has \d+ tokens, and a batch at most batch_tokens=45\. Raise"):
         build_loader(config(photos, budget=45), "train")
@@ -133,10 +146,20 @@ def test_mosaics_keep_to_the_budget(lengths, tmp_path):
     assert 0 < sum(count > 1 for count in boxes) < 18
 
 
-def test_sizes_that_only_decoding_tells_are_refused(photos):
-    crop = "[dict(type='RandomResizedCrop', size=64), dict(type='PackImage')]"
+ASPECT = "dict(type='KeepAspect', longest=64, multiple_of=8)"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "dict(type='RandomResizedCrop', size=64)",
+        f"{ASPECT}, dict(type='Resize', size=(64, 96))",
+        f"{ASPECT}, dict(type='KeepAspect', longest=96, multiple_of=8)",
+    ],
+)
+def test_sizes_that_only_decoding_tells_are_refused(steps, photos):
     with pytest.raises(DataError, match="expected a dataset that knows the lengths of its samples, got ImageFolder"):
-        build_loader(config(photos, steps=crop), "train")
+        build_loader(config(photos, steps=f"[{steps}, dict(type='PackImage')]"), "train")
 
 
 @settings(max_examples=60, deadline=None)

@@ -16,6 +16,7 @@ from ndformer.framework.registry import DATASETS, MODALITIES
 BUDGET, TUBELET = 60, (2, 8, 8)
 FRAMES = dict(type="SampleFrames", together=2, every=3, count=3)
 ASPECT = dict(type="KeepAspect", longest=32, multiple_of=8)
+RESIZE = dict(type="Resize", size=64)
 STEPS = [FRAMES, dict(type="EachFrame", transforms=[ASPECT]), dict(type="PackVideo")]
 
 
@@ -67,6 +68,8 @@ def test_the_size_of_a_clip_is_known_before_it_is_decoded(tmp_path, frames, clip
         [FRAMES, dict(type="PackVideo")],
         [FRAMES, dict(type="EachFrame", transforms=[dict(type="Resize", size=16)]), dict(type="PackVideo")],
         [FRAMES, dict(type="EachFrame", transforms=[ASPECT, dict(type="Resize", size=16)]), dict(type="PackVideo")],
+        [FRAMES, dict(type="EachFrame", transforms=[ASPECT, ASPECT | dict(longest=64)]), dict(type="PackVideo")],
+        [FRAMES, *[dict(type="EachFrame", transforms=[one]) for one in (ASPECT, RESIZE)], dict(type="PackVideo")],
     ],
 )
 def test_the_size_is_unknown_unless_keep_aspect_decides_it(tmp_path, transforms):

@@ -58,7 +58,8 @@ def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> N
     changed = [c for c in relevant_changes(before, now) if c[0] != "train_cfg.max_epochs"]
     old_count, count = state["processes"], processes.count()
     old_batch, batch = (c["train_dataloader"]["batch_size"] for c in (before, now))
-    if old_count != count and old_count * old_batch == count * batch:
+    by_tokens = any(c["train_dataloader"].get("batch_tokens") is not None for c in (before, now))
+    if old_count != count and old_count * old_batch == count * batch and not by_tokens:
         changed = [c for c in changed if c[0] != "train_dataloader.batch_size"]
         print(f"{old_count} processes with batches of {old_batch} are now {count} with {batch}: the same total batch")
     elif old_count != count:

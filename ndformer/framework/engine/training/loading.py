@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from mmengine.config import Config
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
@@ -15,7 +16,7 @@ from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
 from ndformer.framework.data.length_batches import LengthBatches
 from ndformer.framework.data.mixture import Mixture, TurnBatches
-from ndformer.framework.data.token_batches import TokenBatches, substitutes
+from ndformer.framework.data.token_batches import TokenBatches
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.training.token_lengths import cell_tokens, token_lengths
@@ -112,7 +113,7 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
         else:
             lengths, bad = token_lengths(cfg, dataset, options.batch_tokens)
             batches = TokenBatches(lengths, options.batch_tokens, *place)
-            dataset.substitutes = substitutes(lengths)
+            dataset.usable = np.argsort(-lengths, kind="stable")[: len(batches.usable)]
     elif options.lengths is not None:
         raise DataError(f"{split}_dataloader.lengths: expected batch_tokens with it, got none. Set batch_tokens")
     batches.shards = dataset.shards

@@ -109,5 +109,5 @@ def _unknown(data: Dataset) -> DataError:
     return DataError(
         f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
         f"{type(data).__name__}. Pack it with this config and ndformer pack_shards, begin the transforms of images "
-        "with KeepAspect, or give its class a lengths()"
+        "with KeepAspect and keep the size after it, or give its class a lengths()"
     )

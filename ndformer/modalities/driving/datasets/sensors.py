@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.bad_samples import partners, with_bad
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry.ranges import Natural, Share
@@ -60,9 +61,10 @@ class SensorDataset(Dataset):
         over = self.paste_until is not None and epoch >= self.paste_until
         if self.split != "train" or over or rng.random() >= self.paste:
             return super().sample(epoch, i)
-        donor = self.decoded(int(rng.integers(len(self))))
+        sample = self.decoded(i)
+        (donor,), bad = partners(self, rng, 1, self.decoded)
         limits = [PASTE_LIMITS.get(name, PASTE_LIMIT) for name in self.classes]
-        return self.changed(pasted(self.decoded(i), donor, limits, rng) | dict(index=i), rng)
+        return with_bad(self.changed(pasted(sample, donor, limits, rng) | dict(index=i), rng), bad)
 
 
 def masked(sample: Sample, names: frozenset[str]) -> Sample:

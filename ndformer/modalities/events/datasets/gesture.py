@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
+from ndformer.framework.data.bad_samples import partners, with_bad
 from ndformer.framework.data.dataset import SPLITS, Sample
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS
@@ -51,12 +52,14 @@ class DvsGesture(RecordingDataset):
         self.cutmix = check_share(cutmix, "cutmix")
         super().__init__(*args, **kwargs)
 
-    def raw(self, epoch: int, i: int) -> Sample:
+    def sample(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))
-        sample = super().raw(epoch, i)
         if self.split != "train" or rng.random() >= self.cutmix:
-            return sample
-        return cutmix(sample, super().raw(epoch, int(rng.integers(len(self)))), rng)
+            return super().sample(epoch, i)
+        sample = self.raw(epoch, i)
+        (other,), bad = partners(self, rng, 1, lambda j: self.raw(epoch, j))
+        blended = cutmix(sample, other, rng)
+        return with_bad(self.changed(blended, np.random.default_rng((self.seed, epoch, i))), bad)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         home = next((h for h in (self.data_root, self.data_root / "DvsGesture") if (h / TRIALS[split]).is_file()), None)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.bad_samples import partners, with_bad
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry.ranges import Share, check_share
@@ -85,9 +86,10 @@ class DetectionDataset(SizedImages):
         rng = np.random.default_rng((self.seed, epoch, i, 1))
         if self.split != "train" or rng.random() >= self.mosaic:
             return super().sample(epoch, i)
-        others = [self.decoded(j) for j in rng.integers(len(self), size=3).tolist()]
+        first = self.decoded(i)
+        others, bad = partners(self, rng, 3, self.decoded)
         # a mosaic has the ratio of its first image, so KeepAspect gives it the size that `batch_tokens` knows
-        return self.changed(mosaic([self.decoded(i), *others], rng) | dict(index=i, **self.limits), rng)
+        return with_bad(self.changed(mosaic([first, *others], rng) | dict(index=i, **self.limits), rng), bad)
 
     def read(self, record: Any) -> Sample:
         annotation: AnnotatedImage = record

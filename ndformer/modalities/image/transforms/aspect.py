@@ -63,6 +63,11 @@ class KeepAspect:
         low, high = (ratio * factor * stretch for factor, stretch in zip(self.ratio, self.stretch, strict=True))
         return self._size(min(max(1.0, low), high), None)  # the most patches are at the ratio nearest to a square
 
+    def check(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        """Return the sample unchanged, or raise DataError if this transform refuses its image."""
+        self._checked_ratio(sample["image"].height, sample["image"].width, sample.get("path"))
+        return sample
+
     def _checked_ratio(self, height: int, width: int, path: Any) -> float:
         ratio, cells = width / height, self.longest // self.multiple_of
         if cells * min(ratio, 1 / ratio) < 0.5:

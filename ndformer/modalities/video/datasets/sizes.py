@@ -3,6 +3,7 @@
 from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
+from ndformer.modalities.image.datasets.sizes import keep_size
 from ndformer.modalities.image.transforms.aspect import KeepAspect
 from ndformer.modalities.video.formats.frames import Film
 from ndformer.modalities.video.transforms.videos import EachFrame, SampleFrames
@@ -18,11 +19,11 @@ class SizedVideos(Dataset):
     def input_size(self, i: int) -> tuple[int, int, int] | None:
         """Return the largest frames, height and width of a clip; None if they are not known before it is decoded.
 
-        They are if SampleFrames and an EachFrame that begins with KeepAspect come first, and no `size` follows.
+        They are if SampleFrames and an EachFrame that begins with KeepAspect come first, and the size stays.
         """
         match self.transforms:
             case [SampleFrames() as sampling, EachFrame(transforms=[KeepAspect() as first, *changes]), *later]:
-                if any("size" in vars(step) for step in (*changes, *later)):
+                if not keep_size([*changes, *later]):
                     return None
                 film = self.film(self.records[i])
                 facts = film.facts()
