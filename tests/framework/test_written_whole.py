@@ -49,6 +49,7 @@ ALLOWED = {
     "ndformer/lab/jobs.py": {"(job.folder / LOG).open": "a log that another process writes"},
     "ndformer/framework/data/shards/pack.py": {"np.save": FOLDER, "value.save": MEMORY},
     "ndformer/framework/engine/training/sharded.py": {"open": FOLDER, "archive.save": FOLDER},
+    "ndformer/framework/engine/training/hooks.py": {"torch.save": MEMORY},
     "ndformer/framework/engine/training/run_state.py": {"checkpoint.save": WHOLE},
     "ndformer/framework/engine/training/trainer.py": {"run_state.save": WHOLE},
     "ndformer/framework/engine/training/history.py": {"open": "a log grows line by line"},

@@ -11,10 +11,10 @@ from ndformer.modalities.image.transforms.aspect import KeepAspect
 SIZES = {"size", "longest"}  # attributes of transforms that set the size of an image
 
 
-def keep_size(transforms: Sequence[Any]) -> bool:
+def preserve_size(transforms: Sequence[Any]) -> bool:
     """Return whether no transform sets the size of an image, nor one within a transform such as EachFrame."""
     return all(
-        SIZES.isdisjoint(vars(transform)) and keep_size(vars(transform).get("transforms", ()))
+        SIZES.isdisjoint(vars(transform)) and preserve_size(vars(transform).get("transforms", ()))
         for transform in transforms
     )
 
@@ -29,7 +29,7 @@ class SizedImages(Dataset):
     def input_size(self, i: int) -> tuple[int, int] | None:
         """Return the largest height and width of a sample, if KeepAspect comes first and the size stays."""
         first, *later = self.transforms or [None]
-        if not isinstance(first, KeepAspect) or not keep_size(later):
+        if not isinstance(first, KeepAspect) or not preserve_size(later):
             return None
         path = self.image_path(self.records[i])
         width, height = image_size(path)

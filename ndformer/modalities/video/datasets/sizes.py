@@ -3,7 +3,7 @@
 from typing import Any
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.modalities.image.datasets.sizes import keep_size
+from ndformer.modalities.image.datasets.sizes import preserve_size
 from ndformer.modalities.image.transforms.aspect import KeepAspect
 from ndformer.modalities.video.formats.frames import Film
 from ndformer.modalities.video.transforms.videos import EachFrame, SampleFrames
@@ -23,7 +23,7 @@ class SizedVideos(Dataset):
         """
         match self.transforms:
             case [SampleFrames() as sampling, EachFrame(transforms=[KeepAspect() as first, *changes]), *later]:
-                if not keep_size([*changes, *later]):
+                if not preserve_size([*changes, *later]):
                     return None
                 film = self.film(self.records[i])
                 facts = film.facts()

@@ -8,12 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.engine.config.load import check
 from ndformer.framework.engine.training import fsdp, nonfinite
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.parallel import Parallel, clip_grad_norm, find_blocks, parallelize
-from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry import ENCODINGS as REGISTRY
@@ -32,7 +30,6 @@ from tests.framework.engine.training.models import (
     ptv3,
     transformer,
 )
-from tests.framework.engine.training.runs import short
 from tests.spawned import spawned
 
 
@@ -284,39 +281,6 @@ def test_all_processes_name_the_bad_value_of_one() -> None:
         assert bad_input == "the input image of sample 2 is not finite"
         assert bad_loss == "the outputs of all layers are finite, the loss is not"
         assert bad_weight.startswith("the weight backbone.blocks.1.mlp.0.bias is already not finite")
-
-
-@pytest.mark.parametrize(
-    "settings, problem",
-    [
-        (dict(parallel="fdsp"), "train_cfg.parallel: takes 'ddp' or 'fsdp'"),
-        (dict(parallel=dict(type="fsdp", shards=2)), "train_cfg.parallel.shards: nothing reads it"),
-        (dict(recompute="all"), "train_cfg.recompute: takes 'none' or 'blocks', got 'all'"),
-        (
-            dict(parallel=dict(type="ddp", replicate=2, shard=-1)),
-            "parallel: replicate: only for type='fsdp', got type='ddp'",
-        ),
-        (dict(parallel=dict(type="fsdp", shard=0)), "shard: expected -1 .all processes. or at least 1, got 0"),
-    ],
-)
-def test_wrong_settings(settings: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        check(short(**settings))
-
-
-def test_ddp_takes_the_default_values_of_sharding() -> None:
-    whole = dict(type="ddp", replicate=1, shard=-1, offload=False)
-    check(short(parallel=whole))
-    assert Parallel.from_config(dict(parallel=whole)) == Parallel()
-
-
-def test_sizes_of_process_groups() -> None:
-    assert Parallel("fsdp").sizes(8) == (1, 8)
-    assert Parallel("fsdp", replicate=2).sizes(8) == (2, 4)
-    assert Parallel("fsdp", replicate=2, shard=4).sizes(8) == (2, 4)
-    for wrong in (Parallel("fsdp", replicate=3), Parallel("fsdp", shard=3), Parallel("fsdp", replicate=0)):
-        with pytest.raises(DataError, match="expected replicate x shard = 8 processes"):
-            wrong.sizes(8)
 
 
 def test_blocks_of_each_backbone() -> None:
