@@ -105,6 +105,10 @@ class ImagePatches(Adapter):
     def varies_tokens(self) -> bool:
         return bool(self.patch_sizes or self.drop_tokens)
 
+    @property
+    def gridless_option(self) -> str | None:
+        return "plane" if self.plane is not None else "drop_tokens" if self.drop_tokens else None
+
     def count_tokens(self, size: tuple[int, ...]) -> int:
         """Return the number of tokens of an image of this size, in training the most."""
         patch = min(self.patch_sizes, default=self.patch) if self.training else self.test_patch
