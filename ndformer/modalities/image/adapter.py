@@ -133,6 +133,7 @@ class ImagePatches(Adapter):
         size, known = self._patch_size(), self.plane is None and not self._drops
         weight, bias = resized_projection(self.project.weight, size), self.project.bias
         if isinstance(images, Tensor):
+            images = images.to(weight.dtype)
             x = self.project(images) if size == self.patch else F.conv2d(images, weight, bias, stride=size)
             grid = (x.shape[2], x.shape[3])  # of x (B, dim, rows, columns)
             x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device, size)[None]
@@ -152,7 +153,7 @@ class ImagePatches(Adapter):
             index = remaining_tokens(counts, self.drop_tokens, pixels)
             pixels, positions = pixels[index], positions[index]
             counts = [remaining(count, self.drop_tokens) for count in counts]
-        x = F.linear(pixels, weight.flatten(1), bias)  # equal to the convolution
+        x = F.linear(pixels.to(weight.dtype), weight.flatten(1), bias)  # equal to the convolution
         tokens = self.with_tokens_packed(x, positions, counts, order, grids if known else None)
         return tokens if self.packed else unpacked(tokens, len(images))
 

@@ -174,6 +174,14 @@ def test_sizes_below_a_patch_are_refused_in_a_sentence():
             new_model()(empty)
 
 
+@pytest.mark.parametrize("stacked", [False, True])
+def test_images_of_16_bits_are_computed_in_the_precision_of_the_weights(stacked):
+    model, batch = new_model(), [image.half() for image in images([(2, 3), (2, 3) if stacked else (3, 1)], 4)]
+    exact = [image.float() for image in batch]
+    actual, expected = (model(torch.stack(x) if stacked else x) for x in (batch, exact))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
 def test_mixing_of_different_sizes_is_refused_in_a_sentence():
     mix = MIXERS.create(dict(type="ImageMix", mixup=0.8))
     with pytest.raises(ValueError, match=r"ImageMix mixes images of one size, got a list of 2.*model\.mix=None"):
