@@ -167,7 +167,8 @@ class ImagePatches(Adapter):
         axes = [torch.arange(n, dtype=torch.float32, device=device) for n in grid]
         if size != self.patch:
             axes = [(axis + 0.5) * (size / self.patch) - 0.5 for axis in axes]
-        positions = torch.cartesian_prod(*(axis + self.start for axis in axes))
+        # not cartesian_prod: in an exported graph it refuses one row or one column
+        positions = torch.stack(torch.meshgrid(*(axis + self.start for axis in axes), indexing="ij"), -1).flatten(0, 1)
         if self.plane is None:
             return positions
         first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
