@@ -85,8 +85,8 @@ class FactorisedTransformer(RowCutter):
         groups = Where(space, valid=valid, placed=placed, objects=objects)
         if self.on_grids and where.grid is not None:  # slices of the grid, unless there are other tokens
             groups = _as_grid(groups, where.grid[1:])
-        grids = None  # of samples of different sizes
-        if self.on_grids and where.grids is not None:
+        grids = None  # of samples of different sizes, unless there are other tokens
+        if self.on_grids and where.grids is not None and int(rows.valid.sum()) == sum(map(math.prod, where.grids)):
             grids = dict(enumerate(where.grids)) if where.segment is None else grids_by_sample(where)
         frames = None if grids is None else [grids[i][1:] for i in sample.tolist()]
         summaries = _on_grids(self.space, TokenSet(x, groups), frames).features[:, 0]  # (G, dim)

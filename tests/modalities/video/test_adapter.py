@@ -89,7 +89,11 @@ TAKEN += [dict(type=name) for name in sorted(REGISTERED.all()) if name not in {e
 @pytest.mark.parametrize("class_at", ["nowhere", "centre"])
 def test_clips_of_mixed_sizes_are_those_of_each_clip_alone(sizes, backbone, encoding, class_at):
     """Features, losses and gradients of one packed row, whose clips are not in the order of the batch."""
-    made = model(backbone, encoding, class_at=class_at)
+    made: Any = model(backbone, encoding, class_at=class_at)
+    if backbone == "FactorisedTransformer" and class_at == "centre" and made.backbone.on_grids:
+        with pytest.raises(ValueError, match="requires a full grid"):  # the class token is in a frame
+            made([video(*size) for size in sizes])
+        return
     with torch.no_grad():  # zeros at the start would hide the terms of encodings
         for parameter in made.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
