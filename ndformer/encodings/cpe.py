@@ -11,6 +11,7 @@ from ndformer.framework.bias.base import round_to_steps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import XCPE, Sites
+from ndformer.framework.system.exporting import contiguous_in_graph
 from ndformer.framework.tokens import Where
 
 
@@ -76,7 +77,8 @@ class GridConv(nn.Module):
     def forward(self, x: Tensor, grid: tuple[int, ...]) -> Tensor:
         """Convolve the last prod(grid) tokens of x (B, N, dim)."""
         prefix, cells = x.split([x.shape[1] - math.prod(grid), math.prod(grid)], dim=1)
-        convolved = convolve(cells.mT.unflatten(-1, grid), self.weight) + self.bias.view(-1, *[1] * len(grid))
+        maps = contiguous_in_graph(cells.mT.unflatten(-1, grid))
+        convolved = convolve(maps, self.weight) + self.bias.view(-1, *[1] * len(grid))
         return torch.cat([prefix, cells + convolved.flatten(2).mT.to(x.dtype)], dim=1)
 
 

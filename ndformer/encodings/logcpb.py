@@ -102,4 +102,5 @@ class _LogCPBLayer(LayerEncoding):
         log_steps = state.log_steps
         dtype = next(self.network.parameters()).dtype  # that of x may be 16 bits, without autocast here
         table = 16 * torch.sigmoid(self.network(log_steps.to(dtype)).to(log_steps.dtype))  # (steps, H)
-        return TableBias([table.T.contiguous()], state.max_steps, state.cells)
+        # not contiguous(): in an exported graph it refuses an image of one patch
+        return TableBias([table.T.clone(memory_format=torch.contiguous_format)], state.max_steps, state.cells)

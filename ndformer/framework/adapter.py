@@ -100,6 +100,11 @@ class Adapter(nn.Module):
         return False
 
     @property
+    def gridless_option(self) -> str | None:
+        """The name of a set option with which tokens form no grid in training, if there is one."""
+        return None
+
+    @property
     def position_dims(self) -> int | None:
         """The number of position axes; None if only the first batch can tell."""
         return None

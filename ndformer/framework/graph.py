@@ -17,6 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.fx.experimental import _config as fx_config
 from torch.utils._pytree import tree_unflatten
 
 from ndformer.framework.adapter import Adapter
@@ -38,7 +39,9 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
     was_training = model.training
     module = _TensorOutputs(model) if isinstance(model, TokenModel) else model
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        # without `backed_size_oblivious` the graph refuses images of one or two patches on a side
+        thin = cast(Any, fx_config).patch(backed_size_oblivious=True)
+        with torch.no_grad(), thin, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # from torch about its own code
             return torch.export.export(module.eval(), (example,), dynamic_shapes=(_dynamic_axes(model, example),))
     except Exception as error:

@@ -13,10 +13,11 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.mixer import Mixer
+from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import class_place, with_periods
 from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
-from ndformer.framework.packing import unpacked
+from ndformer.framework.packing import packed, unpacked
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
 from ndformer.framework.registry.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry.signature import arguments
@@ -60,6 +61,7 @@ class TokenModel(nn.Module):
             if adapter.prefix_names:
                 adapter.class_at = class_place(backbone.get("encoding"), adapter.class_at)
         self.in_turn = "type" not in head and set(head) == set(modalities)
+        self._check_grids()
         if self.in_turn:
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
         else:
@@ -170,7 +172,8 @@ class TokenModel(nn.Module):
             if not isinstance(value, Tensor) and all(item is None for item in value):
                 continue
             extra_inputs = {name: inputs[name] for name in cast(Adapter, adapter).extra_inputs if name in inputs}
-            tokens = _adapt_present(partial(self._call_adapter, name, adapter), value, extra_inputs)
+            call = partial(self._call_adapter, name, adapter)
+            tokens = _adapt_present(call, value, extra_inputs, packs=not self.joint_modalities)
             if self.joint_modalities:
                 kind = torch.full(tokens.features.shape[:2], i, device=tokens.features.device)
                 tokens = TokenSet(tokens.features + self.kinds[i].to(tokens.features.dtype), tokens.where, kind)
@@ -232,6 +235,26 @@ class TokenModel(nn.Module):
         self._check_dims(name, adapter, tokens.where.positions.shape[2])
         return tokens
 
+    def _check_grids(self) -> None:
+        """Raise if the encoding needs tokens on a grid and the modalities do not give one."""
+        on_grids = [m for m in self.backbone.modules() if isinstance(m, PositionEncoding) and m.needs_grid]
+        if not on_grids:
+            return
+        encoding = on_grids[-1]  # the innermost of nested ones
+        name, advice = type(encoding).__name__, f"For free positions use {encoding.instead}"
+        if len(self.modalities) > 1 and not self.in_turn:
+            raise ValueError(
+                f"{name} requires one grid for each sample, got the joined tokens of {', '.join(self.modalities)}. "
+                f"{advice}"
+            )
+        for key, adapter in self.modalities.items():
+            option = cast(Adapter, adapter).gridless_option
+            if option is not None:
+                raise ValueError(
+                    f"model.modalities.{key}: {option} leaves no grid, and {name} requires one. Remove {option}. "
+                    f"{advice}"
+                )
+
     def _check_dims(self, name: str, adapter: nn.Module, dims: int | None) -> None:
         expected = self.position_dims
         key, expected = ("", expected) if not isinstance(expected, dict) else (f".{name}", expected.get(name))
@@ -279,9 +302,11 @@ def _adapt_present(
     adapter: Callable[..., TokenSet],
     value: Tensor | list[Tensor | None],
     extra_inputs: dict[str, Tensor | list[Tensor | None]],
+    packs: bool,
 ) -> TokenSet:
     """Return the tokens of one modality, with padding in the rows of samples that lack it.
 
+    With `packs`, tokens on grids become a packed row without these samples, since padded rows have no grid.
     `extra_inputs` have an entry for every sample; the adapter receives those of samples that have the modality.
     """
     if isinstance(value, Tensor):
@@ -292,8 +317,13 @@ def _adapt_present(
     tokens = adapter(torch.stack(present) if alike else present, **extra)
     if len(present) == len(value):
         return tokens
-    tokens = unpacked(tokens, len(present))
     rows = tensor_like([i for i, item in enumerate(value) if item is not None], tokens.features)
+    if packs and tokens.where.grid is not None:
+        return packed(tokens, [tokens.where.grid] * len(present), rows)
+    segment = tokens.where.segment
+    if packs and tokens.where.grids is not None and segment is not None:  # which has no padding
+        return replace(tokens, where=replace(tokens.where, segment=rows[segment]))
+    tokens = unpacked(tokens, len(present))
 
     def spread(t: Tensor) -> Tensor:
         """Insert zero rows for the samples that lack the modality."""

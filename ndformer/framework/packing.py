@@ -1,13 +1,17 @@
-"""Packed rows as one row per sample: a backbone computes on packed tokens, heads read samples.
+"""Packed rows as one row per sample, and back: a backbone computes on packed tokens, heads read samples.
 
 tokens = adapter(images)                 # one row for images of all sizes, `where.segment` is the number of the image
 tokens = unpacked(backbone(tokens), samples=len(images))      # a row per image, padded to the longest
+tokens = packed(tokens, grids, number)   # one row again, without padding
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows, TokenSet, Where, packed_runs
@@ -32,10 +36,38 @@ def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
     modality = None if tokens.modality is None else rows.gather(tokens.modality.flatten())
     where = rows.where(tokens.where)
     if tokens.where.grids is not None:
-        names = segment.flatten()[tensor_like([start for start, _ in packed_runs(tokens.where)[0]], segment)].tolist()
-        grids = dict(zip(names, tokens.where.grids))
-        where = replace(where, grids=tuple(grids[i] for i in range(samples)))
+        grids = grids_by_sample(tokens.where)
+        if len(grids) == samples:  # a sample without tokens has no grid
+            where = replace(where, grids=tuple(grids[i] for i in range(samples)))
     return TokenSet(rows.gather(tokens.features.flatten(0, 1)), where, modality)
+
+
+def packed(tokens: TokenSet, grids: Sequence[tuple[int, ...]], number: Tensor) -> TokenSet:
+    """Return rows (B, N) as one packed row without padding: row b is segment number[b], and its tokens end in grids[b].
+
+    The numbers are all different. A GPU synchronizes to read where the padding is.
+    """
+    where, (B, N) = tokens.where, tokens.features.shape[:2]
+    real = torch.ones(B, N, dtype=torch.bool, device=number.device)
+    real = real if where.valid is None else where.valid.expand(B, N)
+
+    def row(t: Tensor) -> Tensor:
+        return t.expand(B, *t.shape[1:])[real][None]
+
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    labels: dict[str, Any] = {name: row(t) for name, t in fields.items() if t is not None}
+    segment = row(number[:, None].expand(B, N))
+    modality = None if tokens.modality is None else row(tokens.modality)
+    packed_where = Where(row(where.positions), segment=segment, grids=tuple(grids), **labels)
+    return TokenSet(row(tokens.features), packed_where, modality)
+
+
+def grids_by_sample(where: Where) -> dict[int, tuple[int, ...]]:
+    """Return the grid of each sample of packed rows with `where.grids`. A GPU synchronizes to read their order."""
+    assert where.segment is not None
+    assert where.grids is not None
+    starts = tensor_like([start for start, _ in packed_runs(where)[0]], where.segment)
+    return dict(zip(where.segment.flatten()[starts].tolist(), where.grids))
 
 
 def by_grid(tokens: TokenSet) -> list[tuple[list[int], TokenSet]]:

@@ -65,6 +65,19 @@ def test_a_graph_computes_all_batches_and_sizes_in_one_way(monkeypatch: pytest.M
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "name, head", [("NoPE", "classifier"), ("CPE", "classifier"), ("PaPE", "detector"), ("NoPE", "segmenter")]
+)
+def test_a_graph_takes_images_with_sides_of_one_and_two_patches(name: str, head: str) -> None:
+    made = model(dict(type=name), head == "classifier", **HEADS[head])
+    exported = graph.graph(made, images(2)).module()
+    for batch in (images(1, 4, 4), images(2, 4, 36), images(1, 36, 4), images(1, 8, 8), images(1, 16, 8)):
+        expected = graph._by_name(graph._TensorOutputs(made)(batch))
+        for key, value in graph._by_name(exported(batch)).items():
+            torch.testing.assert_close(value, expected[key], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
 def test_pixels_are_answered_by_a_graph_too() -> None:
     neck = dict(type="SimpleFeaturePyramid", scales=(2, 1))
     made = model(dict(type="PaPE"), False, type="Segmenter", classes=5, patch=4, neck=neck)

@@ -75,6 +75,31 @@ def joined() -> TokenModel:
     return model(dict(type="Classifier", classes=3, pool="mean"), 2).eval()
 
 
+def photos(encoding: str, **modalities: Any) -> TokenModel:
+    torch.manual_seed(0)
+    image = dict(type="ImagePatches", patch=4)
+    backbone = dict(type="Transformer", dim=DIM, depth=2, heads=2, position_dims=2, encoding=dict(type=encoding))
+    return TokenModel(dict(a=image, **modalities), backbone, dict(type="Classifier", classes=3)).eval()
+
+
+@pytest.mark.parametrize("encoding", ["CPE", "LogCPB", "SaPE2"])
+@pytest.mark.parametrize("sizes", [[(8, 12), (8, 12)], [(8, 12), (4, 4)]])
+def test_a_sample_that_is_absent_takes_no_grid_from_the_others(encoding: str, sizes: list[tuple[int, int]]) -> None:
+    built = photos(encoding)
+    for parameter in built.parameters():  # zero at the start: nothing would show
+        nn.init.normal_(parameter, std=0.2)
+    first, second = (torch.randn(3, *size) for size in sizes)
+    with torch.no_grad():
+        actual = built(dict(a=[None, second, None, first]))
+        torch.testing.assert_close(actual[[3, 1]], torch.cat([built(x[None]) for x in (first, second)]))
+        assert bool(actual.isfinite().all())
+
+
+def test_joined_modalities_refuse_an_encoding_that_needs_one_grid() -> None:
+    with pytest.raises(ValueError, match=r"CPE requires one grid for each sample, got the joined tokens of a, b\. For"):
+        photos("CPE", b=dict(type="ImagePatches", patch=4))
+
+
 # ---------------------------------------------------------------------------------------------------- in turn
 
 

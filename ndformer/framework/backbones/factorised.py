@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.packing import grids_by_sample, packed, unpacked
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
@@ -84,12 +85,16 @@ class FactorisedTransformer(RowCutter):
         groups = Where(space, valid=valid, placed=placed, objects=objects)
         if self.on_grids and where.grid is not None:  # slices of the grid, unless there are other tokens
             groups = _as_grid(groups, where.grid[1:])
-        summaries = self.space(TokenSet(x, groups)).features[:, 0]  # (G, dim)
+        grids = None  # of samples of different sizes, unless there are other tokens
+        if self.on_grids and where.grids is not None and int(rows.valid.sum()) == sum(map(math.prod, where.grids)):
+            grids = dict(enumerate(where.grids)) if where.segment is None else grids_by_sample(where)
+        frames = None if grids is None else [grids[i][1:] for i in sample.tolist()]
+        summaries = _on_grids(self.space, TokenSet(x, groups), frames).features[:, 0]  # (G, dim)
         unplaced = owner.masked_fill(~visible | real, -1)
         moments = _in_time(tokens.features, unplaced, summaries, sample, moment, samples)
         if self.on_grids and where.grid is not None:
             moments = TokenSet(moments.features, _as_grid(moments.where, where.grid[:1]))
-        return self.time(moments)
+        return _on_grids(self.time, moments, None if grids is None else [grids[i][:1] for i in range(samples)])
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         """Return positions (R, K, P): NaN for coordinates that a token lacks (time tokens have only a time)."""
@@ -145,6 +150,14 @@ def _groups(time: Tensor, real: Tensor, owner: Tensor) -> tuple[Rows, Tensor, Te
     valid = slot < count[:, None]  # (G, K)
     rows = Rows(order[(start[:, None] + slot).masked_fill(~valid, 0)], valid)
     return rows, groups[:, 0].long(), groups[:, 1]
+
+
+def _on_grids(network: Transformer, rows: TokenSet, grids: list[tuple[int, ...]] | None) -> TokenSet:
+    """Return the tokens after `network`, which sees each row on its grid if `grids` are given."""
+    if grids is None:
+        return network(rows)
+    number = torch.arange(len(grids), device=rows.features.device)
+    return unpacked(network(packed(rows, grids, number)), len(grids))
 
 
 def _as_grid(where: Where, grid: tuple[int, ...]) -> Where:

@@ -12,8 +12,8 @@ class LengthBatches(Batches):
 
     A batch of samples of length l has `tokens` // l of them per process, so a process never gets more than `tokens`.
     The lengths of an epoch's batches are drawn once, from `seed`; their order, and the samples, from (seed, epoch). So
-    the number of batches never changes. Keys are (epoch, index, cells): `prefix` tokens, such as a class token, are not
-    of the sample, and the others are up to `cell` for each cell by which a transform shrinks it.
+    the number of batches never changes. Keys are (epoch, index, cells): `cells` has for each of `lengths` the size to
+    which a transform shrinks the sample, so that all its tokens fit.
     """
 
     def __init__(
@@ -21,15 +21,14 @@ class LengthBatches(Batches):
         length: int,
         lengths: Sequence[int],
         tokens: int,
-        prefix: int = 0,
+        cells: Sequence[int],
         seed: int = 0,
         rank: int = 0,
         processes: int = 1,
         loops: int = 1,
-        cell: int = 1,
     ) -> None:
         """`length` is the number of samples, `tokens` the limit of a batch per process."""
-        self.prefix, self.cell = prefix, cell
+        self.cells = dict(zip(lengths, cells))
         rng, token_counts, sizes, end = np.random.default_rng(seed), [], [], 0
         while end + processes <= length:
             token_counts.append(int(rng.choice(lengths)))
@@ -59,4 +58,4 @@ class LengthBatches(Batches):
             batches = np.split(samples, self.sizes[order].cumsum())
             for k, batch in list(zip(order, batches))[max(0, skip - n * len(self.sizes)) :]:
                 share = np.array_split(batch, self.processes)[self.rank]
-                yield [(number, int(i), (int(self.token_counts[k]) - self.prefix) // self.cell) for i in share]
+                yield [(number, int(i), self.cells[int(self.token_counts[k])]) for i in share]

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.system.exporting import contiguous_in_graph
 from ndformer.framework.tokens import TokenSet
 
 
@@ -18,7 +19,7 @@ def grid_map(tokens: TokenSet) -> Tensor:
             "columns) of the neck."
         )
     features = tokens.features[:, -math.prod(grid) :].unflatten(1, (-1, *grid[-2:]))  # (B, T, H, W, C)
-    return features[:, -1].permute(0, 3, 1, 2)
+    return contiguous_in_graph(features[:, -1].permute(0, 3, 1, 2))
 
 
 def latest_map(tokens: TokenSet, cells: tuple[int, int], cell: float = 1.0, ages: bool = False) -> Tensor:

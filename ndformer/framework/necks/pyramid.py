@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ndformer.framework.necks.maps import grid_map, latest_map
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Filled, Positive, Side, Width
+from ndformer.framework.system.exporting import contiguous_in_graph
 from ndformer.framework.tokens import TokenSet
 
 T = TypeVar("T")
@@ -20,7 +21,7 @@ class ChannelNorm(nn.LayerNorm):
         super().__init__(channels, eps=1e-6)
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return contiguous_in_graph(super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2))
 
 
 @NECKS.register_module()

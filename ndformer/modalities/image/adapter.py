@@ -105,6 +105,10 @@ class ImagePatches(Adapter):
     def varies_tokens(self) -> bool:
         return bool(self.patch_sizes or self.drop_tokens)
 
+    @property
+    def gridless_option(self) -> str | None:
+        return "plane" if self.plane is not None else "drop_tokens" if self.drop_tokens else None
+
     def count_tokens(self, size: tuple[int, ...]) -> int:
         """Return the number of tokens of an image of this size, in training the most."""
         patch = min(self.patch_sizes, default=self.patch) if self.training else self.test_patch
@@ -129,6 +133,7 @@ class ImagePatches(Adapter):
         size, known = self._patch_size(), self.plane is None and not self._drops
         weight, bias = resized_projection(self.project.weight, size), self.project.bias
         if isinstance(images, Tensor):
+            images = images.to(weight.dtype)
             x = self.project(images) if size == self.patch else F.conv2d(images, weight, bias, stride=size)
             grid = (x.shape[2], x.shape[3])  # of x (B, dim, rows, columns)
             x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device, size)[None]
@@ -148,7 +153,7 @@ class ImagePatches(Adapter):
             index = remaining_tokens(counts, self.drop_tokens, pixels)
             pixels, positions = pixels[index], positions[index]
             counts = [remaining(count, self.drop_tokens) for count in counts]
-        x = F.linear(pixels, weight.flatten(1), bias)  # equal to the convolution
+        x = F.linear(pixels.to(weight.dtype), weight.flatten(1), bias)  # equal to the convolution
         tokens = self.with_tokens_packed(x, positions, counts, order, grids if known else None)
         return tokens if self.packed else unpacked(tokens, len(images))
 
@@ -162,7 +167,8 @@ class ImagePatches(Adapter):
         axes = [torch.arange(n, dtype=torch.float32, device=device) for n in grid]
         if size != self.patch:
             axes = [(axis + 0.5) * (size / self.patch) - 0.5 for axis in axes]
-        positions = torch.cartesian_prod(*(axis + self.start for axis in axes))
+        # not cartesian_prod: in an exported graph it refuses one row or one column
+        positions = torch.stack(torch.meshgrid(*(axis + self.start for axis in axes), indexing="ij"), -1).flatten(0, 1)
         if self.plane is None:
             return positions
         first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)

@@ -29,7 +29,7 @@ class Tubelets(Adapter):
 
     A tubelet has a size of (frames, rows, columns). The position of a token is (time, row, column), counted in tubelets
     from `start` (joint space and time of ViViT). Values in 0..1 are normalized by `mean` and `std`. A list of clips
-    with frames of different sizes becomes one packed row; clips that differ in length alone are padded and masked.
+    that differ in size or length becomes one packed row.
 
     A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
     (the PaPE repository does so, with `start=1`), 'centre' at the mean position of the clip's tubelets, and 'auto'
@@ -95,29 +95,21 @@ class Tubelets(Adapter):
         return GridCanvas(frames, (time, rows, columns))
 
     def forward(self, videos: Tensor | list[Tensor]) -> TokenSet:
-        lengths = [len(video) for video in videos]
         if isinstance(videos, list):
             for video in videos:
                 self._check(video.shape)
-            if len({video.shape[2:] for video in videos}) > 1:
+            if len({video.shape for video in videos}) > 1:
                 return self._packed(videos)
-            flat = torch.stack([F.pad(v, (0, 0) * 3 + (0, max(lengths) - len(v))) for v in videos])
-        else:
-            self._check(videos.shape[1:])
-            flat = videos
-        T = flat.shape[1]
+            videos = torch.stack(videos)
+        self._check(videos.shape[1:])
         # one copy in the layout of the convolution, changed in place: allocations take longer than the computation
-        exact = torch.promote_types(flat.dtype, self.mean.dtype)
-        x = flat.transpose(1, 2).to(exact, copy=True, memory_format=torch.contiguous_format)  # (B, 3, T, H, W)
+        exact = torch.promote_types(videos.dtype, self.mean.dtype)
+        x = videos.transpose(1, 2).to(exact, copy=True, memory_format=torch.contiguous_format)  # (B, 3, T, H, W)
         x = x.sub_(self.mean[:, None]).div_(self.std[:, None])
         x = self.project(x.to(self.project.weight.dtype))  # (B, dim, t, rows, columns)
         grid = tuple(x.shape[2:])
         x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device)[None]  # (B, N, dim), (1, N, 3)
-        valid = None
-        if min(lengths) < T:
-            steps = torch.tensor(lengths, device=x.device) // self.tubelet[0]  # (B,)
-            valid = (positions[..., 0] - self.start) < steps[:, None]  # (B, N)
-        return self.with_tokens(x, positions, valid, None if valid is not None else grid)
+        return self.with_tokens(x, positions, grid=grid)
 
     def _packed(self, videos: list[Tensor]) -> TokenSet:
         """Return the tokens of clips of different sizes as one packed row."""

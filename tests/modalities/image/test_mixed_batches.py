@@ -173,7 +173,10 @@ def test_sizes_that_only_decoding_tells_are_refused(steps, photos):
     skip=st.integers(0, 3),
 )
 def test_batches_of_drawn_lengths(count, lengths, tokens, processes, loops, number, skip):
-    samplers = [LengthBatches(count, lengths, tokens, 1, 7, rank, processes, loops) for rank in range(processes)]
+    samplers = [
+        LengthBatches(count, lengths, tokens, [n - 1 for n in lengths], 7, rank, processes, loops)
+        for rank in range(processes)
+    ]
     for sampler in samplers:
         sampler.set_epoch(number)
     ranks = [list(sampler) for sampler in samplers]
@@ -217,6 +220,20 @@ def test_patches_smaller_than_the_cells_of_keep_aspect_keep_to_the_length(patch,
     cfg.train_dataloader.lengths = [3]
     with pytest.raises(DataError, match=r"lengths: expected numbers of tokens from [45] to batch_tokens=80, got \[3\]"):
         build_loader(cfg, "train")
+
+
+@pytest.mark.parametrize("share, cells", [(0.0, [1, 64]), (0.5, [2, 128]), (0.75, [4, 256])])
+def test_dropped_tokens_do_not_count_towards_a_length(share, cells, photos):
+    """A patch is a cell, and a class token comes first: 128 patches without half of them are 64 tokens."""
+    options = ["train_dataloader.lengths=[2,65]", f"model.modalities.image.drop_tokens={share}"]
+    loader: Any = build_loader(config(photos, *options, budget=80), "train")
+    assert list(loader.batch_sampler.cells.values()) == cells
+
+
+def test_batch_tokens_of_a_model_of_two_modalities_is_refused_in_a_sentence(photos):
+    image = dict(type="ImagePatches", patch=PATCH)
+    with pytest.raises(DataError, match=r"expected a model of one modality, .* got image, depth\. Give ImageFolder a"):
+        build_loader(config(photos, f"model.modalities.depth={image}"), "train")
 
 
 @pytest.mark.slow

@@ -25,19 +25,13 @@ OPTIONS |= {"LearnableAbsolute(grid)": dict(grid=(3, 4)), "CPE(voxels)": dict(vo
 ALL = [*ENCODINGS.all(), "LearnableAbsolute(grid)", "CPE(voxels)"]
 
 
-def new_model(encoding="PaPE", patch=4, pool="class", seed=0, **image) -> Any:
+def new_model(encoding="PaPE", patch=4, pool="class", seed=0, backbone=None, **image) -> Any:
     torch.manual_seed(seed)
-    options = OPTIONS.get(encoding, {})
+    blocks: dict[str, Any] = dict(type="Transformer", dim=DIM, depth=2, heads=HEADS, position_dims=2)
+    blocks["encoding"] = dict(type=encoding.partition("(")[0], **OPTIONS.get(encoding, {}))
     model = TokenModel(
         modalities=dict(image=dict(type="ImagePatches", patch=patch, **image)),
-        backbone=dict(
-            type="Transformer",
-            dim=DIM,
-            depth=2,
-            heads=HEADS,
-            position_dims=2,
-            encoding=dict(type=encoding.partition("(")[0], **options),
-        ),
+        backbone=blocks if backbone is None else backbone,
         head=dict(type="Classifier", classes=CLASSES, pool=pool, label_smoothing=0.1),
     )
     with torch.no_grad():  # zeros at the start would hide the terms of encodings and the head
@@ -86,6 +80,25 @@ def test_a_packed_batch_equals_each_image_alone(encoding):
     batch = images([(2, 5), (3, 3), (1, 1), (4, 2), (3, 3), (1, 7)], 4)
     assert model.tokens(batch).features.shape[0] == 1
     assert_equals_alone(model, batch)
+
+
+PLATONIC = dict(type="PlatonicTransformer", dim=DIM, depth=2, heads=4, position_dims=2, frames="square")
+POINTS: dict[str, Any] = dict(type="PTv3", in_channels=DIM, grid_size=1.0, enc_depths=(1, 1), enc_channels=(DIM, DIM))
+POINTS |= dict(enc_heads=(2, 2), dec_depths=(1,), dec_channels=(DIM,), dec_heads=(2,), shuffle="never", drop_path=0.0)
+
+
+@pytest.mark.parametrize(
+    "backbone, image",
+    [
+        (PLATONIC | dict(encoding=dict(type="PaPE", m=3)), {}),
+        (PLATONIC | dict(encoding=dict(type="AxialRoPE")), {}),
+        (POINTS, dict(plane=[(0, 0, 0), (1, 0, 0), (0, 1, 0)])),
+    ],
+    ids=["Platonic PaPE", "Platonic AxialRoPE", "PTv3"],
+)
+def test_a_packed_batch_equals_each_image_alone_in_other_backbones(backbone, image):
+    model = new_model(pool="mean", backbone=backbone, class_token=False, **image).eval()  # of batch norm
+    assert_equals_alone(model, images([(2, 5), (3, 3), (1, 1), (4, 2), (3, 3), (1, 7)], 4))
 
 
 @settings(max_examples=15, deadline=None)
@@ -172,6 +185,14 @@ def test_sizes_below_a_patch_are_refused_in_a_sentence():
     for empty in ([torch.zeros(3, 0, 8), torch.zeros(3, 4, 4)], torch.zeros(1, 3, 0, 8)):
         with pytest.raises(ValueError, match=r"sides divisible by the patch size 4, got 3 x 0 x 8\. KeepAspect"):
             new_model()(empty)
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_images_of_16_bits_are_computed_in_the_precision_of_the_weights(stacked):
+    model, batch = new_model(), [image.half() for image in images([(2, 3), (2, 3) if stacked else (3, 1)], 4)]
+    exact = [image.float() for image in batch]
+    actual, expected = (model(torch.stack(x) if stacked else x) for x in (batch, exact))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def test_mixing_of_different_sizes_is_refused_in_a_sentence():

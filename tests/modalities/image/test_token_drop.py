@@ -50,6 +50,18 @@ def test_remaining_tokens_are_those_of_the_image_at_their_places(packed):
     torch.testing.assert_close(left.features, whole(images).features, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("encoding", [dict(type="CPE"), [dict(type="PaPE"), dict(type="LogCPB")]])
+@pytest.mark.parametrize("option", [dict(drop_tokens=0.5), dict(plane=[(0, 0), (1, 0), (0, 1)])])
+def test_an_encoding_that_needs_a_grid_is_refused_with_the_option_that_leaves_none(encoding, option):
+    (name,) = option
+    with pytest.raises(ValueError, match=rf"modalities\.image: {name} leaves no grid, and (CPE|LogCPB) requires one"):
+        TokenModel(
+            dict(image=dict(type="ImagePatches", patch=4, **option)),
+            dict(type="Transformer", dim=12, depth=1, heads=2, position_dims=2, encoding=encoding),
+            dict(type="Classifier", classes=3),
+        )
+
+
 @pytest.mark.parametrize("encoding", ["PaPE", "RoPEMixed"])
 def test_a_batch_of_rectangles_trains_without_some_of_its_tokens(encoding):
     torch.manual_seed(0)

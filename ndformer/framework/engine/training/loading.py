@@ -19,7 +19,7 @@ from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.data.token_batches import TokenBatches
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
-from ndformer.framework.engine.training.token_lengths import cell_tokens, token_lengths
+from ndformer.framework.engine.training.token_lengths import cells_of_lengths, token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
 
@@ -125,13 +125,13 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
 def _length_batches(
     cfg: Config, data: Dataset, lengths: Sequence[int], tokens: int, place: tuple[int, int, int, int]
 ) -> LengthBatches:
-    prefix, cell = cell_tokens(cfg, data)
-    if not lengths or min(lengths) < prefix + cell or max(lengths) > tokens:
+    smallest, cells = cells_of_lengths(cfg, data, lengths)
+    if not lengths or min(lengths) < smallest or max(lengths) > tokens:
         raise DataError(
-            f"train_dataloader.lengths: expected numbers of tokens from {prefix + cell} to batch_tokens={tokens}, got "
+            f"train_dataloader.lengths: expected numbers of tokens from {smallest} to batch_tokens={tokens}, got "
             f"{list(lengths)}. Change them, or raise batch_tokens"
         )
-    return LengthBatches(len(data), lengths, tokens, prefix, *place, cell)
+    return LengthBatches(len(data), lengths, tokens, cells, *place)
 
 
 def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tuple[dict[str, Any], float]]:

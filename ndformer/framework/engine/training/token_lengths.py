@@ -1,6 +1,7 @@
 """Numbers of tokens of samples before they are read, for batches of a limited number of tokens."""
 
-from collections.abc import Iterator
+import bisect
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, cast, runtime_checkable
 
@@ -71,22 +72,29 @@ def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
                 yield counted
 
 
-def cell_tokens(cfg: Config, data: Dataset) -> tuple[int, int]:
-    """Return the number of tokens besides those of a sample, and the most tokens of a cell of its first transform.
+def cells_of_lengths(cfg: Config, data: Dataset, lengths: Sequence[int]) -> tuple[int, list[int]]:
+    """Return the tokens of a sample of one cell, and the most cells of a sample that fit into each length.
 
-    Raise if that transform cannot shrink samples to a length.
+    A cell is a square of `multiple_of` pixels of the first transform. Raise if that transform cannot shrink samples.
     """
     if not _knows_sizes(data):
         raise _unknown(data)
     adapter = _adapter(cfg, data)
-    prefix = adapter.count_tokens((0, 0)) or 0
     first = next(iter(data.transforms), None)
     if not isinstance(first, Tiling):
         raise DataError(
             f"train_dataloader.lengths: expected KeepAspect first in the transforms, which shrinks images to a length, "
             f"got {type(first).__name__}. Leave lengths out"
         )
-    return prefix, (adapter.count_tokens((first.multiple_of,) * 2) or 0) - prefix
+    side = first.multiple_of
+
+    def tokens(cells: int) -> int:
+        return adapter.count_tokens((cells * side, side)) or 0
+
+    most = 1
+    while tokens(most) <= max(lengths, default=0):
+        most *= 2
+    return tokens(1), [bisect.bisect_right(range(1, most), length, key=tokens) for length in lengths]
 
 
 def _knows_sizes(data: Dataset) -> bool:
@@ -99,8 +107,14 @@ def _knows_sizes(data: Dataset) -> bool:
 def _adapter(cfg: Config, data: Dataset) -> Adapter:
     """Return the adapter of the data, without weights."""
     modalities = list(cfg.model.modalities.values())
-    if not _knows_sizes(data) or len(modalities) > 1:
+    if not _knows_sizes(data):
         raise _unknown(data)
+    if len(modalities) > 1:
+        raise DataError(
+            "train_dataloader.batch_tokens: expected a model of one modality, because the sizes of images are those of "
+            f"one input, got {', '.join(cfg.model.modalities)}. Give {type(data).__name__} a lengths(), or remove "
+            "batch_tokens"
+        )
     with torch.device("meta"):  # draws no random numbers
         return cast(Adapter, MODALITIES.create(dict(modalities[0]), dim=cfg.model.backbone.dim))
 
