@@ -19,7 +19,7 @@ from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.data.token_batches import TokenBatches
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
-from ndformer.framework.engine.training.token_lengths import cells_of_lengths, token_lengths
+from ndformer.framework.engine.training.token_lengths import cells_by_length, token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
 
@@ -125,7 +125,7 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
 def _length_batches(
     cfg: Config, data: Dataset, lengths: Sequence[int], tokens: int, place: tuple[int, int, int, int]
 ) -> LengthBatches:
-    smallest, cells = cells_of_lengths(cfg, data, lengths)
+    smallest, cells = cells_by_length(cfg, data, lengths)
     if not lengths or min(lengths) < smallest or max(lengths) > tokens:
         raise DataError(
             f"train_dataloader.lengths: expected numbers of tokens from {smallest} to batch_tokens={tokens}, got "

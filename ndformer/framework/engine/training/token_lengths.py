@@ -72,7 +72,7 @@ def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
                 yield counted
 
 
-def cells_of_lengths(cfg: Config, data: Dataset, lengths: Sequence[int]) -> tuple[int, list[int]]:
+def cells_by_length(cfg: Config, data: Dataset, lengths: Sequence[int]) -> tuple[int, list[int]]:
     """Return the tokens of a sample of one cell, and the most cells of a sample that fit into each length.
 
     A cell is a square of `multiple_of` pixels of the first transform. Raise if that transform cannot shrink samples.
