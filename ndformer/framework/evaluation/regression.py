@@ -18,18 +18,21 @@ GROUPS = 8  # of samples by size, at most
 
 @METRICS.register_module()
 class RegressionError(Metric):
-    """`MAE`, `RMSE` and `R2` of each of the `targets`, which are named with units, "gap (meV)", as the dataset's are.
+    """`MAE`, `RMSE` and `R2` of each of the `targets`, which are named with units: "gap (meV)".
+
+    A run takes the targets from its dataset, and raises if those of the config are others.
 
     One target has plain names, and the MAE is the main value. Several have names such as `MAE_gap`, and the main value
     is `standardized_MAE`, the mean over targets of MAE divided by the standard deviation of the training data.
     """
 
     main, better, unit = "MAE", "lower", ""
+    takes_targets = True
     words = dict(standardized_MAE="mean absolute error / standard deviation of the training data")
 
-    def __init__(self, targets: Sequence[Text] = ("target",)) -> None:
+    def __init__(self, targets: Sequence[Text] | None = None) -> None:
         super().__init__()
-        self.targets = list(targets)
+        self.targets = ["target"] if targets is None else list(targets)
         quantities = {}
         for name in self.targets:
             unit = split_unit(name)[1]
@@ -47,8 +50,8 @@ class RegressionError(Metric):
                 raise DataError(f"{answer.path or 'a sample'} has no true value. Remove it from the test set")
             if len(answer.truth) != len(self.targets):
                 raise ConfigError(
-                    f"metrics: RegressionError must name {len(answer.truth)} targets, got {len(self.targets)}. Set its "
-                    "targets to those of the dataset"
+                    f"RegressionError must have the names of {len(answer.truth)} targets, got {len(self.targets)}. "
+                    "Pass targets=dataset.classes"
                 )
             self.results.append((answer.truth, answer.values.numpy(), answer.spread.numpy(), answer.parts))
 

@@ -217,5 +217,5 @@ def test_one_target_has_plain_names():
 def test_a_metric_needs_truth_and_the_names_of_all_targets():
     with pytest.raises(DataError, match="a.xyz has no true value"):
         evaluated(RegressionError(), [answer([1.0], None, [1.0])])
-    with pytest.raises(ConfigError, match="must name 2 targets, got 1"):
+    with pytest.raises(ConfigError, match="must have the names of 2 targets, got 1"):
         evaluated(RegressionError(), [answer([1.0, 2.0], [1.0, 2.0])])
