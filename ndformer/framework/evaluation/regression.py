@@ -33,6 +33,13 @@ class RegressionError(Metric):
     def __init__(self, targets: Sequence[Text] | None = None) -> None:
         super().__init__()
         self.targets = ["target"] if targets is None else list(targets)
+        plain = [split_unit(name)[0] for name in self.targets]
+        repeated = next((name for name in plain if plain.count(name) > 1), None)
+        if repeated is not None:
+            raise ConfigError(
+                f"targets: expected names that differ without their units, got '{repeated}' more than once in "
+                f"{self.targets}. Rename or remove one"
+            )
         quantities = {}
         for name in self.targets:
             unit = split_unit(name)[1]

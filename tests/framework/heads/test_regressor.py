@@ -219,3 +219,9 @@ def test_a_metric_needs_truth_and_the_names_of_all_targets():
         evaluated(RegressionError(), [answer([1.0], None, [1.0])])
     with pytest.raises(ConfigError, match="must have the names of 2 targets, got 1"):
         evaluated(RegressionError(), [answer([1.0, 2.0], [1.0, 2.0])])
+
+
+def test_targets_whose_names_differ_in_the_unit_only_are_refused():
+    for names in (["gap (meV)", "gap (eV)"], ["gap (meV)", "gap (meV)"]):
+        with pytest.raises(ConfigError, match="differ without their units, got 'gap' more than once in"):
+            RegressionError(targets=names)
