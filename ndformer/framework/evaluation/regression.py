@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.regression import SAME
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.pictures import parity
@@ -70,10 +71,11 @@ class RegressionError(Metric):
             truth, error = self.truth[known, t], (self.predicted - self.truth)[known, t]
             if not len(truth):
                 raise DataError(f"no sample has a true value of {name}. Remove it from the targets")
-            squares = float(np.square(truth - truth.mean()).sum())
+            deviation = float(truth.std())
+            varies = deviation > SAME * float(np.abs(truth).max())  # else R2 would divide by rounding errors
             found[self._name("MAE", name)] = float(np.abs(error).mean())
             found[self._name("RMSE", name)] = float(np.sqrt(np.square(error).mean()))
-            found[self._name("R2", name)] = 1 - float(np.square(error).sum()) / squares if squares else 0.0
+            found[self._name("R2", name)] = 1 - float(np.square(error).mean()) / deviation**2 if varies else 0.0
         if len(self.targets) == 1:
             return found
         mae = [found[self._name("MAE", name)] for name in self.targets]

@@ -61,6 +61,22 @@ def test_fit_is_least_squares_and_standardization():
     assert head.spread.tolist() == pytest.approx([left.std(), known.std()])
 
 
+def test_targets_without_a_spread_keep_their_scale_and_are_named():
+    """The standard deviation of seven times 0.1 is 1e-17, and that of an exact fit 1e-14."""
+    table, head = Table(), Regressor(8, classes=2, readout=("sum", "mean"))
+    table.targets = np.stack([COUNTS @ [0, -0.6, -37.9], np.full(5, 0.1)], axis=1)
+    with pytest.warns(UserWarning) as caught:
+        head.fit(table)
+    assert [str(warning.message).partition(" in the")[0] for warning in caught] == [
+        "target 0 is explained by the counts of parts",
+        "target 1 is constant",
+    ]
+    assert head.spread.tolist() == [1, 1]
+    for values in (np.full(7, 0.1), -1e6 + np.array([0.0, 1e-9, 0, 0, 0, 0, 0])):
+        found = evaluated(RegressionError(), [answer([v + 1], [v], [1.0]) for v in values.tolist()])
+        assert found == pytest.approx(dict(MAE=1, RMSE=1, R2=0))
+
+
 def test_predictions_invert_targets_and_checkpoints_keep_the_numbers():
     head, other = fitted(), Regressor(8, classes=2, readout=("sum", "mean"))
     other.load_state_dict(head.state_dict())
