@@ -36,6 +36,7 @@ class Head(nn.Module):
 
     output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # axis names of each output of exported()
     makes_maps: ClassVar[bool] = False  # of the tokens: none may be dropped, and patches have one size
+    reads_class_token: bool = False  # if true, a model whose adapters make none is refused
     classes: int = 0  # number of classes; checked against the dataset unless 0
 
     def forward(self, tokens: TokenSet) -> Any:

@@ -59,6 +59,7 @@ class Regressor(Head):
         if len(readouts) != classes:
             raise ValueError(f"readout must be one for all or one for each of {classes} targets, got {len(readouts)}")
         self.classes, self.readouts, self.loss_function = classes, readouts, LOSSES[loss]
+        self.reads_class_token = "class" in readouts
         self.hidden, self.linear = nn.Linear(dim, dim), nn.Linear(dim, classes)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)

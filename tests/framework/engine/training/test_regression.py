@@ -102,3 +102,12 @@ def test_the_contract_of_a_modality_knows_the_names_of_several_targets():
     parts = Parts(data, model.width, adapters, head)
     result = answers(parts)
     assert result.passed, result.sentence
+
+
+def test_a_readout_of_the_class_token_needs_one():
+    cfg = config()
+    cfg.model.head = dict(type="Regressor", classes=2, readout=["mean", "class"])
+    with pytest.raises(ConfigError, match=r"^model.modalities.points: expected a class token, which Regressor reads"):
+        build_model(cfg, "cpu")
+    cfg.model.modalities.points.class_token = True
+    assert build_model(cfg, "cpu")
