@@ -43,6 +43,9 @@ class Head(nn.Module):
         """Return the raw output for a batch, with gradients: the value of model(x)."""
         raise TypeError(f"{type(self).__name__} has no forward(tokens), so it has no raw output. Use mode='predict'.")
 
+    def check_exportable(self) -> None:
+        """Raise DataError if exported() cannot return the values of predict(): a graph knows the inputs alone."""
+
     def exported(self, output: Any) -> Tensor | dict[str, Tensor]:
         """Convert the output of forward() to what an exported graph returns: a tensor, or several by name."""
         return output

@@ -112,8 +112,15 @@ class Regressor(Head):
             total, count = (y * weight).sum(1), weight.sum(1).clamp(min=1)
         return torch.where(self.sums, total, torch.where(self.means, total / count, y[:, 0]))
 
+    def check_exportable(self) -> None:
+        if self.reference.any():
+            raise DataError(
+                "Regressor: expected targets without references per part for a graph, got sums with them, and a graph "
+                "does not know the composition. Export .safetensors, which ndformer.load reads"
+            )
+
     def exported(self, output: Tensor) -> dict[str, Tensor]:
-        """Return the values in their units, without references."""
+        """Return the values in their units; check_exportable() refuses heads with references."""
         return dict(values=output * self.spread.to(output.dtype) + self.mean.to(output.dtype))
 
     def _offset(self, data_samples: list[dict[str, Any]]) -> Tensor:
