@@ -4,8 +4,8 @@ Reaches: not measured.
 Command: ndformer train custom_molecules --data-root data/mine
 """
 
-# data/mine/targets.csv names the files and has one target; set it in metrics too. For a target that grows with the
-# molecule, such as an energy, model.head.readout is "sum".
+# data/mine/targets.csv names the files and their targets. For a target that grows with the molecule, such as an energy,
+# model.head.readout is "sum".
 
 _base_ = ["_base_/qm9.py"]
 data_root = "data/mine"
@@ -14,6 +14,5 @@ dataset = dict(_delete_=True, type="MoleculeFolder")
 train_dataloader = dict(num_workers=2, batch_size=64)
 train_cfg = dict(max_epochs=100)
 ema = None  # an average over a thousand steps lags behind in the few steps of a small folder
-metrics = [dict(type="RegressionError", targets=["target"])]
 versions = dict(_delete_=True, small=dict(model=dict(backbone=dict(dim=96, depth=3)), train_cfg=dict(max_epochs=30)))
 sample = dict(dataset=dict(_delete_=True, type="QM9", train=1600, val=200))

@@ -14,7 +14,7 @@ too; --samples tests best.pth again for other samples, which needs the data.
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.building import build_model, check_classes, prepare_data
+from ndformer.framework.engine.building import build_model, check_classes, prepare_data, with_targets
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.programs import rendered
@@ -58,6 +58,7 @@ def test(folder: Path, count: int, trusted: bool) -> None:
     checkpoint.load_weights(model, content, folder / checkpoint.BEST)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
+    cfg = with_targets(cfg, loader.data)
     rendered.write(folder, cfg, model, loader, evaluate(cfg, model, with_stderr_progress(loader, "test")), count)
 
 

@@ -16,7 +16,14 @@ from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.data.fingerprint import warn_changed_data
-from ndformer.framework.engine.building import STAND_IN, build_model, check_classes, on_stand_in, prepare_data
+from ndformer.framework.engine.building import (
+    STAND_IN,
+    build_model,
+    check_classes,
+    on_stand_in,
+    prepare_data,
+    with_targets,
+)
 from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
@@ -46,6 +53,7 @@ def main() -> None:
     prepare_data(cfg, args.sample)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     check_classes(model, loader)
+    cfg = with_targets(cfg, loader.data)
     warn_changed_data(content, loader.data, args.checkpoint)
     result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
     print(result.line, flush=True)

@@ -1,14 +1,12 @@
 """QM9, 110,000 molecules for training: a token for each atom, positions in Angstrom, one target.
 
 With rotation augmentation, since most encodings are not invariant to rotations; `preset="upright"` is without. Other
-targets are set in three places: `dataset.targets`, `metrics.0.targets`, and the readout, `sum` for those that grow with
-the molecule; `preset="all"` is an example with all twelve, and `preset="moments"` of targets that are moments of
-predicted charges.
+targets are set by `dataset.targets`, and `model.head.readout` is `sum` for those that grow with the molecule;
+`preset="all"` is an example with all twelve, and `preset="moments"` of targets that are moments of predicted charges.
 """
 
 _base_ = ["_transformer.py"]
 data_root = "data/qm9"
-_targets = ["gap (meV)"]
 model = dict(
     modalities=dict(molecules=dict(type="Atoms")),
     backbone=dict(dim=256, depth=8, heads=8, drop_path=0.0, position_dims=3),
@@ -17,7 +15,7 @@ model = dict(
 
 _train = [dict(type="RotateAtoms"), dict(type="PackAtoms")]
 _eval = [dict(type="PackAtoms")]
-dataset = dict(type="QM9", targets=_targets)
+dataset = dict(type="QM9", targets=["gap (meV)"])
 train_dataloader = dict(batch_size=128, num_workers=4, dataset=dict(transforms=_train))
 val_dataloader = dict(batch_size=256, num_workers=4, dataset=dict(transforms=_eval))
 test_dataloader = dict(batch_size=256, num_workers=4, dataset=dict(transforms=_eval))
@@ -27,7 +25,7 @@ param_groups = dict(no_decay=True)
 schedule = dict(type="WarmupCosine", warmup=0.02)
 train_cfg = dict(max_epochs=300, clip_grad=1.0)
 ema = dict(decay=0.999)
-metrics = [dict(type="RegressionError", targets=_targets)]
+metrics = [dict(type="RegressionError")]
 
 _all = [
     "mu (D)",
@@ -50,14 +48,10 @@ versions = dict(
     all=dict(
         dataset=dict(targets=_all),
         model=dict(head=dict(readout=_readouts)),
-        metrics=[dict(type="RegressionError", targets=_all)],
-        sample=dict(model=dict(head=dict(classes=12))),
     ),
     moments=dict(  # of charges at the positions of atoms
         dataset=dict(targets=_moments),
         model=dict(head=dict(type="TensorRegressor", readout=["dipole", "sum", "anisotropy", "extent"])),
-        metrics=[dict(type="RegressionError", targets=_moments)],
-        sample=dict(model=dict(head=dict(classes=4))),
     ),
 )
 
@@ -65,7 +59,7 @@ sample_data = "qm9"
 sample = dict(
     data_root="data/samples/qm9",
     dataset=dict(train=1600, val=200),
-    model=dict(backbone=dict(dim=64, depth=3, heads=4), head=dict(classes=1)),
+    model=dict(backbone=dict(dim=64, depth=3, heads=4)),
     train_dataloader=dict(batch_size=32, num_workers=0),
     val_dataloader=dict(num_workers=0),
     test_dataloader=dict(num_workers=0),

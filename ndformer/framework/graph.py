@@ -36,6 +36,8 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
     The batch size is dynamic (`example` has 2 or more samples); so are height and width of images, in multiples of the
     patch size.
     """
+    if isinstance(model, TokenModel) and isinstance(model.head, Head):
+        model.head.check_exportable()
     was_training = model.training
     module = _TensorOutputs(model) if isinstance(model, TokenModel) else model
     try:
@@ -47,8 +49,8 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(
-            f"the model cannot be exported as a graph ({why}). Supported are image classifiers, detectors and "
-            "segmenters with an encoding whose fullgraph is True. Export weights as .safetensors instead"
+            f"the model cannot be exported as a graph ({why}). Supported are classifiers, detectors, segmenters "
+            "and regressors of images with an encoding whose fullgraph is True. Export weights as .safetensors instead"
         ) from error
     finally:
         model.train(was_training)

@@ -15,7 +15,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import class_place, with_periods
-from ndformer.framework.errors import NothingLeftError, UnknownNameError, nearest
+from ndformer.framework.errors import ConfigError, NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.packing import packed, unpacked
 from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
@@ -66,6 +66,7 @@ class TokenModel(nn.Module):
             self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
         else:
             self.head = HEADS.create(head, dim=dim)
+        self._check_class_tokens()
         if len(modalities) > 1 and not self.in_turn:
             self.kinds = nn.Parameter(torch.empty(len(modalities), self.width))
             nn.init.trunc_normal_(self.kinds, std=0.02)
@@ -243,16 +244,23 @@ class TokenModel(nn.Module):
         encoding = on_grids[-1]  # the innermost of nested ones
         name, advice = type(encoding).__name__, f"For free positions use {encoding.instead}"
         if len(self.modalities) > 1 and not self.in_turn:
-            raise ValueError(
-                f"{name} requires one grid for each sample, got the joined tokens of {', '.join(self.modalities)}. "
-                f"{advice}"
-            )
+            joined = ", ".join(self.modalities)
+            raise ValueError(f"{name} requires one grid for each sample, got the joined tokens of {joined}. {advice}")
         for key, adapter in self.modalities.items():
             option = cast(Adapter, adapter).gridless_option
             if option is not None:
-                raise ValueError(
-                    f"model.modalities.{key}: {option} leaves no grid, and {name} requires one. Remove {option}. "
-                    f"{advice}"
+                problem = f"{option} leaves no grid, and {name} requires one. Remove {option}. {advice}"
+                raise ValueError(f"model.modalities.{key}: {problem}")
+
+    def _check_class_tokens(self) -> None:
+        """Raise if a head reads a class token that an adapter does not make: it would read another token."""
+        for name, adapter in self.modalities.items():
+            head = self.head[name] if isinstance(self.head, nn.ModuleDict) else self.head
+            has_one = cast(Adapter, adapter).prefix_names[:1] == ("class token",)
+            if not has_one and getattr(head, "reads_class_token", False):
+                raise ConfigError(
+                    f"model.modalities.{name}: expected a class token, which {type(head).__name__} reads, got none. "
+                    f"Set model.modalities.{name}.class_token=True, or another readout than 'class'"
                 )
 
     def _check_dims(self, name: str, adapter: nn.Module, dims: int | None) -> None:

@@ -20,7 +20,7 @@ from mmengine.config import Config
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.encoding.composed import class_place
-from ndformer.framework.engine.building import prepare_data
+from ndformer.framework.engine.building import metrics_with_targets, prepare_data, with_targets
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.differences import relevant_changes
 from ndformer.framework.engine.config.load import load
@@ -143,7 +143,7 @@ def plan(
             changes += [] if fold is None else [f"dataset.fold={fold}"]
             changes = [*options, *changes, *as_options(point), f"seed={seed}"]
             given = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
-            cfg = config_from(given)
+            cfg = _with_targets(config_from(given), sample)
             part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
             part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in as_options(point))
             title = encoding or as_argument(cfg.model.backbone.get("encoding"))
@@ -152,6 +152,13 @@ def plan(
     if len({run.folder for run in runs}) < len(runs):
         raise ConfigError("--grid has values that differ only in punctuation: their runs would share a folder")
     return runs
+
+
+def _with_targets(cfg: Config, sample: bool) -> Config:
+    """Return the config with the names of targets in its metrics, by which tables name their columns."""
+    if any(metrics_with_targets(cfg)):
+        prepare_data(cfg, sample)
+    return with_targets(cfg)
 
 
 def _check_options(options: Sequence[str], point: Mapping[str, str], reserved: Mapping[str, str]) -> None:

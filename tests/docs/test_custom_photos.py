@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from PIL import Image
 
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from tests.docs.pages import CONFIGS, DOCS, SHORT, commands_of, run
+from ndformer.framework.registry import DATASETS
+from tests.docs.pages import CONFIGS, DOCS, SHORT, code_of, commands_of, run
 from tests.programs import SMALL
 
 PAGE = (DOCS / "get-started" / "custom-photos.md").read_text()
@@ -38,6 +40,29 @@ def test_three_commands_from_a_folder_to_an_answer(tmp_path, monkeypatch, capsys
     run(ask)
     assert re.search(r"new/bright\.jpg  (day|night) 0\.\d{3}", capsys.readouterr().out)
     assert len(list((tmp_path / "seen").iterdir())) == 1
+
+
+def test_its_dataset_and_config_train_on_a_number_for_each_photo(tmp_path, monkeypatch, capsys):
+    data, config = code_of(PAGE)
+    (tmp_path / "ages.py").write_text(data)
+    (tmp_path / "ages_config.py").write_text(config.replace("configs/", f"{CONFIGS}/"))
+    for split, count in (("train", 12), ("test", 4)):
+        rows = [f"{split}{i}.png,{20 + i}" for i in range(count)]
+        (tmp_path / f"{split}.csv").write_text("\n".join(["file,age", *rows, ""]))
+        for i in range(count):
+            Image.new("RGB", (60, 50), (20 * i, len(split), 0)).save(tmp_path / f"{split}{i}.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--data-root", ".", "--work-dir", "run", "--no-report", "--cfg-options", "preset=small", *SMALL, *SHORT]
+    try:
+        run(["train", "ages_config.py"], *words)
+    finally:
+        DATASETS.module_dict.pop("Ages", None)
+        sys.modules.pop("ages", None)
+    assert "metrics.0.targets is ['age (years)'], from the data" in capsys.readouterr().out
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    assert results["test"]["MAE"] == pytest.approx(4, abs=1)  # of the mean of the training data, from 20 to 31
+    assert results["quantities"]["MAE"]["unit"] == "years"
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

@@ -1,12 +1,19 @@
 """docs/get-started/molecules.md: its commands and its code, on generated molecules."""
 
 import csv
+import json
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
+from ndformer.framework.engine.config.load import load
 from ndformer.modalities.molecules.formats.files import ENDINGS
-from tests.docs.pages import DOCS, NO_WORKERS, code_of, commands_of, run
+from ndformer.studies import find
+from tests.docs.pages import CONFIGS, DOCS, NO_WORKERS, code_of, commands_of, indented_commands, run
+from tests.programs import run as start
+from tools import peek, show_attention, show_tokens, test
 
 PAGE = (DOCS / "get-started" / "molecules.md").read_text()
 TINY = ["--cfg-options", *NO_WORKERS, "train_cfg.max_epochs=1", "model.backbone.dim=16", "model.backbone.depth=1"]
@@ -34,6 +41,18 @@ def test_it_goes_from_training_to_a_prediction_with_a_unit(home, capsys):
     assert printed == f"gap {row['gap (meV)']} meV"
     assert float(re.findall(r"[\d.]+", values)[0]) == pytest.approx(float(row["gap (meV)"]), rel=1e-3)
     assert (home / "work_dirs" / "qm9_small_sample" / "parity.png").exists()
+    trained = ["configs/qm9_small.py", "work_dirs/qm9_small_sample/best.pth"]
+    start(peek.main, "water.xyz")
+    assert re.search(r"molecules +1\n", capsys.readouterr().out)
+    start(show_tokens.main, str(CONFIGS / "qm9_small.py"), "water.xyz", "--out", "tokens.gif")
+    start(show_attention.main, "work_dirs/qm9_small_sample/config.py", trained[1], "water.xyz", "--out", "seen.png")
+    assert all((home / name).stat().st_size > 0 for name in ("tokens.gif", "seen.png"))
+    capsys.readouterr()
+    (turned,) = re.findall(r"^ndformer test (.*?\n.*)$", PAGE, re.MULTILINE)
+    start(test.main, *shlex.split(turned.replace("\\\n", "").replace("qm9_small/", "qm9_small_sample/")))
+    plain = json.loads((home / "work_dirs/qm9_small_sample/results.json").read_text())["test"]["MAE"]
+    (mae,) = re.findall(r"^MAE ([\d.]+) meV", capsys.readouterr().out)
+    assert float(mae) == pytest.approx(plain, rel=1e-3)  # PaPERI is invariant
 
 
 @pytest.mark.slow
@@ -47,8 +66,18 @@ def test_its_table_and_command_train_on_a_folder(home, capsys):
     rows = [f"{i}.xyz,{split},{i / 10}" for i, split in enumerate(splits)]
     (mine / "targets.csv").write_text("\n".join([header, *rows, ""]))
     fit = commands_of(PAGE)[2]
-    run(fit, *TINY[1:], "train_dataloader.batch_size=3", "--no-report")
+    run(fit, *TINY, "train_dataloader.batch_size=3", "--no-report")
     assert "MAE" in capsys.readouterr().out
+
+
+def test_its_commands_on_data_that_is_not_here_name_configs_presets_and_studies_that_exist():
+    for words in indented_commands(PAGE, "train"):
+        options = words[words.index("--cfg-options") + 1 :] if "--cfg-options" in words else []
+        assert load(CONFIGS / Path(words[0]).name, options).data_root == "data/qm9"
+    (other,) = re.findall(r'`"(dataset.targets=\[.*?\])"`', PAGE.partition("--cfg-options` trains")[0])
+    assert load(CONFIGS / "qm9_small.py", [other]).test_dataloader.dataset.targets == ["mu (D)", "alpha (a0^3)"]
+    studies = re.findall(r"ndformer reproduce (molecules:\S+?)[ `]", PAGE)
+    assert [find(name).name for name in studies] == studies != []
 
 
 def test_it_lists_all_endings():

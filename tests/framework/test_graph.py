@@ -20,6 +20,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.regressor import Regressor
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import ENCODINGS
 from tools import export
@@ -114,7 +115,7 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
 
     looking = Looking()
     with pytest.raises(
-        DataError, match=r"cannot be exported as a graph \(.*\)\. Supported are image classifiers, detectors and"
+        DataError, match=r"cannot be exported as a graph \(.*\)\. Supported are classifiers, detectors, segmenters and"
     ):
         graph.graph(looking, torch.ones(2, 3))
     assert looking.training
@@ -256,3 +257,15 @@ def test_a_trained_model_is_exported_without_its_data(tmp_path: Path) -> None:
     assert all(torch.equal(given["model"][name], value) for name, value in made.state_dict().items())
     x = torch.randn(3, 3, 36, 60)
     torch.testing.assert_close(torch.export.load(tmp_path / "g.pt2").module()(x), made(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_of_a_regressor_returns_predicted_values_and_references_by_composition_are_refused() -> None:
+    made = model(dict(type="Sincos"), type="Regressor", classes=2, readout=["mean", "sum"])
+    head = cast(Regressor, made.head)
+    head.mean[:], head.spread[:] = torch.tensor([3.0, -7.0]), torch.tensor([2.0, 0.5])
+    found = graph.graph(made, images(2)).module()(batch := images(3))
+    answers = made(batch, [dict(path="")] * 3, mode="predict")
+    torch.testing.assert_close(found["values"], torch.stack([answer.values for answer in answers]).float())
+    head.reference[1, 6] = -38.0
+    with pytest.raises(DataError, match=r"^Regressor: expected targets without references per part for a graph, got"):
+        graph.graph(made, images(2))

@@ -22,6 +22,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import checkpoint, sharded
 from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.evaluation.metric import main_metric
 from ndformer.lab import compare_table
 from ndformer.lab.cluster import _checkpoint_time
 from ndformer.lab.compare import Run, check_folder, outcome, plan
@@ -113,6 +114,13 @@ def test_a_run_with_other_settings_is_refused(tmp_path, run):
     (run.folder / "config.json").write_text("{")
     damaged = r"damaged: .*config.py cannot be read \(.*is not a config that a run wrote.*\). Remove its folder, .*"
     assert re.fullmatch(damaged, check_folder(run))
+
+
+def test_a_regression_is_compared_by_the_targets_of_its_data(tmp_path):
+    (tmp_path / "targets.csv").write_text("file,split,E (eV),mu (D)\n" + "a.xyz,train,1,2\na.xyz,test,1,2\n")
+    (run,) = plan(CONFIGS / "custom_molecules.py", ["NoPE"], [0], tmp_path, data_root=str(tmp_path))
+    assert main_metric(run.cfg.metrics)[0] == "standardized_MAE"
+    assert run.cfg.metrics[0].targets == ["E (eV)", "mu (D)"]
 
 
 def test_numbers_that_a_run_has_measured_are_no_other_settings(tmp_path):

@@ -180,7 +180,8 @@ def answers(parts: Parts) -> str:
         raise Broken(f"{_name(one)}.rows() gives a list of dicts, got {rows!r:.60}")
     json.dumps(rows)
     words = one.words(classes, 3, 0.0), one.verdict(classes, 0.0), float(one.mistakes(0.0))
-    metric: Metric = METRICS.create(dict(type=one.metric))
+    named = dict(targets=classes) if METRICS.get(one.metric).takes_targets else {}
+    metric: Metric = METRICS.create(dict(type=one.metric, **named))
     try:
         metric.quantity(metric.main)
     except ValueError as error:

@@ -6,6 +6,8 @@ import numpy as np
 
 from ndformer.framework.data.dataset import Dataset
 
+SAME = 1e-9  # times the largest value: targets with a smaller standard deviation differ by rounding alone
+
 
 class TargetTable(NamedTuple):
     """The targets of N samples and, if they have one, their compositions: counts of K kinds of parts, such as atoms."""

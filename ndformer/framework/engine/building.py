@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Dataset, rooted
+from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.data.stand_ins import MARK, make_sample
 from ndformer.framework.engine.config.data_root import loader_datasets, mixture_parts
@@ -24,6 +25,7 @@ from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.token_lengths import Tiling
 from ndformer.framework.errors import ConfigError, DataError
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS, HEADS, METRICS, MODELS, SCHEDULES, TRANSFORMS
@@ -96,6 +98,37 @@ def with_classes(cfg: Config, class_names: Sequence[str] | None = None) -> Confi
         head = cfg.model.head[name] if name else cfg.model.head
         head.classes = sum(class_name.startswith(prefix) for class_name in names)
     return cfg
+
+
+def with_targets(cfg: Config, data: Dataset | None = None) -> Config:
+    """Return the config with the names of targets in its metrics, from `data` or else the training data.
+
+    Raise if the config has other names or another order, since metrics read targets by position.
+    """
+    if not any(metrics_with_targets(cfg)):
+        return cfg
+    cfg, data = copy.deepcopy(cfg), build_dataset(cfg, "train") if data is None else data
+    parts = data.parts.values() if isinstance(data, Mixture) else [data]
+    names, *others = [list(part.classes) for part in parts]
+    for key, options in metrics_with_targets(cfg):
+        given = options.get("targets")
+        if given is None and any(other != names for other in others):
+            raise ConfigError(
+                f"{key}.targets: expected the names of targets, got none. Set it: tasks have different ones"
+            )
+        if given is not None and not others and list(given) != names:
+            raise ConfigError(f"{key}.targets: expected {names}, as in the data, got {list(given)}. Set it to None")
+        options["targets"] = names if given is None else given
+    return cfg
+
+
+def metrics_with_targets(cfg: Config) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the key and the options of each metric that takes the names of targets, also inside PerTask."""
+    for i, options in enumerate(cfg.metrics):
+        inner = options.get("metric")
+        key, options = (f"metrics.{i}.metric", inner) if isinstance(inner, dict) else (f"metrics.{i}", options)
+        if issubclass(kind := METRICS.get(options["type"]), Metric) and kind.takes_targets:
+            yield key, options
 
 
 def build_model(

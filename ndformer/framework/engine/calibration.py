@@ -1,4 +1,4 @@
-"""Calibration on the first batch: encoding options 'auto' and 'spread', and the number of classes."""
+"""Calibration on the data: encoding options 'auto' and 'spread', the number of classes, the names of targets."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import torch
 from mmengine.config import Config
 
 from ndformer.framework.encoding.base import FROM_DATA
-from ndformer.framework.engine.building import build_model, with_classes
+from ndformer.framework.engine.building import build_model, with_classes, with_targets
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.training.first_batch import record_positions
 from ndformer.framework.engine.training.loading import build_loader
@@ -21,9 +21,9 @@ from ndformer.framework.tokens import Where
 def calibrate(cfg: Config) -> tuple[Config, list[str]]:
     """Replace 'auto' and 'spread' by numbers measured on the first training batch, and set missing class counts.
 
-    Returns the new config, and messages on what was measured.
+    Metrics get the names of targets. Returns the new config, and messages on what was measured.
     """
-    counted = with_classes(cfg)
+    counted = with_targets(with_classes(cfg))
     messages = [f"{key} is {value}, from the data" for key, _, value in changes(cfg.to_dict(), counted.to_dict())]
     cfg = counted
     encoding = cfg.model.backbone.get("encoding")

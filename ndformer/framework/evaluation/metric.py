@@ -30,6 +30,7 @@ class Metric(BaseMetric):
     quantities: Mapping[str, Quantity] = {}  # of values with another direction, unit or format than the main one
     default_prefix = ""
     words: ClassVar[Mapping[str, str]] = {}  # readable descriptions of values, by name
+    takes_targets: ClassVar[bool] = False  # whether its argument `targets` is the names of the dataset's classes
     correct: Any = None  # (samples,) bool: which the last evaluation counts as right, if a sample is right or wrong
     remark: str | None = None  # a sentence on the last evaluation, such as that it is not above chance
     confusion: Any = None  # (C, C) counts of the last evaluation with the truth in rows, if the metric has them

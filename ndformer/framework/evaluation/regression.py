@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.regression import SAME
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.pictures import parity
@@ -18,18 +19,28 @@ GROUPS = 8  # of samples by size, at most
 
 @METRICS.register_module()
 class RegressionError(Metric):
-    """`MAE`, `RMSE` and `R2` of each of the `targets`, which are named with units, "gap (meV)", as the dataset's are.
+    """`MAE`, `RMSE` and `R2` of each of the `targets`, which are named with units: "gap (meV)".
+
+    A run takes the targets from its dataset, and raises if those of the config are others.
 
     One target has plain names, and the MAE is the main value. Several have names such as `MAE_gap`, and the main value
     is `standardized_MAE`, the mean over targets of MAE divided by the standard deviation of the training data.
     """
 
     main, better, unit = "MAE", "lower", ""
+    takes_targets = True
     words = dict(standardized_MAE="mean absolute error / standard deviation of the training data")
 
-    def __init__(self, targets: Sequence[Text] = ("target",)) -> None:
+    def __init__(self, targets: Sequence[Text] | None = None) -> None:
         super().__init__()
-        self.targets = list(targets)
+        self.targets = ["target"] if targets is None else list(targets)
+        plain = [split_unit(name)[0] for name in self.targets]
+        repeated = next((name for name in plain if plain.count(name) > 1), None)
+        if repeated is not None:
+            raise ConfigError(
+                f"targets: expected names that differ without their units, got '{repeated}' more than once in "
+                f"{self.targets}. Rename or remove one"
+            )
         quantities = {}
         for name in self.targets:
             unit = split_unit(name)[1]
@@ -47,8 +58,8 @@ class RegressionError(Metric):
                 raise DataError(f"{answer.path or 'a sample'} has no true value. Remove it from the test set")
             if len(answer.truth) != len(self.targets):
                 raise ConfigError(
-                    f"metrics: RegressionError must name {len(answer.truth)} targets, got {len(self.targets)}. Set its "
-                    "targets to those of the dataset"
+                    f"RegressionError must have the names of {len(answer.truth)} targets, got {len(self.targets)}. "
+                    "Pass targets=dataset.classes"
                 )
             self.results.append((answer.truth, answer.values.numpy(), answer.spread.numpy(), answer.parts))
 
@@ -60,10 +71,11 @@ class RegressionError(Metric):
             truth, error = self.truth[known, t], (self.predicted - self.truth)[known, t]
             if not len(truth):
                 raise DataError(f"no sample has a true value of {name}. Remove it from the targets")
-            squares = float(np.square(truth - truth.mean()).sum())
+            deviation = float(truth.std())
+            varies = deviation > SAME * float(np.abs(truth).max())  # else R2 would divide by rounding errors
             found[self._name("MAE", name)] = float(np.abs(error).mean())
             found[self._name("RMSE", name)] = float(np.sqrt(np.square(error).mean()))
-            found[self._name("R2", name)] = 1 - float(np.square(error).sum()) / squares if squares else 0.0
+            found[self._name("R2", name)] = 1 - float(np.square(error).mean()) / deviation**2 if varies else 0.0
         if len(self.targets) == 1:
             return found
         mae = [found[self._name("MAE", name)] for name in self.targets]

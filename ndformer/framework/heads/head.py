@@ -36,11 +36,15 @@ class Head(nn.Module):
 
     output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # axis names of each output of exported()
     makes_maps: ClassVar[bool] = False  # of the tokens: none may be dropped, and patches have one size
+    reads_class_token: bool = False  # if true, a model whose adapters make none is refused
     classes: int = 0  # number of classes; checked against the dataset unless 0
 
     def forward(self, tokens: TokenSet) -> Any:
         """Return the raw output for a batch, with gradients: the value of model(x)."""
         raise TypeError(f"{type(self).__name__} has no forward(tokens), so it has no raw output. Use mode='predict'.")
+
+    def check_exportable(self) -> None:
+        """Raise DataError if exported() cannot return the values of predict(): a graph knows the inputs alone."""
 
     def exported(self, output: Any) -> Tensor | dict[str, Tensor]:
         """Convert the output of forward() to what an exported graph returns: a tensor, or several by name."""

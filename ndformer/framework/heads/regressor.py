@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.values import Values
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.regression import target_table
+from ndformer.framework.data.regression import SAME, target_table
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.registry import HEADS
@@ -59,6 +59,7 @@ class Regressor(Head):
         if len(readouts) != classes:
             raise ValueError(f"readout must be one for all or one for each of {classes} targets, got {len(readouts)}")
         self.classes, self.readouts, self.loss_function = classes, readouts, LOSSES[loss]
+        self.reads_class_token = "class" in readouts
         self.hidden, self.linear = nn.Linear(dim, dim), nn.Linear(dim, classes)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
@@ -82,12 +83,16 @@ class Regressor(Head):
             if not known.any():
                 raise DataError(f"target {t} is unknown for all training samples. Remove it from the targets")
             values = targets[known, t]
+            limit = SAME * float(np.abs(values).max())
             if name == "sum" and composition is not None:
                 reference = per_part(composition[known], values)  # (K,)
                 values = values - composition[known] @ reference
                 self.reference[t] = F.pad(torch.from_numpy(reference), (0, KINDS - len(reference)))
-            self.mean[t] = values.mean()
-            self.spread[t] = values.std() or 1.0
+            self.mean[t], spread = values.mean(), float(values.std())
+            if spread <= limit:  # rounding errors alone, which would be a scale of 1e-15
+                why = "explained by the counts of parts" if self.reference[t].any() else "constant"
+                warnings.warn(f"target {t} is {why} in the training data: nothing is left to learn", stacklevel=2)
+            self.spread[t] = spread if spread > limit else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """Return (B, T) standardized values."""
@@ -107,8 +112,15 @@ class Regressor(Head):
             total, count = (y * weight).sum(1), weight.sum(1).clamp(min=1)
         return torch.where(self.sums, total, torch.where(self.means, total / count, y[:, 0]))
 
+    def check_exportable(self) -> None:
+        if self.reference.any():
+            raise DataError(
+                "Regressor: expected targets without references per part for a graph, got sums with them, and a graph "
+                "does not know the composition. Export .safetensors, which ndformer.load reads"
+            )
+
     def exported(self, output: Tensor) -> dict[str, Tensor]:
-        """Return the values in their units, without references."""
+        """Return the values in their units; check_exportable() refuses heads with references."""
         return dict(values=output * self.spread.to(output.dtype) + self.mean.to(output.dtype))
 
     def _offset(self, data_samples: list[dict[str, Any]]) -> Tensor:

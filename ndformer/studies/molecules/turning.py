@@ -30,7 +30,7 @@ READOUTS = {
 TARGETS = list(READOUTS)
 OPTIONS = (
     f"dataset.targets={TARGETS}",
-    f"metrics.0.targets={TARGETS}",
+    f"metrics.0.targets={TARGETS}",  # also in the data, but names of runs that are measured depend on it
     f"model.head.readout={list(READOUTS.values())}",
     f"model.head.classes={len(TARGETS)}",
 )

@@ -61,6 +61,22 @@ def test_fit_is_least_squares_and_standardization():
     assert head.spread.tolist() == pytest.approx([left.std(), known.std()])
 
 
+def test_targets_without_a_spread_keep_their_scale_and_are_named():
+    """The standard deviation of seven times 0.1 is 1e-17, and that of an exact fit 1e-14."""
+    table, head = Table(), Regressor(8, classes=2, readout=("sum", "mean"))
+    table.targets = np.stack([COUNTS @ [0, -0.6, -37.9], np.full(5, 0.1)], axis=1)
+    with pytest.warns(UserWarning, match="nothing is left to learn") as caught:
+        head.fit(table)
+    assert [str(warning.message).partition(" in the")[0] for warning in caught] == [
+        "target 0 is explained by the counts of parts",
+        "target 1 is constant",
+    ]
+    assert head.spread.tolist() == [1, 1]
+    for values in (np.full(7, 0.1), -1e6 + np.array([0.0, 1e-9, 0, 0, 0, 0, 0])):
+        found = evaluated(RegressionError(), [answer([v + 1], [v], [1.0]) for v in values.tolist()])
+        assert found == pytest.approx(dict(MAE=1, RMSE=1, R2=0))
+
+
 def test_predictions_invert_targets_and_checkpoints_keep_the_numbers():
     head, other = fitted(), Regressor(8, classes=2, readout=("sum", "mean"))
     other.load_state_dict(head.state_dict())
@@ -217,5 +233,11 @@ def test_one_target_has_plain_names():
 def test_a_metric_needs_truth_and_the_names_of_all_targets():
     with pytest.raises(DataError, match="a.xyz has no true value"):
         evaluated(RegressionError(), [answer([1.0], None, [1.0])])
-    with pytest.raises(ConfigError, match="must name 2 targets, got 1"):
+    with pytest.raises(ConfigError, match="must have the names of 2 targets, got 1"):
         evaluated(RegressionError(), [answer([1.0, 2.0], [1.0, 2.0])])
+
+
+def test_targets_whose_names_differ_in_the_unit_only_are_refused():
+    for names in (["gap (meV)", "gap (eV)"], ["gap (meV)", "gap (meV)"]):
+        with pytest.raises(ConfigError, match="differ without their units, got 'gap' more than once in"):
+            RegressionError(targets=names)

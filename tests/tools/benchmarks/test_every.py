@@ -19,6 +19,7 @@ from tools.benchmarks import (
     events,
     loader,
     mixed_sizes,
+    molecules,
     pipeline,
     selection,
     shards,
@@ -112,6 +113,16 @@ def test_mixed_sizes(output_of, monkeypatch):
     monkeypatch.setattr(mixed_sizes, "IMAGES", 2)
     monkeypatch.setattr(mixed_sizes, "find_spec", lambda name: None)
     assert "packed" in output_of(mixed_sizes.main, "--encodings", "NoPE", "--depth", "1", "--repeats", "1")
+
+
+def test_molecules(output_of):
+    given = ["--encodings", "NoPE", "PaPERI", "--molecules", "2", "--atoms", "3", "--repeats", "1"]
+    head, _, *rows = [line.strip("| ").split(" | ") for line in output_of(molecules.main, *given).splitlines()]
+    assert head[3:] == ["embedding, %", "attention, %", "MLP, %", "head, %", "optimizer, %", "rest, %"]
+    assert [row[0] for row in rows] == ["NoPE", "PaPERI"]
+    for _, atoms, ratio, *shares in rows:
+        assert float(atoms.replace(",", "")) > 0 < float(ratio)
+        assert sum(map(int, shares)) == pytest.approx(100, abs=3)
 
 
 @pytest.mark.slow

@@ -41,9 +41,9 @@ def relevant_changes(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str
 
 
 def _is_from_data(path: str, value: Any) -> bool:
-    """Whether training measures a value on the data: 'auto', 'spread' and a missing number of classes."""
+    """Whether training measures a value on the data: 'auto', 'spread', class counts, names of targets."""
     if value is None:
-        return path.startswith("model.head.") and path.endswith(".classes")
+        return path.startswith(("model.head.", "metrics.")) and path.endswith((".classes", ".targets"))
     return isinstance(value, str) and value in FROM_DATA
 
 
