@@ -62,6 +62,7 @@ class Classifier(Head):
         super().__init__()
         self.classes, self.label_smoothing, self.lovasz = classes, label_smoothing, lovasz
         self.pool: Pool = pool
+        self.reads_class_token = pool == "class"
         self.norm = nn.LayerNorm(dim, 1e-6) if norm else nn.Identity()
         self.hidden = nn.Sequential()
         for width in hidden:
@@ -109,6 +110,7 @@ class PooledFeatures(Head):
     def __init__(self, dim: Width, pool: Pool = "class") -> None:
         super().__init__()
         self.pool: Pool = pool
+        self.reads_class_token = pool == "class"
 
     def forward(self, tokens: TokenSet) -> Tensor:
         return pooled(tokens, self.pool)
