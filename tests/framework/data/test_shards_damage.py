@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,7 +121,8 @@ def test_a_damaged_or_hostile_index_raises_a_one_line_error(packed, damage):
 
 @pytest.mark.parametrize("text", [b"?", b"1,2"], ids=["no JSON", "two values"])
 def test_a_damaged_record_spoils_its_own_sample_only_though_batches_are_decoded_together(packed, text):
-    row = int(opened(packed).records.rows[0])
+    data: Any = opened(packed)
+    row = int(data.records.rows[0])
     begin, end = np.load(packed / "index" / "0.start.npy")[row : row + 2]
     damaged = np.frombuffer(text.ljust(end - begin), np.uint8)
     change(packed, "0.text", lambda array: np.concatenate([array[:begin], damaged, array[end:]]))
