@@ -257,10 +257,10 @@ class TokenModel(nn.Module):
         for name, adapter in self.modalities.items():
             head = self.head[name] if isinstance(self.head, nn.ModuleDict) else self.head
             has_one = cast(Adapter, adapter).prefix_names[:1] == ("class token",)
-            if not has_one and getattr(head, "reads_class_token", False):
+            if not has_one and cast(Head, head).reads_class_token:
                 raise ConfigError(
                     f"model.modalities.{name}: expected a class token, which {type(head).__name__} reads, got none. "
-                    f"Set model.modalities.{name}.class_token=True, or another readout than 'class'"
+                    "Set class_token=True of the adapter if it has that, or let the head read the mean of the tokens"
                 )
 
     def _check_dims(self, name: str, adapter: nn.Module, dims: int | None) -> None:

@@ -183,16 +183,13 @@ def test_an_adapter_declares_the_circles_of_its_space(encoding: Any) -> None:
     MODALITIES.register_module(module=Panorama, force=True)
     try:
         body = dict(type="Transformer", dim=24, depth=1, heads=2, position_dims=2, encoding=parts)
-        model = TokenModel(dict(image=dict(type="Panorama")), body, dict(type="Classifier", classes=3)).eval()
+        head = dict(type="Classifier", classes=3, pool="mean")
+        model = TokenModel(dict(image=dict(type="Panorama")), body, head).eval()
         azimuths = torch.tensor([[1.0, 90.0, 200.0, 359.0]])
         turned = azimuths + torch.tensor([[0.0, 360.0, -720.0, 360.0]])
         assert torch.equal(model(turned), model(azimuths))
         assert body["encoding"] == parts
         with pytest.raises(ValueError, match="LieRE has no circular axes"):
-            TokenModel(
-                dict(image=dict(type="Panorama")),
-                body | dict(encoding=dict(type="LieRE")),
-                dict(type="Classifier", classes=3),
-            )
+            TokenModel(dict(image=dict(type="Panorama")), body | dict(encoding=dict(type="LieRE")), head)
     finally:
         del MODALITIES.module_dict["Panorama"]

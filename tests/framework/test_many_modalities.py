@@ -139,10 +139,10 @@ def test_the_loss_of_a_task_counts_as_often_as_its_weight_says() -> None:
     ("head", "message"),
     [
         (
-            dict(a=dict(type="Classifier", classes=3), b=dict(type="Classifier", classes=3)),
+            dict.fromkeys("ab", dict(type="Classifier", classes=3, pool="mean")),
             "got 'bb', did you mean 'b'",
         ),
-        (dict(type="Classifier", classes=3), "Tasks: none, because all modalities share one head"),
+        (dict(type="Classifier", classes=3, pool="mean"), "Tasks: none, because all modalities share one head"),
     ],
 )
 def test_weights_of_losses_name_tasks(head: dict[str, Any], message: str) -> None:

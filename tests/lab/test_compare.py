@@ -117,7 +117,7 @@ def test_a_run_with_other_settings_is_refused(tmp_path, run):
 
 
 def test_a_regression_is_compared_by_the_targets_of_its_data(tmp_path):
-    (tmp_path / "targets.csv").write_text("file,split,E (eV),mu (D)\n" + "a.xyz,train,1,2\na.xyz,test,1,2\n")
+    (tmp_path / "targets.csv").write_text("file,split,E (eV),mu (D)\n" + "a.xyz,train,1,2\nb.xyz,test,1,2\n")
     (run,) = plan(CONFIGS / "custom_molecules.py", ["NoPE"], [0], tmp_path, data_root=str(tmp_path))
     assert main_metric(run.cfg.metrics)[0] == "standardized_MAE"
     assert run.cfg.metrics[0].targets == ["E (eV)", "mu (D)"]

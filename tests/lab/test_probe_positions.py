@@ -152,7 +152,7 @@ CASES = {
 def test_every_modality_and_backbone_is_probed(case):
     modalities, backbone, sample, layers = CASES[case]
     torch.manual_seed(0)
-    model = TokenModel(modalities, backbone, dict(type="Classifier", classes=2)).eval()
+    model = TokenModel(modalities, backbone, dict(type="Classifier", classes=2, pool="mean")).eval()
     probe, (name,), axes = Probe(), modalities, {}
     with torch.no_grad():
         for seed in range(6):

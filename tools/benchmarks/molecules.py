@@ -38,7 +38,7 @@ def molecules(count: int, atoms: int) -> Tensor:
     return torch.cat([numbers.float(), 1.7 * torch.randn(count, atoms, 3, generator=generator)], dim=2)
 
 
-def calls_of(encoding: str, batch: Tensor) -> dict[str, Call]:
+def calls_by_part(encoding: str, batch: Tensor) -> dict[str, Call]:
     """Return the calls of a step and of its parts, by name."""
     cfg = load(config_path("qm9_small"), encoding=encoding)
     torch.manual_seed(0)
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     batch = molecules(args.molecules, args.atoms)
-    calls = {f"{name}/{part}": call for name in args.encodings for part, call in calls_of(name, batch).items()}
+    calls = {f"{name}/{part}": call for name in args.encodings for part, call in calls_by_part(name, batch).items()}
     seconds = in_turn(calls, args.repeats, warm=3)
     first = seconds[f"{args.encodings[0]}/{STEP}"]
     names = ["atoms/s", f"time over {args.encodings[0]}", *(f"{part}, %" for part in (*PARTS, "rest"))]

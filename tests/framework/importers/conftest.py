@@ -23,7 +23,7 @@ def converted(tmp_path, capsys):
         cfg = {name: eval(text) for name, text in parts.items()}
         weights = checkpoint.load(tmp_path / "out.pth")["model"]
         if "head" not in cfg:
-            cfg["head"] = dict(type="Classifier", classes=2)
+            cfg["head"] = dict(type="Classifier", classes=2, pool="mean")
         model = TokenModel(**cfg).eval()
         weights |= {} if "head" in parts else {f"head.{n}": value for n, value in model.head.state_dict().items()}
         checkpoint.load_weights(model, dict(model=weights), tmp_path / "out.pth")
