@@ -40,12 +40,18 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
         model.head.check_exportable()
     was_training = model.training
     module = _TensorOutputs(model) if isinstance(model, TokenModel) else model
-    try:
-        # without `backed_size_oblivious` the graph refuses images of one or two patches on a side
-        thin = cast(Any, fx_config).patch(backed_size_oblivious=True)
+
+    def export(oblivious: bool) -> ExportedProgram:
+        thin = cast(Any, fx_config).patch(backed_size_oblivious=oblivious)
         with torch.no_grad(), thin, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # from torch about its own code
             return torch.export.export(module.eval(), (example,), dynamic_shapes=(_dynamic_axes(model, example),))
+
+    try:
+        try:
+            return export(True)  # for images of one or two patches on a side, which the graph refuses otherwise
+        except Exception:  # some encodings compare a size with 1
+            return export(False)
     except Exception as error:
         why = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DataError(

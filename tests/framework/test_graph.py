@@ -72,7 +72,9 @@ def test_a_graph_computes_all_batches_and_sizes_in_one_way(monkeypatch: pytest.M
 def test_a_graph_takes_images_with_sides_of_one_and_two_patches(name: str, head: str) -> None:
     made = model(dict(type=name), head == "classifier", **HEADS[head])
     exported = graph.graph(made, images(2)).module()
-    for batch in (images(1, 4, 4), images(2, 4, 36), images(1, 36, 4), images(1, 8, 8), images(1, 16, 8)):
+    sizes = [(4, 36), (36, 4), (8, 8), (16, 8)]
+    sizes += [(4, 4)] if head == "classifier" else []  # a graph of maps needs more than one patch
+    for batch in (images(1 + i % 2, *size) for i, size in enumerate(sizes)):
         expected = graph._by_name(graph._TensorOutputs(made)(batch))
         for key, value in graph._by_name(exported(batch)).items():
             torch.testing.assert_close(value, expected[key], rtol=1e-4, atol=1e-4)
