@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import ENCODINGS
 
 
@@ -30,6 +31,19 @@ def spy(monkeypatch: pytest.MonkeyPatch, holder: Any, name: str) -> list[str]:
     else:
         monkeypatch.setattr(holder, name, outer)
     return called
+
+
+def damage_sample(data: Any, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the decoding of one sample fail, and skip bad samples."""
+    decode = data._decode
+
+    def decode_others(i: int) -> Any:
+        if i == number:
+            raise DataError(f"sample {number} is damaged")
+        return decode(i)
+
+    monkeypatch.setattr(data, "_decode", decode_others)
+    data.skip_bad = True
 
 
 ENCODINGS.get("NoPE")  # the first look-up finds all

@@ -265,9 +265,9 @@ def test_a_graph_of_a_regressor_returns_predicted_values_and_references_by_compo
     made = model(dict(type="Sincos"), type="Regressor", classes=2, readout=["mean", "sum"])
     head = cast(Regressor, made.head)
     head.mean[:], head.spread[:] = torch.tensor([3.0, -7.0]), torch.tensor([2.0, 0.5])
-    found = graph.graph(made, images(2)).module()(batch := images(3))
+    outputs = graph.graph(made, images(2)).module()(batch := images(3))
     answers = made(batch, [dict(path="")] * 3, mode="predict")
-    torch.testing.assert_close(found["values"], torch.stack([answer.values for answer in answers]).float())
+    torch.testing.assert_close(outputs["values"], torch.stack([answer.values for answer in answers]).float())
     head.reference[1, 6] = -38.0
     with pytest.raises(DataError, match=r"^Regressor: expected targets without references per part for a graph, got"):
         graph.graph(made, images(2))

@@ -53,5 +53,5 @@ def partners(
     """Return `count` random samples to blend into another one, and `bad` of the samples that they replace."""
     numbers = rng.integers(len(data if data.usable is None else data.usable), size=count)
     numbers = numbers if data.usable is None else data.usable[numbers]
-    found = [read_or_replace(data, i, read) for i in numbers.tolist()]
-    return found, [entry for sample in found for entry in sample.pop("bad", ())]
+    samples = [read_or_replace(data, i, read) for i in numbers.tolist()]
+    return samples, [entry for sample in samples for entry in sample.pop("bad", ())]

@@ -73,8 +73,8 @@ def test_targets_without_a_spread_keep_their_scale_and_are_named():
     ]
     assert head.spread.tolist() == [1, 1]
     for values in (np.full(7, 0.1), -1e6 + np.array([0.0, 1e-9, 0, 0, 0, 0, 0])):
-        found = evaluated(RegressionError(), [answer([v + 1], [v], [1.0]) for v in values.tolist()])
-        assert found == pytest.approx(dict(MAE=1, RMSE=1, R2=0))
+        errors = evaluated(RegressionError(), [answer([v + 1], [v], [1.0]) for v in values.tolist()])
+        assert errors == pytest.approx(dict(MAE=1, RMSE=1, R2=0))
 
 
 def test_predictions_invert_targets_and_checkpoints_keep_the_numbers():

@@ -56,15 +56,15 @@ def losses_and_gradients() -> dict[str, tuple[Tensor, Tensor]]:
     if processes.is_distributed():
         x, labels = (value.split(SIZES)[processes.rank()] for value in (x, labels))
     tokens = TokenSet(x, Where(torch.zeros(len(x), 1, 2)))
-    found: dict[str, Any] = {}
+    losses: dict[str, Any] = {}
     for name in ("points", "samples"):
         if name == "points":
             loss = label_loss(head(tokens), labels, 0.7)["loss"]
         else:
             loss = head.loss(tokens, torch.nn.functional.one_hot(labels.clamp(min=0), 4).float())["loss"]
         (gradient,) = torch.autograd.grad(loss, head.linear.weight)
-        found[name] = processes.mean(loss.detach()), processes.mean(gradient)
-    return found
+        losses[name] = processes.mean(loss.detach()), processes.mean(gradient)
+    return losses
 
 
 def test_loss_and_gradients_of_processes_with_uneven_numbers_of_points_are_those_of_one() -> None:

@@ -11,6 +11,7 @@ from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.solids import inside, overlapping
 from ndformer.modalities.driving.transforms.paste import pasted
+from tests.framework.helpers import damage_sample
 from tests.modalities.driving import test_nuscenes
 
 
@@ -142,20 +143,12 @@ def test_pasted_objects_bring_their_points_and_their_pictures(made):
     np.testing.assert_array_equal(again["points"], sample["points"])
 
 
-def test_a_damaged_donor_is_named_itself_and_another_one_taken(made, monkeypatch):
+def test_a_damaged_donor_is_named_itself_and_replaced(made, monkeypatch):
     data = opened(made, paste=1.0)
-    decode = data._decode
-
-    def damaged(i):
-        if i == 0:
-            raise DataError("sample 0 is damaged")
-        return decode(i)
-
-    monkeypatch.setattr(data, "_decode", damaged)
-    data.skip_bad = True
-    found = [data[epoch, 1] for epoch in range(12)]
-    assert {name for sample in found for name, _ in sample.get("bad", ())} == {data.name(0)}
-    assert all(len(sample["points"]) for sample in found)
+    damage_sample(data, 0, monkeypatch)
+    samples = [data[epoch, 1] for epoch in range(12)]
+    assert {name for sample in samples for name, _ in sample.get("bad", ())} == {data.name(0)}
+    assert all(len(sample["points"]) for sample in samples)
 
 
 def test_pasting_ends_after_its_epochs_and_is_for_training_only(made):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.transforms.cutmix import cutmix
 from ndformer.modalities.events.transforms.events import FlipEvents
+from tests.framework.helpers import damage_sample
 from tests.modalities.events.conftest import rows
 
 
@@ -87,19 +87,11 @@ def gestures(tmp_path, make_events):
 def test_a_damaged_recording_blended_into_another_one_is_named_itself(gestures, monkeypatch):
     kind = dict(type="DvsGesture", data_root=gestures, cutmix=1.0, transforms=[dict(type="PackSpikes", threshold=2)])
     data = DATASETS.create(kind, seed=0)
-    decode = data._decode
-
-    def damaged(i):
-        if i == 3:
-            raise DataError("gesture 3 is damaged")
-        return decode(i)
-
-    monkeypatch.setattr(data, "_decode", damaged)
-    data.skip_bad = True
-    found = [data[epoch, 5] for epoch in range(30)]
-    assert {error for sample in found for _, error in sample.get("bad", ())} == {"gesture 3 is damaged"}
-    assert {sample["data_sample"]["index"] for sample in found} == {5}
-    assert 3 not in {sample["data_sample"]["blend"][0] for sample in found if "blend" in sample["data_sample"]}
+    damage_sample(data, 3, monkeypatch)
+    samples = [data[epoch, 5] for epoch in range(30)]
+    assert {error for sample in samples for _, error in sample.get("bad", ())} == {"sample 3 is damaged"}
+    assert {sample["data_sample"]["index"] for sample in samples} == {5}
+    assert 3 not in {sample["data_sample"]["blend"][0] for sample in samples if "blend" in sample["data_sample"]}
 
 
 def test_dvsgesture_blends_that_share_of_its_training_samples(gestures):

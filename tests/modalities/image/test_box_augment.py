@@ -113,7 +113,7 @@ def test_a_share_of_training_is_mosaics_the_same_every_time(folder):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_a_damaged_image_of_a_mosaic_is_named_itself_and_another_one_taken(mixed, folder):
+def test_a_damaged_image_of_a_mosaic_is_named_itself_and_replaced(mixed, folder):
     path = folder / "images" / "train" / "5.png"
     path.write_bytes(path.read_bytes()[:60])
     kind = dict(type="YoloFolder", data_root=folder, mosaic=1.0, holdout=0)

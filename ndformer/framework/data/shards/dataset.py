@@ -41,8 +41,8 @@ class Records(Sequence[Any]):
         if isinstance(i, slice):
             return self.take(np.arange(len(self))[i])
         row = int(self.rows[i])
-        found = self.cache.get(row)
-        return self.values.decode(self.texts[row]) if found is None else found
+        record = self.cache.get(row)
+        return self.values.decode(self.texts[row]) if record is None else record
 
     def load(self, chosen: Sequence[int]) -> None:
         """Decode records into the cache as one text: a text of its own for each takes longer than its values."""

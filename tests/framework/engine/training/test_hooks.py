@@ -232,7 +232,7 @@ def test_a_hook_may_have_any_state_that_a_checkpoint_can_be_read_with(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "found"),
+    ("state", "problem"),
     [
         (Path("a"), "pathlib.PosixPath at state_dict()."),
         (dict(a=1, b=[0, dict(c=object())]), "object at state_dict()['b'][1]['c']."),
@@ -242,8 +242,8 @@ def test_a_hook_may_have_any_state_that_a_checkpoint_can_be_read_with(tmp_path):
         (dict(a=2**63), "int at state_dict()['a']."),
     ],
 )
-def test_a_state_with_which_no_checkpoint_could_be_read_is_an_error_when_it_is_saved(state, found):
-    with pytest.raises(DataError, match=rf"from the state_dict\(\) of Stateful, got .*{re.escape(found)} Convert it"):
+def test_a_state_with_which_no_checkpoint_could_be_read_is_an_error_when_it_is_saved(state, problem):
+    with pytest.raises(DataError, match=rf"from the state_dict\(\) of Stateful, got .*{re.escape(problem)} Convert it"):
         Hooks([dict(type="Stateful", state=state)]).state_dict()
 
 
