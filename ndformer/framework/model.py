@@ -260,7 +260,7 @@ class TokenModel(nn.Module):
             if not has_one and cast(Head, head).reads_class_token:
                 raise ConfigError(
                     f"model.modalities.{name}: expected a class token, which {type(head).__name__} reads, got none. "
-                    "Set class_token=True of the adapter if it has that, or let the head read the mean of the tokens"
+                    "Set class_token=True of the modality, or pool='mean' of the head (readout='mean' of a Regressor)"
                 )
 
     def _check_dims(self, name: str, adapter: nn.Module, dims: int | None) -> None:
