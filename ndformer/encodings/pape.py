@@ -241,7 +241,8 @@ class PaPELayer(_PaPEWeights):
 
     def _fold_tokens(self, wp: Tensor, *weights: Tensor) -> Tensor:
         """Return Wa and Wp' Wb / sqrt(h), which no longer depends on m, as one matrix (H, m + P, dim)."""
-        wp, *rows = (w.to(torch.promote_types(w.dtype, torch.float32)) for w in (wp, *weights))
+        rows = [w.to(torch.promote_types(w.dtype, torch.float32)) for w in (wp, *weights)]
+        wp = rows.pop(0)
         if self.direction:
             rows[-1] = (wp * self.head_dim**-0.5).transpose(1, 2).contiguous() @ rows[-1]
         return torch.cat(rows, 1) if len(rows) > 1 else rows[0]

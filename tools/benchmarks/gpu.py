@@ -29,8 +29,8 @@ from ndformer.framework.system import devices
 
 ROOT = Path(__file__).resolve().parents[2]
 # of gpu_steps.py, whose imports take longer than --help should
-STEPS = ["environment", "call", "call_float32", "block", "vit", "vit_compiled", "points", "packed", "memory"]
-STEPS += ["train_modelnet40", "train_coco"]
+STEPS = ["environment", "call", "call_float32", "block", "vit", "vit_compiled", "points", "packed", "mixed_sizes"]
+STEPS += ["tables", "memory", "train_modelnet40", "train_coco"]
 WARM_UP = 200.0  # seconds, after which the steps that are ready are measured and the others stand still
 STEP = 70.0  # seconds in which a step may measure
 

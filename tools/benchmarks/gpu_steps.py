@@ -26,6 +26,7 @@ from tools.benchmarks.attention import image
 from tools.benchmarks.gpu_calls import HEADS, WIDTH, attention_call, packed_rows
 from tools.benchmarks.gpu_timing import Bench, Call, Measure, both_ways
 from tools.benchmarks.gpu_training import training
+from tools.benchmarks.mixed_sizes import count_tokens, measured, ndformer_forward, rectangles_and_squares
 from tools.benchmarks.points import surface
 from tools.benchmarks.turns import model_call
 
@@ -177,6 +178,58 @@ def points(bench: Bench) -> Measure:
     return measure
 
 
+def mixed_sizes(bench: Bench) -> Measure:
+    """A ViT-S under autocast on rectangles of many sizes, packed or padded, and on squares of as many tokens."""
+    depth, count = (1, 3) if bench.dry else (12, 128)
+    mixed, squares = rectangles_and_squares(count, bench.device)
+    cases = {}
+    for encoding in ["NoPE"] if bench.dry else ["NoPE", "AxialRoPE", "PaPE", "RelativeBias"]:
+        forwards = {"squares": ndformer_forward(encoding, depth, True, squares, bench.device)}
+        forwards["packed"] = ndformer_forward(encoding, depth, True, mixed, bench.device)
+        forwards["padded"] = ndformer_forward(encoding, depth, False, mixed, bench.device)
+        tokens = f"{count_tokens(mixed)} tokens in {count} images, {count_tokens(squares)} in {len(squares)} squares"
+        for train in (False, True):
+            case = f"ViT-S, {encoding}, {tokens}, {both_ways(train)}"
+            calls = {row: amp_call(bench, measured(forward, train)) for row, forward in forwards.items()}
+            cases[case] = bench.warm_up(case, calls)
+
+    def measure() -> None:
+        for case, calls in cases.items():
+            bench.compare(case, calls, ["squares"], 300)
+
+    return measure
+
+
+def amp_call(bench: Bench, call: Call) -> Call:
+    def with_autocast() -> None:
+        with torch.autocast(bench.device, torch.bfloat16, enabled=not bench.dry):  # slow on a CPU
+            call()
+
+    return with_autocast
+
+
+def tables(bench: Bench) -> Measure:
+    """A ViT-B block with biases that read learned tables, or have whole rows only: which backend is fastest?"""
+    backends = ["auto", "sdpa", "dense", *([] if bench.dry else ["flex"])]  # flex has no gradients on a CPU
+    cases = {}
+    for tokens, batch in [(17, 2)] if bench.dry else SIZES:
+        where = image(math.isqrt(tokens - 1), bench.device)
+        x = torch.randn(batch, tokens, 48 if bench.dry else HEADS * WIDTH, device=bench.device)
+        for name in ("RelativeBias", "LookHere", "DirectionalRPE", "FIRE"):
+            for train in (False, True):
+                case = f"ViT-B block, {name}, {tokens} tokens x {batch}, {both_ways(train)}"
+                of_case = {"NoPE": transformer(bench, "NoPE", "auto", 1)}
+                of_case |= {backend: transformer(bench, name, backend, 1) for backend in backends}
+                calls = {row: model_call(model, TokenSet(x, where), train, amp=True) for row, model in of_case.items()}
+                cases[case] = bench.warm_up(case, calls)
+
+    def measure() -> None:
+        for case, calls in cases.items():
+            bench.compare(case, calls, ["NoPE"], 100)
+
+    return measure
+
+
 def memory(bench: Bench) -> Measure:
     """Peak memory and time of a ViT-B block, forward and backward, for one sample of ever more tokens."""
     rows = [("NoPE", "auto"), ("PaPE", "auto"), ("PaPE(impl='paper_concat')", "auto"), ("PaPE", "sdpa")]
@@ -214,6 +267,8 @@ STEPS: dict[str, Callable[[Bench], Measure]] = {
     "vit_compiled": functools.partial(vit, compiled=True),
     "points": points,
     "packed": packed_rows,
+    "mixed_sizes": mixed_sizes,
+    "tables": tables,
     "memory": memory,
     "train_modelnet40": functools.partial(training, config="modelnet40_pape"),
     "train_coco": functools.partial(training, config="coco_pape"),

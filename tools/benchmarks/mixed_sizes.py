@@ -32,7 +32,7 @@ TIMM: dict[str, dict[str, Any]] = {  # of NaFlexVitCfg, by the name of our encod
 Forward = Callable[[], Tensor]
 
 
-def ndformer_forward(encoding: str, depth: int, packed: bool, images: Any) -> Forward:
+def ndformer_forward(encoding: str, depth: int, packed: bool, images: Any, device: str = "cpu") -> Forward:
     torch.manual_seed(0)
     model = TokenModel(
         modalities=dict(image=dict(type="ImagePatches", patch=PATCH, class_token=False, packed=packed)),
@@ -40,8 +40,22 @@ def ndformer_forward(encoding: str, depth: int, packed: bool, images: Any) -> Fo
             type="Transformer", dim=DIM, depth=depth, heads=HEADS, position_dims=2, encoding=dict(type=encoding)
         ),
         head=dict(type="Classifier", classes=CLASSES, pool="mean"),
-    )
+    ).to(device)
     return lambda: model(images)
+
+
+def rectangles_and_squares(count: int, device: str = "cpu") -> tuple[list[Tensor], Tensor]:
+    """Return `count` images with sides of 4 to 20 patches, and squares with about as many tokens in all."""
+    generator = torch.Generator().manual_seed(1)
+    sizes = torch.randint(4, 21, (count, 2), generator=generator).tolist()
+    mixed = [torch.randn(3, PATCH * rows, PATCH * columns, device=device) for rows, columns in sizes]
+    total = count_tokens(mixed)
+    side = round((total / count) ** 0.5)
+    return mixed, torch.randn(round(total / side**2), 3, PATCH * side, PATCH * side, device=device)
+
+
+def count_tokens(images: Sequence[Tensor] | Tensor) -> int:
+    return sum(image[0].numel() // PATCH**2 for image in images)
 
 
 def timm_forward(encoding: str, depth: int, images: list[Tensor]) -> Forward:
@@ -92,13 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args: argparse.Namespace = parser.parse_args(arguments)
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
-    generator = torch.Generator().manual_seed(1)
-    sizes = torch.randint(4, 21, (IMAGES, 2), generator=generator).tolist()
-    total = sum(rows * columns for rows, columns in sizes)
-    side = round((total / IMAGES) ** 0.5)
-    mixed = [torch.randn(3, PATCH * rows, PATCH * columns) for rows, columns in sizes]
-    squares = torch.randn(round(total / side**2), 3, PATCH * side, PATCH * side)
-    tokens = dict(squares=len(squares) * side**2)
+    mixed, squares = rectangles_and_squares(IMAGES)
+    total, tokens = count_tokens(mixed), dict(squares=count_tokens(squares))
     print(f"{total} tokens in {IMAGES} rectangles, {tokens['squares']} in {len(squares)} squares; depth {args.depth}")
     for encoding in args.encodings:
         calls = dict(

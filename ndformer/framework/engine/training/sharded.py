@@ -57,9 +57,8 @@ class Saver:
     """
 
     def __init__(self) -> None:
-        cuda = torch.cuda.is_available()
         self.group: Any = dist.new_group(backend="gloo") if processes.is_distributed() else None
-        self.stager = DefaultStager(StagingOptions(cuda, False, True, cuda))
+        self.stager = new_stager()
         self.staged: Any = None  # futures of the last save
         self.written: Any = None
         self.path = self.temporary = Path()
@@ -71,6 +70,12 @@ class Saver:
         shard. Other content, such as the states of hooks, may differ: that of rank 0 is written.
         """
         self.wait_written()
+        if torch.__version__ < (
+            2,
+            13,
+        ):  # a stager works once: it clears its table of types
+            self.stager.close()
+            self.stager = new_stager()
         tensors, values = split(dict(format=contents.FORMAT) | content)
         groups = content.get("optimizer", {}).get("param_groups", [])
         for name in content["model"].keys() - {name for group in groups for name in group["names"]}:
@@ -125,6 +130,12 @@ class Saver:
             self.wait_written()
         finally:
             self.stager.close()
+
+
+def new_stager() -> DefaultStager:
+    """Return what copies tensors to the CPU: in a thread, and on a GPU into pinned memory."""
+    cuda = torch.cuda.is_available()
+    return DefaultStager(StagingOptions(cuda, False, True, cuda))
 
 
 def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
