@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
@@ -107,7 +107,9 @@ class TokenModel(nn.Module):
         space = [self._batch_modality(inputs)] if self.in_turn else []
         head = cast(Head, self.head[space[0]] if isinstance(self.head, nn.ModuleDict) else self.head)
         if mode == "loss":
-            targets = head.targets(data_samples or [], next(self.parameters()).device)
+            # not that of the weights, whose shards may be in CPU memory
+            device = next((t.device for t in tree_leaves(inputs) if isinstance(t, Tensor)), torch.device("cpu"))
+            targets = head.targets(data_samples or [], device)
             if self.mix is not None:
                 inputs, targets = self.mix(inputs, targets)
             losses = head.loss(self.features(inputs), targets)

@@ -8,6 +8,7 @@ tokens = packed(tokens, grids, number)   # one row again, without padding
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -84,3 +85,23 @@ def by_grid(tokens: TokenSet) -> list[tuple[list[int], TokenSet]]:
         placed = None if where.placed is None else where.placed[samples, : x.shape[1]]
         parts.append((members, TokenSet(x, Where(r, placed=placed, grid=grid))))
     return parts
+
+
+def cells_of_grids(grids: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the place (T, P) of the cells of all grids, the shape (T, P) of their grid and its number (T,).
+
+    The cells of a grid are in row-major order. The number of operations does not depend on that of grids, since the
+    host of a GPU needs microseconds for each.
+    """
+    counts = [math.prod(grid) for grid in grids]
+    starts = list(accumulate(counts, initial=0))
+    facts = torch.tensor([(*grid, count, start) for grid, count, start in zip(grids, counts, starts)])
+    facts = facts.to(device, non_blocking=True)  # (S, P + 2)
+    number = torch.arange(len(grids), device=device).repeat_interleave(facts[:, -2], output_size=starts[-1])
+    facts = facts[number]
+    shapes, place = facts[:, :-2], torch.arange(starts[-1], device=device) - facts[:, -1]
+    axes: list[Tensor] = []
+    for sizes in shapes.unbind(1)[::-1]:
+        axes.insert(0, place % sizes)
+        place = place // sizes
+    return torch.stack(axes, -1), shapes, number

@@ -1,4 +1,4 @@
-"""The tables in docs/results/benchmarks-gpu.md are those of docs/benchmarks/h100.json."""
+"""The tables in docs/results/benchmarks-gpu.md are those of docs/benchmarks/h100.json and h200.json."""
 
 import json
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from tests.docs.pages import DOCS
 
 CASES: dict[str, dict[str, dict[str, Any]]] = json.loads((DOCS / "benchmarks" / "h100.json").read_text())["cases"]
+MIXED: dict[str, dict[str, dict[str, Any]]] = json.loads((DOCS / "benchmarks" / "h200.json").read_text())["cases"]
 SIZES = ["197 tokens x 64", "1025 tokens x 16", "4097 tokens x 4"]
 WAYS = ["forward", "forward and backward"]
 CALLS = [f"attention call, {size}, {way}" for size in [f"{s}, bfloat16" for s in SIZES] for way in WAYS]
@@ -38,6 +39,16 @@ def peaks(cases: list[str]) -> list[str]:
     return [f"| {row} | " + " | ".join(cells) + " |" for row, cells in rows.items()]
 
 
+def mixed_sizes() -> list[str]:
+    table: list[str] = []
+    for case, rows in MIXED.items():
+        _, encoding, *_, way = case.split(", ")
+        times = [f"{rows[row]['ms']:.3g} ms" for row in ("squares", "packed", "padded")]
+        memory = [f"{rows[row]['peak_mib']:,.0f}" for row in ("squares", "packed", "padded")]
+        table.append(f"| {encoding}, {way} | " + " | ".join([*times, *memory]) + " |")
+    return table
+
+
 TABLES = {
     "attention call": ratios(CALLS, "no encoding, sdpa", ENCODED),
     "block": ratios(BLOCKS, "NoPE", [row for row in CASES[BLOCKS[0]] if row != "NoPE"]),
@@ -45,6 +56,7 @@ TABLES = {
     "points": ratios(POINTS, "no encoding", [row for row in CASES[POINTS[0]] if row != "no encoding"]),
     "packed": ratios(PACKED, "no encoding, varlen_attn", [row for row in CASES[PACKED[0]] if "varlen" not in row]),
     "memory": peaks(MEMORY),
+    "mixed sizes": mixed_sizes(),
 }
 
 

@@ -15,7 +15,7 @@ import ndformer.framework.kernels.sdpa as sdpa_module
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.channels import single_block
 from ndformer.framework.bias.parabolas import IsotropicBias
-from ndformer.framework.bias.pointwise import DistanceBias
+from ndformer.framework.bias.pointwise import ConeBias, DistanceBias, TableBias
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.choose import AUTO, choose
 from ndformer.framework.kernels.choose import BACKENDS as ALL
@@ -220,6 +220,11 @@ def query(tokens: int, dtype: torch.dtype = torch.float32, device: str = "cpu") 
         (2048, torch.float32, "cpu", "plain", "rows only", "dense"),  # what makes it is as large several times over
         (1024, torch.float32, "cuda", "plain", "rows only", "dense"),
         (1024, torch.float32, "cuda", "plain", "sum with rows only", "dense"),
+        (1024, torch.bfloat16, "cuda", "plain", "table", "sdpa"),
+        (8192, torch.bfloat16, "cuda", "plain", "table", "dense"),  # FlexAttention's gradient of a table is slow
+        (8192, torch.bfloat16, "cuda", "plain", "sum with table", "dense"),
+        (8192, torch.bfloat16, "cuda", "plain", "cone", "flex"),
+        (8192, torch.bfloat16, "cuda", "uncut", "table", "flex"),  # a mask would be of all samples
         (1024, torch.float64, "cuda", "plain", "distance", "sdpa"),
         (8192, torch.float64, "cuda", "plain", "distance", "dense"),
     ],
@@ -240,6 +245,9 @@ def test_auto_takes(
         "distance": DistanceBias(torch.ones(4), r),
         "features": IsotropicBias(torch.zeros(1, 4, tokens), r, local=single_block(r)),
         "rows only": RowsOnly(torch.zeros(())),
+        "table": (table := TableBias([torch.zeros(4, 3)], [1], r)),
+        "sum with table": SumBias([DistanceBias(torch.ones(4), r), table]),
+        "cone": ConeBias(torch.ones(4, 1), torch.ones(4), r),
         "sum with rows only": SumBias([DistanceBias(torch.ones(4), r), RowsOnly(torch.zeros(()))]),
     }
     q = query(tokens, dtype, device)

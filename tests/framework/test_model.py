@@ -146,3 +146,13 @@ def test_a_head_that_says_nothing_as_tensors_is_a_sentence() -> None:
             model(dict(image=IMAGE), dict(type="Mute"))(torch.randn(1, 3, 8, 8))
     finally:
         HEADS.module_dict.pop("Mute")
+
+
+def test_targets_are_moved_to_the_device_of_the_inputs() -> None:
+    """With `offload=True`, weights are in CPU memory, and FSDP moves inputs to the GPU."""
+    network = model(dict(image=dict(type="ImagePatches", patch=4)))
+    devices: list[torch.device] = []
+    network.head.targets = lambda samples, device: devices.append(device)
+    with pytest.raises(RuntimeError):  # the weights are not there
+        network(torch.zeros(2, 3, 8, 8, device="meta"), [dict(label=0)] * 2, mode="loss")
+    assert devices == [torch.device("meta")]

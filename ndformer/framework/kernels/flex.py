@@ -16,9 +16,11 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.pointwise import TableBias
 from ndformer.framework.kernels.backend import Backend, on_gpu
 from ndformer.framework.kernels.dense import Dense
 from ndformer.framework.kernels.masks import placed_for
+from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.tiles import block_mask, buffer
 from ndformer.framework.tokens import Where
 
@@ -38,8 +40,13 @@ class Flex(Backend):
         return (bias is None or bias.pointwise) and not _learning_on_cpu(q, k, v)
 
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
-        exact = q.dtype == torch.float64
-        return on_gpu(q) and not exact and (bias is not None or where.segment is not None)
+        """Prefer packed rows, and biases whose mask does not fit in memory; where it fits, `sdpa` is faster."""
+        if not on_gpu(q) or q.dtype == torch.float64:
+            return False
+        if where.segment is not None or bias is None:
+            return where.segment is not None
+        slow = torch.is_grad_enabled() and any(isinstance(part, TableBias) for part in bias.parts().values())
+        return not slow and not SDPA().preferred(q, where, bias)
 
     def pairs_in_memory(self, q: Tensor, where: Where, bias: Bias | None) -> int:
         B, H, N, _ = q.shape

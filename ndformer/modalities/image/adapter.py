@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.packing import unpacked
+from ndformer.framework.packing import cells_of_grids, unpacked
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Rate, Width
@@ -136,7 +137,11 @@ class ImagePatches(Adapter):
             images = images.to(weight.dtype)
             x = self.project(images) if size == self.patch else F.conv2d(images, weight, bias, stride=size)
             grid = (x.shape[2], x.shape[3])  # of x (B, dim, rows, columns)
-            x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device, size)[None]
+            axes = [torch.arange(n, device=x.device) for n in grid]
+            # not cartesian_prod: in an exported graph it refuses one row or one column
+            cells = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, 1)
+            positions = self._positions(cells, grid, size)[None]
+            x = x.flatten(2).transpose(1, 2)
             if self._drops:
                 B, N, _ = x.shape
                 index = remaining_tokens([N] * B, self.drop_tokens, x)
@@ -146,9 +151,9 @@ class ImagePatches(Adapter):
         # images of one size are neighbors in the row, so that attention cuts it without copying
         order = sorted(range(len(images)), key=lambda i: (math.prod(grids[i]), grids[i]))
         grids = [grids[i] for i in order]
-        pixels = torch.cat([_patches(images[i], size) for i in order])  # (T, channels size size)
-        places = {grid: self._positions(grid, pixels.device, size) for grid in set(grids)}
-        positions, counts = torch.cat([places[grid] for grid in grids]), [r * c for r, c in grids]
+        cells, shapes, sample = cells_of_grids(grids, images[0].device)  # (T, 2), (T, 2), (T,)
+        pixels = _patches([images[i] for i in order], size, cells, shapes, sample)  # (T, channels size size)
+        positions, counts = self._positions(cells, shapes, size), [r * c for r, c in grids]
         if self._drops:
             index = remaining_tokens(counts, self.drop_tokens, pixels)
             pixels, positions = pixels[index], positions[index]
@@ -162,13 +167,15 @@ class ImagePatches(Adapter):
             return self.patch_sizes[int(torch.randint(len(self.patch_sizes), ()))]
         return self.test_patch
 
-    def _positions(self, grid: tuple[int, int], device: torch.device, size: int) -> Tensor:
-        """Return the positions (rows columns, P) of patches of `size` pixels that form a grid: their centers."""
-        axes = [torch.arange(n, dtype=torch.float32, device=device) for n in grid]
+    def _positions(self, cells: Tensor, shapes: Tensor | tuple[int, ...], size: int) -> Tensor:
+        """Return the positions (T, P) of patches of `size` pixels, their centers.
+
+        `cells` (T, 2) are rows and columns, `shapes` the numbers of rows and columns of the grid, or of each patch's.
+        """
+        positions = cells.float()
         if size != self.patch:
-            axes = [(axis + 0.5) * (size / self.patch) - 0.5 for axis in axes]
-        # not cartesian_prod: in an exported graph it refuses one row or one column
-        positions = torch.stack(torch.meshgrid(*(axis + self.start for axis in axes), indexing="ij"), -1).flatten(0, 1)
+            positions = (positions + 0.5) * (size / self.patch) - 0.5
+        positions = positions + self.start
         if self.plane is None:
             return positions
         first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
@@ -192,7 +199,17 @@ class ImagePatches(Adapter):
                 )
 
 
-def _patches(image: Tensor, size: int) -> Tensor:
-    """Return the pixels of each patch (rows columns, channels size size) of an image (channels, H, W)."""
-    cut = image.unflatten(2, (-1, size)).unflatten(1, (-1, size))  # (C, rows, size, columns, size)
-    return cut.permute(1, 3, 0, 2, 4).flatten(2).flatten(0, 1)
+def _patches(images: Sequence[Tensor], size: int, cells: Tensor, shapes: Tensor, sample: Tensor) -> Tensor:
+    """Return the pixels (T, channels size size) of patches, given by cells_of_grids(), of images (channels, H, W).
+
+    An image is a list of lines of `size` pixels, and a patch consists of some of them.
+    """
+    channels = images[0].shape[0]
+    starts = list(accumulate((image.numel() // size for image in images[:-1]), initial=0))
+    (row, column), (rows, columns) = cells.unbind(-1), shapes.unbind(-1)
+    first = tensor_like(starts, cells)[sample] + row * size * columns + column  # (T,)
+    line = torch.arange(channels * size, device=cells.device)  # of a patch
+    channel, below = line // size, line % size
+    index = first[:, None] + channel * (rows * size * columns)[:, None] + below * columns[:, None]
+    lines = torch.cat([image.flatten() for image in images]).view(-1, size)
+    return lines.index_select(0, index.flatten()).view(len(cells), -1)

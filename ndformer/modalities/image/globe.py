@@ -26,8 +26,7 @@ class GlobePatches(ImagePatches):
     ) -> None:
         super().__init__(dim, patch, channels, class_token, packed=packed)
 
-    def _positions(self, grid: tuple[int, int], device: torch.device, size: int) -> Tensor:
-        rows, columns = grid
-        north = 90 - (torch.arange(rows, dtype=torch.float32, device=device) + 0.5) * (180 / rows)
-        east = (torch.arange(columns, dtype=torch.float32, device=device) + 0.5) * (360 / columns)
-        return torch.cartesian_prod(north, east)
+    def _positions(self, cells: Tensor, shapes: Tensor | tuple[int, ...], size: int) -> Tensor:
+        rows, columns = shapes.unbind(-1) if isinstance(shapes, Tensor) else shapes
+        row, column = (cells.float() + 0.5).unbind(-1)
+        return torch.stack([90 - row * (180 / rows), column * (360 / columns)], -1)

@@ -1,6 +1,7 @@
 """A batch of images of different sizes equals each image by itself: features, losses and gradients."""
 
 from typing import Any
+from unittest.mock import patch as replaced
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ndformer.framework.engine.training.first_batch import token_counts
 from ndformer.framework.engine.training.throughput import Throughput
@@ -116,6 +118,30 @@ def test_any_sizes_and_patches(sizes, patch, encoding, registers, pool, class_at
     model = new_model(encoding, patch, pool, **options)
     model.modalities.image.packed = packed or model.backbone.encoding.needs_grid  # padded rows have no grid
     assert_equals_alone(model, images(sizes, patch))
+
+
+class CountOperations(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **kwargs or {})
+
+
+def test_more_images_need_no_more_operations():
+    """But one for each image, which copies nothing: on a GPU the host takes microseconds to start each."""
+    adapter: Any = MODALITIES.create(dict(type="ImagePatches", patch=2), dim=DIM)
+    counts = []
+    for sides in (2, 6):
+        batch = images([(rows, columns) for rows in range(1, sides + 1) for columns in range(1, sides + 1)], 2)
+        with (
+            torch.no_grad(),
+            CountOperations() as mode,
+            replaced("ndformer.framework.tokens._readable", lambda t: False),
+        ):
+            adapter(batch)
+        counts.append(mode.count - len(batch))
+    assert counts[0] == counts[1]
 
 
 def test_patches_are_the_convolution_and_positions_are_those_of_each_image():

@@ -102,7 +102,8 @@ def restore(trainer: Runner) -> None:
     checkpoint.load_weights(trainer.model, state, path)
     if trainer.ema is not None:
         average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
-        trainer.ema.average = {name: value.to(trainer.device) for name, value in average.items()}
+        weights = trainer.model.state_dict()  # whose shards may be in CPU memory
+        trainer.ema.average = {name: value.to(weights[name].device) for name, value in average.items()}
     _restore_optimizer(trainer.optim_wrapper, state, path)
     settings = absolute(trainer.cfg.to_dict())
     same_hooks = settings.get("custom_hooks") == state["settings"].get("custom_hooks")

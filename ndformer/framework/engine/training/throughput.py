@@ -16,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.errors import DataError
+from ndformer.framework.kernels.dense import Dense
+from ndformer.framework.kernels.flex import Flex
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.runs import attempted
@@ -127,6 +129,7 @@ def count_flops(model: TokenModel, inputs: dict[str, Any]) -> float:
             torch.no_grad(),
             torch.compiler.set_stance("force_eager"),
             patch.object(Narrow, "__call__", count_narrow),
+            patch.object(Flex, "__call__", Dense.__call__),  # uncompiled, it would hold all pairs
             counter,
         ):
             model(model.to_device(dict(inputs=inputs))["inputs"])

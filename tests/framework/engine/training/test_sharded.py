@@ -22,7 +22,7 @@ from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
 
-from ndformer.framework.engine.training import checkpoint, run_state, sharded, work_dir
+from ndformer.framework.engine.training import checkpoint, manifest, run_state, sharded, work_dir
 from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
@@ -257,7 +257,7 @@ def test_no_code_in_a_folder_is_executed(folder: Path) -> None:
     evil = io.BytesIO()
     torch.save(malicious, evil)
     (folder / "last" / "__0_0.distcp").write_bytes(evil.getvalue().ljust(10**6, b"0"))
-    index["files"]["__0_0.distcp"] = sharded.file_entry(folder / "last" / "__0_0.distcp")
+    index["files"]["__0_0.distcp"] = manifest.file_entry(folder / "last" / "__0_0.distcp")
     for entry in index["tensors"].values():
         for chunk in entry["chunks"]:
             chunk["inside"][1:] = [0, len(evil.getvalue())]
@@ -271,7 +271,7 @@ def test_no_code_in_a_folder_is_executed(folder: Path) -> None:
 
 def _seal(folder: Path, index: dict[str, Any]) -> None:
     index.pop("digest", None)
-    (folder / "manifest.json").write_text(json.dumps(index | dict(digest=sharded._digest(index))))
+    (folder / "manifest.json").write_text(json.dumps(index | dict(digest=manifest._digest(index))))
 
 
 @pytest.mark.parametrize("problem", ["../run/last.pth", "huge", "beyond", "overlap"])
