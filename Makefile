@@ -3,6 +3,8 @@
 # make test    builds .venv when needed, then lints, type-checks and runs every test: each value of each parameter
 # make test-all  make test, then the other combinations of parameters and the slow tests
 # make headless  the built wheel on a server without libGL: a Debian of its own; needs root and debootstrap
+# make cell    measures one cell of a published table again, and says whether its numbers are the same; minutes
+#              (make cell ARGS="thesis:table3 --rows None --seeds 1")
 # make matrix  the suite's core on each supported Python found, with the oldest and the newest torch, and all samples without extras: docs/reference/machines.md
 # make soak    kills, faults, ranks, a simulated run of 12 hours, damaged files and 16 bit for an hour and a half
 # make mutations  40 planted faults: whether make test and make test-all notice each; a quarter of an hour
@@ -24,10 +26,13 @@ WORKERS := -n auto --dist worksteal
 # without cached bytecode each worker of a test run compiles all tests and modules anew, which takes half a minute
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: train test test-all lint types gpu headless matrix soak mutations integrations devkit kernels elsewhere exports docs browser clean
+.PHONY: train test test-all lint types gpu headless cell matrix soak mutations integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
 	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
+
+cell: $(READY)
+	$(BIN)/python tools/reproduce.py $(or $(ARGS),toys:1d-1block --rows PaPE --seeds 0)
 
 test: lint
 	@# types beside the tests: the type checker uses one core; those of the tests themselves are in test-all

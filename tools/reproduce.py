@@ -12,7 +12,8 @@ The same command again measures only the cells that are missing. Writes into wor
 results.json, table.md, picture.png, and a folder for each cell. --keep copies results and picture to a folder, and
 --pages writes a page for each paper from such a folder. --onto adds them to the rows and seeds that the folder has,
 which are not measured again: long tables can grow on several machines. --list names the folders of data sets that an
-experiment reads inside --data; an experiment without its data says where to get it.
+experiment reads inside --data; an experiment without its data says where to get it. Where docs/papers has a measured
+cell too, the last line says whether its numbers are the same, as they are on the same kind of processor.
 """
 
 import argparse
@@ -165,6 +166,9 @@ def run(experiment: Experiment, args: argparse.Namespace) -> None:
         results = runner.collect(experiment, scale, every_seed, args.work_dir)
         text = pages.write(experiment, scale, results, folder)
     print(f"\n{text}\n{folder}")
+    published = pages.load_results(experiment, scale, PAGES)
+    if published is not None:
+        print(runner.agreement(results, published, chosen))
     print(f"{60 * runner.minutes(experiment, scale, seeds, args.work_dir):.0f} seconds of processor time in all")
     for home in filter(None, (args.keep, args.onto)):
         copy = home / folder.name

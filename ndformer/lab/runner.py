@@ -18,6 +18,7 @@ from ndformer.lab.experiment import Cell, Experiment, ScaleName
 from ndformer.lab.results import Results, Values
 
 CELL = "cell.json"
+TIMES = {"minutes"}  # columns that no second run repeats
 
 
 def folder_name(experiment: Experiment, scale: ScaleName) -> str:
@@ -91,6 +92,25 @@ def collect(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home
         if found is not None:
             values.setdefault(cell.row, {})[cell.seed] = found
     return Results(values)
+
+
+def agreement(results: Results, published: Results, cells: Sequence[Cell]) -> str:
+    """Return a sentence on the cells that are published too: how many have the same numbers, and what differs."""
+    differences: dict[str, float] = {}
+    both, same = 0, 0
+    for cell in cells:
+        ours = results.values.get(cell.row, {}).get(cell.seed)
+        theirs = published.values.get(cell.row, {}).get(cell.seed)
+        if ours is None or theirs is None:
+            continue
+        columns = (ours.keys() & theirs.keys()) - TIMES
+        gaps = {name: abs(ours[name] - theirs[name]) for name in columns if ours[name] != theirs[name]}
+        both, same = both + 1, same + (not gaps)
+        differences |= {name: max(gap, differences.get(name, 0.0)) for name, gap in gaps.items()}
+    most = ", ".join(f"{name} by up to {gap:.3g}" for name, gap in sorted(differences.items()))
+    return f"{both} of these cells are published, {same} with the same numbers" + (
+        f"; others differ: {most}" if most else ""
+    )
 
 
 def take_over(experiment: Experiment, scale: ScaleName, results: Results | None, home: Path) -> None:
