@@ -22,10 +22,10 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load as load_config
 from ndformer.framework.engine.config.load import load_text
 from ndformer.framework.engine.config.saved import DATA
-from ndformer.framework.engine.config.shipped import config_path
+from ndformer.framework.engine.config.shipped import config_path, model_folder, model_names
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.training import checkpoint, contents, exported
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet
@@ -133,12 +133,18 @@ def load(
     device: str | torch.device = "cpu",
     trust_config: bool = False,
 ) -> LoadedModel:
-    """Load a trained model from a run's or a published folder, a .pth or a .safetensors file.
+    """Load a trained model: of a run's or a published folder, a .pth or .safetensors file, or by a name, "qm9-small".
 
     The config is `config` or, if it is not given, that of the folder or the one in the file. With `trust_config` the
     modules that it lists are imported.
     """
-    path = Path(path)
+    path = model_folder(path)
+    if path.suffix == "" and not path.exists() and path.name == str(path):
+        names = ", ".join(model_names())
+        raise DataError(
+            f"expected a folder, a file or the name of a shipped model ({names}), got '{path}'"
+            + nearest(str(path), model_names())
+        )
     if path.is_dir():
         path = next((path / name for name in (checkpoint.BEST, exported.FILE) if checkpoint.exists(path / name)), path)
     content = checkpoint.load(path)

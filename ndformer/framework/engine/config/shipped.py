@@ -1,4 +1,4 @@
-"""Configs that ship with ndformer, found by name wherever it is installed."""
+"""Configs and trained models that ship with ndformer, found by name wherever it is installed."""
 
 import shlex
 from pathlib import Path
@@ -7,6 +7,7 @@ from ndformer.framework.engine.config.text import format_config, parse_encoding
 from ndformer.framework.errors import ConfigError, nearest
 
 CONFIGS = Path(__file__).parents[3] / "configs"
+WEIGHTS = Path(__file__).parents[3] / "weights"  # a folder for each trained model, as ndformer export writes it
 REMOVED = dict(  # end of the name of configs/DATASET_END.py -> its encoding
     alibi="ALiBi",
     lookhere="LookHere",
@@ -27,6 +28,17 @@ def config_path(text: str | Path) -> Path:
     path = Path(text)
     shipped = CONFIGS / f"{path.stem}.py"
     return shipped if _may_ship(path) and not path.exists() and shipped.exists() else path
+
+
+def model_folder(text: str | Path) -> Path:
+    """Return the folder or file of a trained model: that path or, if there is none, the shipped model of that name."""
+    path = Path(text)
+    return WEIGHTS / path.name if path.name == str(text) in model_names() and not path.exists() else path
+
+
+def model_names() -> list[str]:
+    """Return the names of the trained models that ship with ndformer."""
+    return sorted(folder.name for folder in WEIGHTS.iterdir() if folder.is_dir())
 
 
 def base_path(name: str, home: Path) -> Path:

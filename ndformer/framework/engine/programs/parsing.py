@@ -1,4 +1,4 @@
-"""The argument parser of all programs: it accepts a run's folder as CONFIG, and suggests options."""
+"""The argument parser of all programs: it accepts a run's folder or a shipped model as CONFIG, and suggests options."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ndformer.framework import foreign
-from ndformer.framework.engine.config import saved
+from ndformer.framework.engine.config import saved, shipped
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import nearest
 
@@ -45,7 +45,10 @@ KEYS, OPTIONS = ({name: ours for ours, names in table.items() for name in names.
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that replaces a run's folder by its files, and suggests known options for unknown ones."""
+    """An argument parser that replaces the folder of a run or the name of a shipped model by its files.
+
+    It suggests known options for unknown ones.
+    """
 
     first: str | None = None  # the first positional argument, for messages
 
@@ -62,7 +65,7 @@ class Parser(argparse.ArgumentParser):
             actions[0].metavar = "RUN_DIR | CONFIG"  # in the usage before CHECKPOINT
         i = self._first_positional(words)
         self.first = None if i is None else words[i]
-        files = None if i is None else run_files(Path(words[i]))
+        files = None if i is None else run_files(shipped.model_folder(words[i]))
         if i is None or files is None:
             return words
         config, weights = files
@@ -107,6 +110,8 @@ def _remedy(path: Path) -> str:
     if path.parent.name and path.parent.is_dir() and not path.exists():
         names = [foreign.printable(other.name) for other in path.parent.iterdir()]
         return f", which does not exist{nearest(path.name, names)}"
+    if (meant := nearest(str(path), shipped.model_names())) != ".":
+        return meant
     return " alone. Train first, or add the checkpoint after it"
 
 
