@@ -34,6 +34,10 @@ def create(
     names = [f"vit_{key}" for key in VIT] + [f"ptv3_{key}" for key in PTV3]
     if name not in names:
         raise UnknownNameError(f"no model is called '{name}'{nearest(name, names)} Models: {', '.join(names)}")
+    if type(classes) is not int or classes < 0:
+        raise ValueError(f"classes must be a whole number from 0 on, got {classes!r:.40}")
+    if type(depth := options.get("depth", 1)) is not int or depth < 1:
+        raise ValueError(f"depth must be a whole number from 1 on, got {depth!r:.40}")
     modalities = modalities or (IMAGE if family == "vit" else POINTS)
     backbone = _vit(size, modalities) if family == "vit" else _ptv3(size)
     _check_options(options, BACKBONES.get(backbone["type"]))

@@ -79,3 +79,17 @@ def test_misspelled_arguments_get_a_suggestion(name, meant):
 def test_where_tokens_begin_with_no_class_token_their_mean_is_read():
     assert ndformer.create("ptv3_small", "NoPE", classes=3).head.pool == "mean"
     assert ndformer.create("vit_tiny", "NoPE", classes=3, depth=1).head.pool == "class"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(classes=-1), "classes must be a whole number from 0 on, got -1"),
+        (dict(classes=True), "classes must be a whole number from 0 on, got True"),
+        (dict(classes=2.5), "classes must be a whole number from 0 on, got 2.5"),
+        (dict(depth=0), "depth must be a whole number from 1 on, got 0"),
+    ],
+)
+def test_sizes_that_are_no_sizes_get_a_sentence(options, message):
+    with pytest.raises(ValueError, match=message):
+        ndformer.create("vit_tiny", **options)

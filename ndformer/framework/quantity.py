@@ -28,11 +28,11 @@ class Quantity:
 
     def __post_init__(self) -> None:
         if self.better not in get_args(Better):
-            raise ValueError(f"`better` of a metric is 'higher' or 'lower', got {self.better!r:.40}")
+            raise ValueError(f"`better` of a metric must be 'higher' or 'lower', got {self.better!r:.40}")
         if not isinstance(self.unit, str) or not self.unit.isprintable() or len(self.unit) > 20:
-            raise ValueError(f"`unit` of a metric is 'share', '' or the name of a unit, got {self.unit!r:.40}")
+            raise ValueError(f"`unit` of a metric must be 'share', '' or the name of a unit, got {self.unit!r:.40}")
         if type(self.decimals) is not int or not 0 <= self.decimals <= 20:
-            raise ValueError(f"`decimals` of a metric is a whole number from 0 to 20, got {self.decimals!r:.40}")
+            raise ValueError(f"`decimals` of a metric must be a whole number from 0 to 20, got {self.decimals!r:.40}")
 
     @classmethod
     def create(cls, better: Better, unit: str, decimals: int | None = None) -> Quantity:

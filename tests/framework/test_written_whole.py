@@ -69,6 +69,9 @@ ALLOWED = {
     "ndformer/studies/pape/extrapolation.py": {"figure.savefig": PICTURE},
     "ndformer/studies/rectangles/maps.py": {"figure.savefig": PICTURE},
     "ndformer/studies/sincos2d/note.py": {"figure.savefig": PICTURE},
+    "tools/benchmarks/gpu.py": {"open": "logs and figures grow line by line"},
+    "tools/benchmarks/gpu_timing.py": {"open": "figures grow line by line"},
+    "tools/benchmarks/loader.py": {"Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save": DATA},
     "tools/export.py": {"graph.save": WHOLE},
     "tools/extrapolate.py": {"extrapolate_table.save": WHOLE},
     "tools/probe_positions.py": {"probe_positions.save": WHOLE},
@@ -107,7 +110,7 @@ def writes(file: Path) -> Iterator[str]:
 def test_every_write_is_whole_or_has_a_reason_and_each_reason_is_needed() -> None:
     """Issue 44.28."""
     files = [file for folder in ("ndformer", "tools") for file in sorted((ROOT / folder).rglob("*.py"))]
-    files = [file for file in files if not {"stand_ins", "benchmarks", "kernels"} & set(file.parts)]
+    files = [file for file in files if not {"stand_ins"} & set(file.parts)]
     found = {str(file.relative_to(ROOT)): set(writes(file)) for file in files if file.name != "atomic.py"}
     strange = {file: new for file, calls in found.items() if (new := calls - ALLOWED.get(file, {}).keys())}
     assert not strange, f"write them by ndformer.framework.system.atomic, or say here why not: {strange}"

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.pictures.runs import bars
+from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet
 
 Call = Callable[[], Any]
@@ -98,7 +99,7 @@ def write(stem: Path, device: str, values: dict[str, Any], ratios: dict[str, dic
     """Write `values` with the machine and the date to STEM.json, and a chart of `ratios`, if any, to STEM.png."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     record = dict(device=machine(device), torch=torch.__version__, date=str(datetime.date.today()), **values)
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    atomic.write(stem.with_suffix(".json"), json.dumps(record, indent=1) + "\n")
     if ratios:
         bars(stem.with_suffix(".png"), ratios, base)
     print(f"wrote {stem}.json{f' and {stem}.png' * bool(ratios)}")

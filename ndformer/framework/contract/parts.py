@@ -189,7 +189,8 @@ def answers(parts: Parts) -> str:
     metric.process(batch, found)
     values = metric.compute_metrics(metric.results)
     if metric.main not in values:
-        raise Broken(f"{one.metric} is best at '{metric.main}', and measures {', '.join(values)}")
+        measured = ", ".join(values)
+        raise Broken(f"{one.metric}.compute_metrics() must return its main value '{metric.main}', got {measured}")
     return f"{_name(one)}, tabled, printed ({words[0]:.60}) and read by {one.metric}"
 
 

@@ -94,8 +94,8 @@ def _declares(metric: Metric | type[Metric], name: str) -> bool:
 
 
 def _quantity(metric: Metric | type[Metric], name: str) -> Quantity:
+    kind = metric if isinstance(metric, type) else type(metric)
     if metric.better is None or metric.unit is None:
-        kind = metric if isinstance(metric, type) else type(metric)
         lacks = [key for key, value in dict(better=metric.better, unit=metric.unit).items() if value is None]
         raise ConfigError(
             f"{kind.__name__} is expected to declare better and unit, got no {' and no '.join(lacks)}. Write "
@@ -103,4 +103,7 @@ def _quantity(metric: Metric | type[Metric], name: str) -> Quantity:
             "of a unit"
         )
     special = metric.quantities.get(name.rpartition("/")[2])
-    return special or Quantity.create(metric.better, metric.unit, metric.decimals)
+    try:
+        return special or Quantity.create(metric.better, metric.unit, metric.decimals)
+    except ValueError as error:
+        raise ConfigError(f"{kind.__name__}: {error}") from None

@@ -66,6 +66,11 @@ def measure(
             raise DataError("no sample could be read, so there is nothing to evaluate")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
         measured = {prefix + name: value for name, value in metric.compute_metrics(results).items()}
+        if metric is built[0] and not {metric.main, prefix + metric.main} & measured.keys():
+            raise DataError(
+                f"{type(metric).__name__}.compute_metrics() must return its main value '{metric.main}', got "
+                f"{', '.join(measured) or 'nothing'}. Return it, or set `main` to one of these"
+            )
         values |= measured
         quantities |= {name: metric.quantity(name) for name in measured}
     call_hook(f"after_{mode}_epoch", metrics=values)

@@ -13,7 +13,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.optim import parameter_groups
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.registry import BACKBONES, METRICS
@@ -136,6 +136,20 @@ def test_the_lowest_value_is_the_best_if_lower_is_better(tmp_path, capsys, error
     said = capsys.readouterr().out
     assert f"best on validation: error {errors[best - 1]:.4f} px, after epoch {best} of" in said
     assert "test, with the checkpoint best on validation: error 7.0000 px" in said
+
+
+@pytest.mark.parametrize(
+    "attribute, value, message",
+    [
+        ("main", "missing", r"Falling.compute_metrics\(\) must return its main value 'missing', got error"),
+        ("better", "down", "Falling: `better` of a metric must be 'higher' or 'lower', got 'down'"),
+    ],
+)
+def test_a_metric_that_contradicts_itself_is_named(tmp_path, monkeypatch, attribute, value, message):
+    monkeypatch.setattr(Falling, attribute, value)
+    Falling.values = [1.0]
+    with pytest.raises((DataError, ConfigError), match=message):
+        train(config(1, metrics=[dict(type="Falling")], ema=None), tmp_path)
 
 
 def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
