@@ -18,7 +18,7 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
-ClassAt = Literal["nowhere", "origin"]
+ClassPosition = Literal["nowhere", "origin"]
 Control = Literal["", "labels", "places"]  # random labels; tokens permuted in each sample
 ENDINGS: dict[str, Control] = {", labels at random": "labels", ", places shuffled": "places"}
 
@@ -56,7 +56,7 @@ class Reader(nn.Module):
         dim: int = 48,
         depth: int = 1,
         heads: int = 4,
-        class_at: ClassAt = "nowhere",
+        class_at: ClassPosition = "nowhere",
         readout: Literal["class", "mean"] = "class",
     ) -> None:
         """`like`: samples on whose positions an encoding with 'auto' or 'spread' is calibrated."""
