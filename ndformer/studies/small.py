@@ -20,6 +20,7 @@ from ndformer.framework.transformer import Transformer
 
 ClassPosition = Literal["nowhere", "origin"]
 Control = Literal["", "labels", "places"]  # random labels; tokens permuted in each sample
+TEST_BATCH = 500  # samples
 ENDINGS: dict[str, Control] = {", labels at random": "labels", ", places shuffled": "places"}
 
 
@@ -118,14 +119,14 @@ def fit(
 
 
 @torch.no_grad()
-def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tensor:
+def answers_to(reader: Reader, samples: Samples) -> Tensor:
     """Return the outputs (B, outputs), computed in batches."""
     reader.eval()
     parts = []
-    for at in range(0, len(samples.tokens), batch_size):
-        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + batch_size]
-        cameras = None if samples.cameras is None else samples.cameras[at : at + batch_size]
-        tokens = samples.tokens[at : at + batch_size]
+    for at in range(0, len(samples.tokens), TEST_BATCH):
+        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + TEST_BATCH]
+        cameras = None if samples.cameras is None else samples.cameras[at : at + TEST_BATCH]
+        tokens = samples.tokens[at : at + TEST_BATCH]
         parts.append(reader(samples._replace(tokens=tokens, positions=positions, cameras=cameras)))
     reader.train()
     return torch.cat(parts)

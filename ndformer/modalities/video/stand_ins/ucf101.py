@@ -16,7 +16,6 @@ MOTIONS = (
     "SlideLeft", "SlideRight", "Rise", "Fall", "CircleClockwise", "CircleCounterclockwise", "Grow", "Shrink",
     "SwingSideways", "Bounce",
 )  # fmt: skip
-MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # the class of each mirrored motion
 BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is the reverse of another one
 # Groups of a class, videos of a group, frames of a video. The frames are those between the paper's first (0) and last
 # (41), so that the model sees the same frames of a video and its reverse.
