@@ -16,8 +16,7 @@ from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.video.formats.writing import write_avi
-from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, WIDTH, appearance, film, path, ucf101
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, WIDTH, appearance, film, path, ucf101, write_avi
 from ndformer.modalities.video.transforms.videos import SampleFrames
 from tests.encodings_of_papers import with_encodings
 
