@@ -1,6 +1,6 @@
 """Months and longitudes on circles: guess an anomaly of sea surface temperature from 23 others at the same latitude.
 
-December is next to January, and 359 degrees to 0: straight axes miss these neighbors. The field is generated, or real:
+December is next to January, and 359 degrees to 0: straight axes miss these neighbors. Values are generated, or real:
 examples/ocean_climatology.py coads_climatology.cdf, of Debian's ferret-datasets (NOAA's Ferret License Agreement).
 """
 
@@ -14,21 +14,21 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
 if sys.argv[1:]:  # (12 months, 90 latitudes, 180 longitudes), land has a large negative value
-    field = torch.tensor(netcdf_file(sys.argv[1], mmap=False).variables["SST"][:].astype("float32"))
-    field = field.masked_fill(field < -100, torch.nan)
+    sst = torch.tensor(netcdf_file(sys.argv[1], mmap=False).variables["SST"][:].astype("float32"))
+    sst = sst.masked_fill(sst < -100, torch.nan)
 else:  # waves around the Earth and through the year
     axes = (2 * torch.pi * torch.arange(n) / n for n in (12, 90, 180))
     month, north, east = torch.meshgrid(*axes, indexing="ij")
-    field = torch.stack([(k * east + k % 3 * month + k * k * (1 + north)).cos() for k in range(1, 6)]).sum(0)
-field = field - field.nanmean((0, 2), keepdim=True)
-field, sea = (field / field[field.isfinite()].std()).movedim(1, 0), field.isfinite().movedim(1, 0).flatten(1)
-field, sea = (values[sea.float().mean(1) > 0.5] for values in (field.flatten(1), sea.float()))
+    sst = torch.stack([(k * east + k % 3 * month + k * k * (1 + north)).cos() for k in range(1, 6)]).sum(0)
+sst = sst - sst.nanmean((0, 2), keepdim=True)
+sst, sea = (sst / sst[sst.isfinite()].std()).movedim(1, 0), sst.isfinite().movedim(1, 0).flatten(1)
+sst, sea = (values[sea.float().mean(1) > 0.5] for values in (sst.flatten(1), sea.float()))
 
 
 def generate_samples(count: int) -> tuple[Tensor, Tensor]:  # values (B, 24); months and longitudes (B, 24, 2)
     belt = torch.randint(len(sea), (count,))
     place = torch.multinomial(sea[belt], 24)
-    return field[belt[:, None], place], torch.stack([place // 180, 2 * (place % 180)], -1).float()
+    return sst[belt[:, None], place], torch.stack([place // 180, 2 * (place % 180)], -1).float()
 
 
 def mean_squared_error(model: nn.ModuleList, count: int) -> Tensor:

@@ -14,6 +14,7 @@ from typing import Any
 # old name: new name, both without "ndformer."
 MODULES: dict[str, str] = {
     "encodings.absolute": "encodings.sincos",
+    "encodings.buckets": "encodings.relative",
     "encodings.cayley": "encodings.string_rope",
     "encodings.compact": "encodings.pape_compact",
     "encodings.contextual": "encodings.relative",
@@ -72,9 +73,10 @@ MODULES: dict[str, str] = {
     "framework.engine.training.apart": "framework.engine.training.leakage",
     "framework.engine.training.first_look": "framework.engine.training.first_batch",
     "framework.field": "framework.bev_grid",
-    "framework.foreign.bare": "framework.foreign.row_width",
+    "framework.foreign.bare": "framework.foreign.arrays",
     "framework.foreign.packed": "framework.foreign.decompress",
     "framework.foreign.pictures": "framework.foreign.images",
+    "framework.foreign.row_width": "framework.foreign.arrays",
     "framework.guest": "framework.system.host_state",
     "framework.heap": "framework.system.malloc",
     "framework.hooks": "framework.system.hooks",
@@ -97,11 +99,14 @@ MODULES: dict[str, str] = {
     "framework.scaling": "framework.encoding.scaling",
     "framework.signature": "framework.registry.signature",
     "framework.spacing": "framework.encoding.spacing",
+    "lab.explorer.layers": "lab.explorer.forms",
     "modalities.events.pictures.scene": "modalities.events.pictures.overlay",
     "modalities.image.formats.held": "modalities.image.formats.in_memory",
     "modalities.pointcloud.formats.held": "modalities.pointcloud.formats.files",
     "modalities.pointcloud.pictures.scene": "modalities.pointcloud.pictures.overlay",
+    "modalities.pointcloud.pictures.tokens": "modalities.pointcloud.pictures.clouds",
     "modalities.pointcloud.stand_ins.shapes.things": "modalities.pointcloud.stand_ins.shapes.kinds",
+    "modalities.video.formats.writing": "modalities.video.stand_ins.ucf101",
 }
 
 

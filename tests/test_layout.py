@@ -226,6 +226,29 @@ def python(*args: str, path: Path | None = None, cwd: Path | None = None) -> str
     return ran.stdout.strip()
 
 
+WRITTEN_BY_PROGRAMS = {"docs/papers", "docs/results/comparison.md", "docs/results/gallery.md"}  # pages, and a folder
+
+
+def lines(file: Path) -> int:
+    return len(file.read_text().splitlines())
+
+
+@pytest.mark.parametrize("folder", ["ndformer", "tools", "tests", "configs", "examples"])
+def test_no_file_has_more_than_350_lines(folder: str) -> None:
+    """A module can be read in one sitting. What grows beyond that has a second idea, which gets its own file."""
+    files = list((ROOT / folder).rglob("*.py"))
+    assert files
+    assert {str(file.relative_to(ROOT)): lines(file) for file in files if lines(file) > 350} == {}
+
+
+def test_no_page_has_more_than_300_lines() -> None:
+    """Pages that programs write from results are as long as the results."""
+    pages = {str(page.relative_to(ROOT)): page for page in (ROOT / "docs").rglob("*.md")}
+    assert len(pages) > 50
+    long = {name: lines(page) for name, page in pages.items() if lines(page) > 300}
+    assert {name: n for name, n in long.items() if not WRITTEN_BY_PROGRAMS & {name, name.rpartition("/")[0]}} == {}
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_repository_opens_on_its_three_folders(folder: str) -> None:
     link = ROOT / folder

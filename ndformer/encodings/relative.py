@@ -1,25 +1,29 @@
 """Relative: a bias q_i . r(r_j - r_i) with learned vectors r for relative positions (Shaw 2018, iRPE)."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ndformer.encodings.buckets import IRPE, T5, Spans, clipped, log, piecewise
 from ndformer.encodings.relative_bias import RelativeBias  # noqa: F401  # in this file for one more version
 from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import check_choice, ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
-from ndformer.framework.registry.ranges import WidthOrNone
+from ndformer.framework.registry.ranges import Ascending, Range, WidthOrNone
 from ndformer.framework.system.devices import Constant
 from ndformer.framework.tokens import Rows, Where
 
 CLASS_ENTRIES = 3  # for pairs with tokens that have no position: the query, the key, or both
 MAX_ENTRIES = 4096  # of a table: each query is multiplied by all of them
+Step = Annotated[float, Range(0, 65536, above=True)]
+Spans = Annotated[tuple[Step, Step, Step], Ascending()]  # alpha, beta, gamma
+
+IRPE: Spans = (1.9, 3.8, 15.2)
+T5: Spans = (8.0, 16.0, 128.0)  # 32 buckets for both sides
 
 
 class RelativeState(NamedTuple):
@@ -35,7 +39,7 @@ class Relative(PositionEncoding):
     `method`, how r_ij is made in several dimensions: concatenated from one vector per axis ('split', Ramachandran
     2019), their sum ('cross' of iRPE, Wu 2021), one vector per combination of steps ('product') or per distance
     ('euclidean'). `buckets`, which steps share a vector: all beyond `reach` ('clipped'), or more and more of them with
-    growing distance, by `spans` (alpha, beta, gamma), as in iRPE ('piecewise') or T5 ('log'); see buckets.py. A step is
+    growing distance, by `spans` (alpha, beta, gamma), as in iRPE ('piecewise') or T5 ('log'). A step is
     one unit of the scaled positions: choose it with `position_scale`. With `shared` all heads have the same vectors.
     With `class_entries` pairs with a token without a position have vectors too.
 
@@ -74,9 +78,9 @@ class Relative(PositionEncoding):
         if buckets == "clipped":
             if spans is not None:
                 raise ValueError("buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these")
-            step_buckets = [clipped(max_step) for max_step in max_steps]
+            step_buckets = [clipped_buckets(max_step) for max_step in max_steps]
         else:
-            scheme, default = (piecewise, IRPE) if buckets == "piecewise" else (log, T5)
+            scheme, default = (piecewise_buckets, IRPE) if buckets == "piecewise" else (log_buckets, T5)
             step_buckets = [scheme(default if spans is None else spans)] * len(max_steps)
         self.method, self.step_buckets, self.class_entries = method, step_buckets, class_entries
         largest = [bucket[-1] for bucket in step_buckets]
@@ -201,3 +205,35 @@ class VectorBias(PositionBias):
         placed = None if self.placed is None else rows.gather(self.placed.flatten())
         state = RelativeState(self.cut_positions(rows), self.scores[0].dtype, placed)
         return VectorBias(scores, self.step_buckets, self.method, state, self.handles_unplaced)
+
+
+def clipped_buckets(max_step: int) -> list[int]:
+    """Return the bucket of the steps 0, 1, 2 ...: one for each step up to `max_step` (Shaw 2018)."""
+    return list(range(max_step + 1))
+
+
+def piecewise_buckets(spans: Spans) -> list[int]:
+    """Return a bucket for each step up to alpha, then logarithmic ones, beta at gamma, rounded (iRPE, Wu 2021)."""
+    return _logarithmic(spans, lambda value: math.floor(value + 0.5), last=math.floor(spans[1]))
+
+
+def log_buckets(spans: Spans) -> list[int]:
+    """Return a bucket for each step up to alpha, then logarithmic ones below beta, rounded down (T5, Raffel 2020)."""
+    return _logarithmic(spans, math.floor, last=math.ceil(spans[1]) - 1)
+
+
+def _logarithmic(spans: Spans, rounded: Callable[[float], int], last: int) -> list[int]:
+    """Return the buckets of the steps up to gamma; all longer steps have the last one.
+
+    They are computed in Python: logarithms of tensors round a power of two down in float32 and not in float64, or the
+    reverse.
+    """
+    alpha, beta, gamma = spans
+    if not alpha < beta < gamma:
+        raise ValueError(f"spans are alpha < beta < gamma, got {alpha:g}, {beta:g}, {gamma:g}")
+
+    def curve(step: int) -> float:
+        return step if step <= alpha else alpha + math.log(step / alpha) / math.log(gamma / alpha) * (beta - alpha)
+
+    # 9 digits: 2.9999999999999996 is 3
+    return [min(last, rounded(round(curve(step), 9))) for step in range(math.ceil(gamma) + 1)]

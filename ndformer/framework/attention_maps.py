@@ -145,7 +145,7 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
         arguments[module] = args
 
     def record(layer: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        owner, args = owners.get(layer), tuple(a.whole if isinstance(a, GroupedState) else a for a in args)
+        owner, args = owners.get(layer), tuple(a.packed_state if isinstance(a, GroupedState) else a for a in args)
         if isinstance(owner, Frames):
             x, where, *others = args
             samples = arguments[owner][0].where

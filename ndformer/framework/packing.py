@@ -87,7 +87,7 @@ def by_grid(tokens: TokenSet) -> list[tuple[list[int], TokenSet]]:
     return parts
 
 
-def cells_of_grids(grids: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def grid_cells(grids: Sequence[tuple[int, ...]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Return the place (T, P) of the cells of all grids, the shape (T, P) of their grid and its number (T,).
 
     The cells of a grid are in row-major order. The number of operations does not depend on that of grids, since the

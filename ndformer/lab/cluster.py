@@ -34,7 +34,7 @@ RESTARTS = 5  # of a job in a row, without a new checkpoint
 WAIT = 1.0  # seconds between looks at the jobs
 YEAR = 60 * 24 * 365  # minutes
 SHARED = ("name", "timeout_min", "mem_gb", "cpus_per_task", "gpus_per_node", "stderr_to_stdout")
-ONE_PROCESS = ("nodes", "tasks_per_node", "ntasks_per_node", "gpus_per_task")
+SINGLE_PROCESS_KEYS = ("nodes", "tasks_per_node", "ntasks_per_node", "gpus_per_task")
 
 
 @dataclass
@@ -107,7 +107,7 @@ def parameters(cluster: str, options: Sequence[str], workers: int | None, name: 
     for option in options:
         keys, value = parse_option(option)
         key = ".".join(keys)
-        if key in ONE_PROCESS:
+        if key in SINGLE_PROCESS_KEYS:
             raise ConfigError(f"--slurm {option}: each training of a comparison is one process. Remove {key}")
         found[key if key in SHARED else f"slurm_{key}"] = value
     return found

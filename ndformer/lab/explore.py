@@ -26,8 +26,7 @@ from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.pictures.view import View, encode_array
 from ndformer.framework.system import atomic
 from ndformer.framework.tokens import TokenSet, Where
-from ndformer.lab.explorer import layers
-from ndformer.lab.explorer.forms import Budget
+from ndformer.lab.explorer.forms import Budget, layer_data
 from ndformer.lab.explorer.page import page
 
 WORDS = 300  # characters of an answer: an answer for every pixel or cell is long
@@ -101,7 +100,7 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
     room, found = Budget(), []
     numbers = list(chosen) or list(range(1, len(maps) + 1))
     for number in numbers:
-        layer, text = layers.layer_data(maps[number - 1], visible, room)
+        layer, text = layer_data(maps[number - 1], visible, room)
         found.append((dict(number=number) | layer, text))
     content = dict(
         model=side.name,

@@ -21,7 +21,7 @@ from ndformer.lab.interval import Summary, mean, within
 
 Key = tuple[str, int | str, ScalingName]  # encoding, size, scaling
 Rows = dict[Key, Summary]
-SAYS: dict[ScalingName, str] = {
+DESCRIPTIONS: dict[ScalingName, str] = {
     "none": "positions continue",
     "linear": "positions interpolated, in brackets the change",
     "ntk": "NTK-aware scaling of rotary frequencies, in brackets the change",
@@ -56,7 +56,7 @@ def _names(rows: Rows) -> list[str]:
 
 
 def _ways(rows: Rows) -> list[ScalingName]:
-    return [scaling for scaling in SAYS if any(key[2] == scaling for key in rows)]
+    return [scaling for scaling in DESCRIPTIONS if any(key[2] == scaling for key in rows)]
 
 
 def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity, train: str) -> str:
@@ -73,7 +73,7 @@ def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity
                 cell.append(mean(s, quantity) + change)
             cells.append(cell)
         head = ["encoding", "n", *map(str, sizes)]
-        parts += [f"{about}, trained at {train}; {SAYS[scaling]}", "", markdown.table(head, cells), ""]
+        parts += [f"{about}, trained at {train}; {DESCRIPTIONS[scaling]}", "", markdown.table(head, cells), ""]
     if any(s.margin is not None for s in rows.values()):
         parts.append("± or in brackets: 95 % intervals (Student t) over runs.\n")
     return "\n".join(parts)

@@ -21,15 +21,11 @@ Curves = Mapping[str, Mapping[str, Mapping[int, Summary]]]  # panel -> row -> am
 
 
 def dot_plots(
-    path: Path,
-    title: str,
-    columns: Mapping[str, str],
-    summaries: Mapping[str, Mapping[str, Summary]],
-    wide: float = 2.2,
+    path: Path, title: str, columns: Mapping[str, str], summaries: Mapping[str, Mapping[str, Summary]]
 ) -> None:
     """Draw one dot plot per column, with the same order of rows."""
     names = list(next(iter(summaries.values())))
-    figure = _figure(2 + wide * len(columns), 1.1 + 0.24 * len(names))
+    figure = _figure(2 + 2.2 * len(columns), 1.1 + 0.24 * len(names))
     axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
     for axis, (key, heading) in zip(axes, columns.items()):
         means = [summaries[key][name].mean for name in names]

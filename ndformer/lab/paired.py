@@ -38,10 +38,6 @@ class PairedGain:
     mean: float
     error: float  # standard error of the mean
     freedom: float  # degrees of freedom of the error
-    seeds: int
-    samples: int
-    per_seed: float  # variance of one seed's mean, without the part of its test samples
-    per_sample: float  # variance that all seeds share, of one test sample
 
     @property
     def half(self) -> float:
@@ -54,19 +50,6 @@ class PairedGain:
     def p(self) -> float:
         """The two-sided p-value of no difference."""
         return p_value(self.mean, self.error, self.freedom)
-
-    def seeds_for(self, effect: float, power: float = 0.8, most: int = 1000) -> int | None:
-        """Return how many seeds find a difference of `effect` at 5 % with this power; None if more than `most`.
-
-        The test set stays as large as it is.
-        """
-        from scipy.special import stdtrit
-
-        for seeds in range(2, most + 1):
-            error = math.sqrt(self.per_seed / seeds + self.per_sample / self.samples)
-            if (float(stdtrit(seeds - 1, 0.975)) + float(stdtrit(seeds - 1, power))) * error <= effect:
-                return seeds
-        return None
 
 
 def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
@@ -89,10 +72,6 @@ def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[
         mean=float(mean),
         error=math.sqrt(max(total, seeds) / (S * n)),
         freedom=float(freedom),
-        seeds=S,
-        samples=n,
-        per_seed=float(seeds / n),
-        per_sample=float(max(0.0, samples - rest) / S),
     )
 
 

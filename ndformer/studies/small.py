@@ -18,8 +18,9 @@ from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
 
-ClassAt = Literal["nowhere", "origin"]
+ClassPosition = Literal["nowhere", "origin"]
 Control = Literal["", "labels", "places"]  # random labels; tokens permuted in each sample
+TEST_BATCH = 500  # samples
 ENDINGS: dict[str, Control] = {", labels at random": "labels", ", places shuffled": "places"}
 
 
@@ -56,7 +57,7 @@ class Reader(nn.Module):
         dim: int = 48,
         depth: int = 1,
         heads: int = 4,
-        class_at: ClassAt = "nowhere",
+        class_at: ClassPosition = "nowhere",
         readout: Literal["class", "mean"] = "class",
     ) -> None:
         """`like`: samples on whose positions an encoding with 'auto' or 'spread' is calibrated."""
@@ -118,14 +119,14 @@ def fit(
 
 
 @torch.no_grad()
-def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tensor:
+def answers_to(reader: Reader, samples: Samples) -> Tensor:
     """Return the outputs (B, outputs), computed in batches."""
     reader.eval()
     parts = []
-    for at in range(0, len(samples.tokens), batch_size):
-        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + batch_size]
-        cameras = None if samples.cameras is None else samples.cameras[at : at + batch_size]
-        tokens = samples.tokens[at : at + batch_size]
+    for at in range(0, len(samples.tokens), TEST_BATCH):
+        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + TEST_BATCH]
+        cameras = None if samples.cameras is None else samples.cameras[at : at + TEST_BATCH]
+        tokens = samples.tokens[at : at + TEST_BATCH]
         parts.append(reader(samples._replace(tokens=tokens, positions=positions, cameras=cameras)))
     reader.train()
     return torch.cat(parts)

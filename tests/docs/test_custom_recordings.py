@@ -8,7 +8,7 @@ import pytest
 from ndformer.modalities.events.formats.evt_dat import write_dat
 from ndformer.modalities.events.formats.files import read_events
 from ndformer.modalities.events.formats.stream import Events
-from ndformer.modalities.video.formats.writing import write_avi
+from ndformer.modalities.video.stand_ins.ucf101 import write_avi
 from tests.docs.pages import DOCS, SHORT, code_of, commands_of, run
 
 PAGE = (DOCS / "get-started" / "custom-recordings.md").read_text()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.encodings.buckets import IRPE, T5, clipped, log, piecewise
+from ndformer.encodings.relative import IRPE, T5, clipped_buckets, log_buckets, piecewise_buckets
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.tokens import Where
 from tests.encodings.conftest import weights_of
@@ -19,7 +19,7 @@ PLACE: dict[str, Any] = dict(dim=24, heads=2, position_dims=2, depth=2)
 
 def test_t5s_buckets_are_those_of_whole_numbers() -> None:
     """8 + floor(8 log(d / 8) / log(16)): d^8 against 8^8 16^b, where nothing is rounded."""
-    actual = log(T5)
+    actual = log_buckets(T5)
     assert actual[:9] == list(range(9))
     assert len(actual) == 129
     for d in range(8, 129):
@@ -28,24 +28,24 @@ def test_t5s_buckets_are_those_of_whole_numbers() -> None:
 
 
 def test_a_power_of_two_begins_its_own_bucket_though_its_logarithm_falls_short() -> None:
-    assert math.log(8 / 2) / math.log(64 / 2) * 5 < 2 <= log((2.0, 7.0, 64.0))[8] - 2  # 1.9999999999999998
+    assert math.log(8 / 2) / math.log(64 / 2) * 5 < 2 <= log_buckets((2.0, 7.0, 64.0))[8] - 2  # 1.9999999999999998
     for spans in [(2.0, 7.0, 64.0), (1.0, 11.0, 1024.0), (4.0, 12.0, 1024.0), (8.0, 16.0, 2048.0)]:
         alpha, beta, gamma = spans
         per_doubling = (beta - alpha) / math.log2(gamma / alpha)
         for power in range(int(math.log2(gamma / alpha))):
-            assert log(spans)[int(alpha) * 2**power] == math.floor(round(alpha + power * per_doubling, 6))
+            assert log_buckets(spans)[int(alpha) * 2**power] == math.floor(round(alpha + power * per_doubling, 6))
 
 
 def test_irpes_buckets_are_seven_on_both_sides_together() -> None:
-    assert piecewise(IRPE) == [0, 1, 2, 2, 3, *[3] * 12]
+    assert piecewise_buckets(IRPE) == [0, 1, 2, 2, 3, *[3] * 12]
     wide = (3.8, 7.6, 30.4)
     expected = [round(3.8 + math.log(d / 3.8) / math.log(8) * 3.8) for d in range(4, 32)]
-    assert piecewise(wide) == [0, 1, 2, 3, *[min(7, bucket) for bucket in expected]]
+    assert piecewise_buckets(wide) == [0, 1, 2, 3, *[min(7, bucket) for bucket in expected]]
 
 
 def test_clipped_buckets_end_at_the_reach() -> None:
-    assert clipped(3) == [0, 1, 2, 3]
-    assert clipped(0) == [0]
+    assert clipped_buckets(3) == [0, 1, 2, 3]
+    assert clipped_buckets(0) == [0]
 
 
 @pytest.mark.parametrize("buckets, reach", [("clipped", 16), ("piecewise", 4), ("log", 91)])

@@ -63,7 +63,6 @@ ALLOWED = {
     "ndformer/modalities/events/formats/aedat.py": {"path.open": DATA},
     "ndformer/modalities/events/formats/evt_dat.py": {"path.write_bytes": DATA},
     "ndformer/modalities/events/formats/nmnist_bin.py": {"path.write_bytes": DATA},
-    "ndformer/modalities/video/formats/writing.py": {"av.open": DATA},
     "ndformer/studies/inspection.py": {"Painting(title, blocks, [''], heads, [patch], canvas).save": WHOLE},
     "ndformer/studies/pape/decomposition.py": {"figure.savefig": PICTURE},
     "ndformer/studies/pape/extrapolation.py": {"figure.savefig": PICTURE},

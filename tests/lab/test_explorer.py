@@ -14,7 +14,7 @@ from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.view import Cloud, Moments
 from ndformer.framework.tokens import Where
-from ndformer.lab.explorer import forms, layers
+from ndformer.lab.explorer import forms
 from ndformer.lab.explorer.arrays import Blob, read
 from ndformer.lab.explorer.page import page
 from tests.encodings.references.gta import random_cameras
@@ -95,7 +95,7 @@ def test_terms_computed_from_a_page_are_those_of_the_layer(encoding, where):
     except ValueError as refused:  # grids alone, two dimensions alone
         pytest.skip(str(refused))
     kept = torch.arange(where.positions.shape[1]) if where.valid is None else where.valid[0].nonzero().flatten()
-    told, text = layers.layer_data(look, kept, forms.Budget())
+    told, text = forms.layer_data(look, kept, forms.Budget())
     expected = {name: values[0][:, kept][:, :, kept].numpy() for name, values in look.terms().items() if name != "mask"}
     for head in range(HEADS):
         found = terms_of(told, text, head)
@@ -114,14 +114,14 @@ def test_terms_computed_from_a_page_are_those_of_the_layer(encoding, where):
     ],
 )
 def test_forms_are_the_shortest_there_are(encoding, where, form):
-    told, _ = layers.layer_data(look_of(encoding, where), torch.arange(8), forms.Budget())
+    told, _ = forms.layer_data(look_of(encoding, where), torch.arange(8), forms.Budget())
     assert {term["form"] for term in told["terms"]} == {form}
 
 
 @pytest.mark.parametrize("encoding", CAMERAS, ids=kind_of)
 def test_cameras_are_in_the_queries_and_keys_of_a_page(encoding):
     look = look_of(encoding, with_cameras())
-    told, text = layers.layer_data(look, torch.arange(8), forms.Budget())
+    told, text = forms.layer_data(look, torch.arange(8), forms.Budget())
     assert {"semantic", "plain"} <= set(told)
     (expected,) = (value for name, value in look.terms().items() if name == "semantic")
     without = look_of(encoding, free(2)).terms()["semantic"]
@@ -133,36 +133,34 @@ def test_cameras_are_in_the_queries_and_keys_of_a_page(encoding):
 
 def test_turned_queries_are_there_unturned_too():
     look = look_of(dict(type="RoPEMixed"), grid(3, 4, 1, False))
-    told, text = layers.layer_data(look, torch.arange(13), forms.Budget())
+    told, text = forms.layer_data(look, torch.arange(13), forms.Budget())
     q, k, _ = look.layer.qkv(look.x).unflatten(-1, (3, HEADS, DIM // HEADS)).permute(2, 0, 3, 1, 4)
     q_page, k_page = (read(told["arrays"], text, number) for number in told["plain"])
     expected = (q[0] @ k[0].mT).detach().numpy()
     np.testing.assert_allclose(q_page @ np.swapaxes(k_page, 1, 2), expected, atol=2e-3)
-    assert (
-        "plain" not in layers.layer_data(look_of(dict(type="PaPE", m=3), free(2)), torch.arange(8), forms.Budget())[0]
-    )
+    assert "plain" not in forms.layer_data(look_of(dict(type="PaPE", m=3), free(2)), torch.arange(8), forms.Budget())[0]
 
 
 def test_numbers_are_short_only_where_nobody_sees_it():
     """A channel with one huge value has no digits left in 16 bits."""
     look = look_of(dict(type="NoPE"), free(2))
-    headers = layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]
+    headers = forms.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]
     assert [one["kind"] for one in headers] == ["f4", "i2"] * 2  # steps, and whole numbers
     with torch.no_grad():
         look.layer.qkv.weight *= 4
-    assert [one["kind"] for one in layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == [
+    assert [one["kind"] for one in forms.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == [
         "f4",
         "u1",
         "i2",
     ] * 2
     with torch.no_grad():
         look.layer.qkv.weight *= 30
-    assert [one["kind"] for one in layers.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == ["f4"] * 2
+    assert [one["kind"] for one in forms.layer_data(look, torch.arange(8), forms.Budget())[0]["arrays"]] == ["f4"] * 2
 
 
 def test_what_would_be_too_large_is_a_sentence():
     with pytest.raises(DataError, match="'count' of this encoding has no short form .* fewer layers"):
-        layers.layer_data(look_of(dict(type="CoPE"), free(2)), torch.arange(8), forms.Budget(100))
+        forms.layer_data(look_of(dict(type="CoPE"), free(2)), torch.arange(8), forms.Budget(100))
 
 
 def test_arrays_come_back():

@@ -19,7 +19,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.heads.head import Head
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.formats.files import open_image
-from ndformer.modalities.video.formats.writing import write_avi
+from ndformer.modalities.video.stand_ins.ucf101 import write_avi
 from tests.modalities.events.conftest import random_events, write_evt3
 from tests.modalities.image import layouts as boxes
 from tests.soak import fuzz

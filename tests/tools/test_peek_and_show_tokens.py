@@ -11,7 +11,7 @@ from ndformer.modalities.events.formats.aedat import write_aedat3
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.pictures.tokens import counts, in_a_row, spikes
 from ndformer.modalities.image.pictures.tokens import separate_patches
-from ndformer.modalities.pointcloud.pictures.tokens import groups
+from ndformer.modalities.pointcloud.pictures.clouds import draw_groups
 from ndformer.modalities.video.pictures.tokens import tubelets
 from tests.programs import CONFIGS
 from tools import peek, show_tokens
@@ -33,7 +33,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="module")
 def film(files):
     pytest.importorskip("av")
-    from ndformer.modalities.video.formats.writing import write_avi
+    from ndformer.modalities.video.stand_ins.ucf101 import write_avi
 
     frames = np.random.default_rng(0).integers(0, 256, (44, 48, 64, 3), dtype=np.uint8)
     write_avi(files / "film.avi", frames)
@@ -145,7 +145,7 @@ def test_counts_are_of_tokens_polarities_and_pixels():
 
 def test_points_have_the_colour_of_their_centre():
     cloud = np.random.default_rng(0).normal(size=(50, 3))
-    picture = groups(cloud, np.arange(50).reshape(2, 25), np.ones((2, 25), bool))
+    picture = draw_groups(cloud, np.arange(50).reshape(2, 25), np.ones((2, 25), bool))
     assert picture.shape == (420, 1260, 3)
     red, green, _ = np.moveaxis(picture.astype(int), 2, 0)
     assert (red - green > 60).sum() > 500
@@ -161,8 +161,8 @@ def test_a_hundred_centres_have_colours_that_are_told_apart():
     index = np.argsort(distance, 1)[:, :9]  # which overlap
     drawn = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ndformer.modalities.pointcloud.pictures.tokens.draw", lambda *given, **how: drawn.append(given))
-        groups(cloud, index, np.ones_like(index, bool))
+        patch.setattr("ndformer.modalities.pointcloud.pictures.clouds.draw", lambda *given, **how: drawn.append(given))
+        draw_groups(cloud, index, np.ones_like(index, bool))
     _, colours, _ = drawn[0]
     others = colours[np.setdiff1d(np.unique(index), np.arange(100))]
     assert others.max(1).min() > 120

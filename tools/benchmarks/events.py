@@ -26,9 +26,9 @@ from ndformer.tools.benchmarks.turns import in_turn
 HEIGHT, WIDTH = 240, 304
 
 
-def stream(count: int, seconds: float, seed: int = 0) -> Events:
+def stream(count: int, seconds: float) -> Events:
     """Half of the events anywhere, half near things that move."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     t = np.sort(rng.integers(0, int(seconds * 1e6), count))
     x, y = rng.integers(0, WIDTH, count), rng.integers(0, HEIGHT, count)
     object_number, on_object = rng.integers(0, 12, count), rng.random(count) < 0.5

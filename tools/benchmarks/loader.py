@@ -26,7 +26,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, figures
 
-WIDTH, HEIGHT = 500, 375
+WIDTH, HEIGHT, BATCH = 500, 375, 32
 STEPS = [("RandomResizedCrop", dict(size=224)), ("Flip", {}), ("RandAugment", {}), ("PackImage", {})]
 
 
@@ -52,11 +52,11 @@ def sample_rate(dataset: Dataset, seconds: float) -> float:
     return rate((dataset[epoch, i] for epoch in itertools.count() for i in range(len(dataset))), seconds, warm=8)
 
 
-def batch_rate(dataset: Dataset, workers: int, seconds: float, batch: int = 32) -> float:
+def batch_rate(dataset: Dataset, workers: int, seconds: float) -> float:
     """Return the images per second of a data loader."""
     numbers: list[Any] = [(epoch, i) for epoch in range(500) for i in range(len(dataset))]
-    loader = DataLoader(dataset, batch, sampler=numbers, num_workers=workers, collate_fn=collate)
-    return batch * rate(loader, seconds, warm=4 * max(1, workers))  # prefetched batches do not count
+    loader = DataLoader(dataset, BATCH, sampler=numbers, num_workers=workers, collate_fn=collate)
+    return BATCH * rate(loader, seconds, warm=4 * max(1, workers))  # prefetched batches do not count
 
 
 def rate(items: Iterable[Any], seconds: float, warm: int) -> float:

@@ -6,6 +6,8 @@ from typing import Any
 
 from ndformer.framework.answer import Answer, Source
 
+MIN_SCORE = 0.3  # of the objects in rendered samples
+
 
 def show(
     folder: Path, answers: Sequence[Answer], classes: Sequence[str], source: Source, count: int, min_score: float = 0.0
@@ -19,20 +21,18 @@ def show(
         answers[i].save(folder, place, i, source, classes, min_score)
 
 
-def cards(
-    answers: Sequence[Answer], classes: Sequence[str], source: Source, count: int, min_score: float = 0.3
-) -> dict[str, Any]:
+def cards(answers: Sequence[Answer], classes: Sequence[str], source: Source, count: int) -> dict[str, Any]:
     """Return cards as PIL images by caption: the `count / 2` worst samples, then the best ones."""
     images = {}
-    for i in worst_and_best(answers, count, min_score):
-        caption = f"{answers[i].path}, {i}: {answers[i].verdict(classes, min_score)}"
-        images[caption] = answers[i].card(answers[i].below(source, i), classes, min_score)
+    for i in worst_and_best(answers, count):
+        caption = f"{answers[i].path}, {i}: {answers[i].verdict(classes, MIN_SCORE)}"
+        images[caption] = answers[i].card(answers[i].below(source, i), classes, MIN_SCORE)
     return images
 
 
-def worst_and_best(answers: Sequence[Answer], count: int, min_score: float = 0.3) -> list[int]:
+def worst_and_best(answers: Sequence[Answer], count: int) -> list[int]:
     """Return the indices of the `count / 2` worst answers, then of the best ones."""
-    order = by_mistakes(answers, min_score)
+    order = by_mistakes(answers, MIN_SCORE)
     return order if len(order) <= count else [*order[: count - count // 2], *order[len(order) - count // 2 :]]
 
 

@@ -46,7 +46,7 @@ class GroupedState:
             self.order, self.inverse = (tensor_like(t, where.positions) for t in (order, order.argsort()))
 
     @property
-    def whole(self) -> Any:
+    def packed_state(self) -> Any:
         """The state for all tokens of the packed rows at once."""
         return self.encoding.prepare(self.where)
 

@@ -2,6 +2,8 @@
 
 from ndformer.framework.foreign.arrays import array as array
 from ndformer.framework.foreign.arrays import arrays as arrays
+from ndformer.framework.foreign.arrays import conflicting_row_width as conflicting_row_width
+from ndformer.framework.foreign.arrays import guess_row_width as guess_row_width
 from ndformer.framework.foreign.decompress import archive as archive
 from ndformer.framework.foreign.decompress import frame_size as frame_size
 from ndformer.framework.foreign.decompress import gunzipped as gunzipped
@@ -50,6 +52,4 @@ from ndformer.framework.foreign.printable import plain_streams as plain_streams
 from ndformer.framework.foreign.printable import printable as printable
 from ndformer.framework.foreign.printable import rewritable as rewritable
 from ndformer.framework.foreign.printable import single_line as single_line
-from ndformer.framework.foreign.row_width import conflicting_row_width as conflicting_row_width
-from ndformer.framework.foreign.row_width import guess_row_width as guess_row_width
 from ndformer.framework.foreign.tar import tar_members as tar_members

@@ -1,4 +1,4 @@
-"""Safe readers of .npy and .npz files: claimed sizes are checked against the file and the memory limit."""
+"""Safe readers of .npy and .npz files with checked sizes, and the row width of numbers without a header."""
 
 import math
 from pathlib import Path
@@ -12,6 +12,9 @@ from ndformer.framework.foreign.files import check_size
 from ndformer.framework.foreign.mounts import member, opened, regular
 
 HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+WIDTHS = range(3, 8)  # columns of point clouds with colors, normals or times
+MAX_VALUES = 2**13  # numbers used for the guess
+SURELY = 3.0  # ratio of differences from which another width is certain
 
 
 def array(path: Path, mapped: bool = False) -> np.ndarray:
@@ -41,6 +44,19 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def guess_row_width(values: np.ndarray) -> int:
+    """Return the row width with the smallest mean difference between values one row apart: the period of the series."""
+    return min(WIDTHS, key=lambda wide: _change(values, wide))
+
+
+def conflicting_row_width(rows: np.ndarray) -> int | None:
+    """Return another row width that fits the numbers read as (n, width) rows clearly better, else None."""
+    values = np.nan_to_num(rows.ravel()[:MAX_VALUES])
+    likely = guess_row_width(values)
+    other = likely != rows.shape[1] and _change(values, rows.shape[1]) > SURELY * _change(values, likely)
+    return likely if other else None
+
+
 def _claimed(file: BinaryIO) -> int:
     """Read an array header and return the array's size in bytes; only numbers, texts and tables of them are allowed."""
     try:
@@ -59,3 +75,7 @@ def _claimed(file: BinaryIO) -> int:
     if dtype.itemsize == 0 or any(side < 0 for side in shape):
         raise ValueError(f"it holds {dtype} of shape {shape}, which are no numbers")
     return math.prod(shape) * dtype.itemsize
+
+
+def _change(values: np.ndarray, wide: int) -> float:
+    return float(np.abs(values[wide:] - values[:-wide]).mean()) if len(values) > wide else np.inf

@@ -26,41 +26,51 @@ class Row(NamedTuple):
     six: Variant
 
 
-COMMON = Variant(64, 32, 4, 3)  # the fastest that does not spill, on an H100 (2026-11-26)
-FLAT, SMALL, THIN = Variant(128, 32, 8, 3), Variant(64, 32, 4, 2), Variant(128, 16, 8, 2)
-SQUARE, LOW, NARROW = Variant(64, 64, 4, 2), Variant(128, 32, 8, 2), Variant(64, 16, 4, 1)
-FEW, TINY = Variant(32, 64, 4, 2), Variant(16, 32, 4, 2)  # queries, for keys
-EVEN, LEAN, LIMB = (Variant(*tile, 4, 1) for tile in ((32, 32), (16, 32), (32, 16)))
+# TILE_WARPS_STAGES: T64x32_W4_S3 has 64 queries, 32 keys, 4 warps and 3 stages
+T64x64_W4_S2 = Variant(64, 64, 4, 2)
+T64x32_W4_S3 = Variant(64, 32, 4, 3)  # the fastest that does not spill, on an H100 (2026-11-26)
+T64x32_W4_S2 = Variant(64, 32, 4, 2)
+T64x16_W4_S1 = Variant(64, 16, 4, 1)
+T32x64_W4_S2 = Variant(32, 64, 4, 2)
+T32x32_W4_S1 = Variant(32, 32, 4, 1)
+T32x16_W4_S1 = Variant(32, 16, 4, 1)
+T16x32_W4_S2 = Variant(16, 32, 4, 2)
+T16x32_W4_S1 = Variant(16, 32, 4, 1)
+T128x32_W8_S3 = Variant(128, 32, 8, 3)
+T128x32_W8_S2 = Variant(128, 32, 8, 2)
+T128x16_W8_S2 = Variant(128, 16, 8, 2)
 # many warps for few numbers, and keys and values that wait in shared memory: for heads of 128 in float32
-STAGED_KEYS, STAGED_QUERIES, SMALLEST = (Variant(*tile) for tile in ((16, 32, 8, 2), (32, 16, 8, 1), (16, 16, 8, 1)))
+T16x32_W8_S2 = Variant(16, 32, 8, 2)
+T32x16_W8_S1 = Variant(32, 16, 8, 1)
+T16x16_W8_S1 = Variant(16, 16, 8, 1)
 WIDEST = 128  # channels of a head
 
 # by kernel, bytes of a number, and channels of a head, which are padded to a power of two
 TABLE: dict[tuple[str, int, int], Row] = {
-    ("forward", 2, 16): Row(COMMON, COMMON, SMALL),
-    ("forward", 2, 32): Row(COMMON, COMMON, SMALL),
-    ("forward", 2, 64): Row(COMMON, COMMON, SMALL),
-    ("forward", 2, 128): Row(FLAT, LOW, EVEN),
-    ("forward", 4, 16): Row(THIN, THIN, NARROW),
-    ("forward", 4, 32): Row(THIN, THIN, NARROW),
-    ("forward", 4, 64): Row(NARROW, NARROW, LEAN),
-    ("forward", 4, 128): Row(STAGED_KEYS, STAGED_KEYS, STAGED_KEYS),
-    ("backward_queries", 2, 16): Row(COMMON, COMMON, NARROW),
-    ("backward_queries", 2, 32): Row(COMMON, COMMON, NARROW),
-    ("backward_queries", 2, 64): Row(COMMON, COMMON, NARROW),
-    ("backward_queries", 2, 128): Row(LOW, EVEN, LEAN),
-    ("backward_queries", 4, 16): Row(NARROW, NARROW, NARROW),
-    ("backward_queries", 4, 32): Row(NARROW, NARROW, LEAN),
-    ("backward_queries", 4, 64): Row(LEAN, LEAN, TINY),
-    ("backward_queries", 4, 128): Row(TINY, TINY, STAGED_KEYS),
-    ("backward_keys", 2, 16): Row(SQUARE, FEW, TINY),
-    ("backward_keys", 2, 32): Row(SQUARE, FEW, TINY),
-    ("backward_keys", 2, 64): Row(SQUARE, FEW, TINY),
-    ("backward_keys", 2, 128): Row(FEW, TINY, LIMB),
-    ("backward_keys", 4, 16): Row(TINY, TINY, TINY),
-    ("backward_keys", 4, 32): Row(TINY, TINY, LIMB),
-    ("backward_keys", 4, 64): Row(TINY, TINY, LIMB),
-    ("backward_keys", 4, 128): Row(STAGED_QUERIES, STAGED_QUERIES, SMALLEST),
+    ("forward", 2, 16): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 32): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 64): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 128): Row(T128x32_W8_S3, T128x32_W8_S2, T32x32_W4_S1),
+    ("forward", 4, 16): Row(T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
+    ("forward", 4, 32): Row(T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
+    ("forward", 4, 64): Row(T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
+    ("forward", 4, 128): Row(T16x32_W8_S2, T16x32_W8_S2, T16x32_W8_S2),
+    ("backward_queries", 2, 16): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 32): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 64): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 128): Row(T128x32_W8_S2, T32x32_W4_S1, T16x32_W4_S1),
+    ("backward_queries", 4, 16): Row(T64x16_W4_S1, T64x16_W4_S1, T64x16_W4_S1),
+    ("backward_queries", 4, 32): Row(T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
+    ("backward_queries", 4, 64): Row(T16x32_W4_S1, T16x32_W4_S1, T16x32_W4_S2),
+    ("backward_queries", 4, 128): Row(T16x32_W4_S2, T16x32_W4_S2, T16x32_W8_S2),
+    ("backward_keys", 2, 16): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 32): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 64): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 128): Row(T32x64_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 16): Row(T16x32_W4_S2, T16x32_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 4, 32): Row(T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 64): Row(T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 128): Row(T32x16_W8_S1, T32x16_W8_S1, T16x16_W8_S1),
 }
 
 

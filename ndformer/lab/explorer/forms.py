@@ -1,4 +1,4 @@
-"""Compact, exact encodings of attention bias terms.
+"""The data of an attention layer for the page: queries, keys, and compact, exact encodings of its bias terms.
 
 polynomial   a polynomial of r_j - r_i with coefficients per query: PaPE and its relatives
 distance     a curve of |r_j - r_i| with parameters per head: ALiBi, KERPLE, ...
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.bias.base import Bias, Hidden, PositionBias
 from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
 from ndformer.framework.bias.parabolas import SeparableBias
@@ -23,9 +24,10 @@ from ndformer.framework.bias.polynomials import PolynomialBias
 from ndformer.framework.errors import DataError
 from ndformer.framework.kernels.masks import bias_rows, placed_for
 from ndformer.framework.tokens import Where
-from ndformer.lab.explorer.arrays import Blob
+from ndformer.lab.explorer.arrays import BITS, Blob, fixed
 
 MAX_NUMBERS = 2**23  # of `whole` terms in a page, per sample
+CLOSE, LOOSE = 2.5e-4, 5e-3  # allowed errors of logits from q and k, and from q and k before rotation
 CURVES: dict[Callable[..., Tensor], str] = {power: "power", logarithm: "logarithm", gaussian: "gaussian"}
 Form = dict[str, Any]
 
@@ -44,6 +46,31 @@ class Budget:
                 f"than a page holds ({MAX_NUMBERS:,} in all layers): take fewer layers or a smaller sample, or PaPE, "
                 "ALiBi or a rotary encoding"
             )
+
+
+def layer_data(maps: AttentionMaps, tokens: Tensor, budget: Budget) -> tuple[dict[str, Any], str]:
+    """Return the page's data of one row's attention maps, for `tokens` (N',), and its arrays as text."""
+    vectors, blob = maps.vectors(), Blob()
+    q, k, plain_q, plain_k = (numbers(values.float()[0][:, tokens]) for values in vectors[:4])  # (H, N', h)
+    scale = maps.layer.head_dim**-0.5
+    found: dict[str, Any] = dict(heads=maps.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
+    if not (np.array_equal(q, plain_q) and np.array_equal(k, plain_k)):
+        found["plain"] = _pair(blob, plain_q, plain_k, LOOSE / scale)
+    parts = {} if vectors.bias is None else vectors.bias.parts()
+    with torch.no_grad():
+        found["terms"] = [
+            dict(name=name) | encode_bias(part, maps.where, tokens, blob, budget) for name, part in parts.items()
+        ]
+    return found | dict(arrays=blob.headers), blob.text
+
+
+def _pair(blob: Blob, q: np.ndarray, k: np.ndarray, max_error: float) -> list[int]:
+    """Add q and k with as few bits as keep the error of their products within `max_error`."""
+    for bits in BITS if q.size else ():
+        pairs = zip(fixed(q, bits), fixed(k, bits), q, k)
+        if max(np.abs(a @ b.T - exact_a @ exact_b.T).max() for a, b, exact_a, exact_b in pairs) <= max_error:
+            return [blob.add_fixed(q, bits), blob.add_fixed(k, bits)]
+    return [blob.add(q), blob.add(k)]
 
 
 def encode_bias(bias: Bias, where: Where, tokens: Tensor, blob: Blob, budget: Budget) -> Form:

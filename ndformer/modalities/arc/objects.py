@@ -58,12 +58,12 @@ def boxes(numbers: Tensor) -> Tensor:
     )
 
 
-def box_numbers(mask: Tensor, corners: bool = True) -> Tensor:
+def box_numbers(mask: Tensor) -> Tensor:
     """Return the number of the box that each cell lies in, (B, H, W) int64, for a mask (B, H, W); 0 for none.
 
     A cell of a component is in the box of that component. A background cell in several boxes is in the smallest.
     """
-    numbers = components(mask, corners)
+    numbers = components(mask)
     top, left, bottom, right = boxes(numbers).unbind(-1)  # (B, K)
     if top.shape[1] == 0:
         return numbers

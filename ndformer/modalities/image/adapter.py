@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.packing import cells_of_grids, unpacked
+from ndformer.framework.packing import grid_cells, unpacked
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Rate, Width
@@ -151,7 +151,7 @@ class ImagePatches(Adapter):
         # images of one size are neighbors in the row, so that attention cuts it without copying
         order = sorted(range(len(images)), key=lambda i: (math.prod(grids[i]), grids[i]))
         grids = [grids[i] for i in order]
-        cells, shapes, sample = cells_of_grids(grids, images[0].device)  # (T, 2), (T, 2), (T,)
+        cells, shapes, sample = grid_cells(grids, images[0].device)  # (T, 2), (T, 2), (T,)
         pixels = _patches([images[i] for i in order], size, cells, shapes, sample)  # (T, channels size size)
         positions, counts = self._positions(cells, shapes, size), [r * c for r, c in grids]
         if self._drops:
@@ -200,7 +200,7 @@ class ImagePatches(Adapter):
 
 
 def _patches(images: Sequence[Tensor], size: int, cells: Tensor, shapes: Tensor, sample: Tensor) -> Tensor:
-    """Return the pixels (T, channels size size) of patches, given by cells_of_grids(), of images (channels, H, W).
+    """Return the pixels (T, channels size size) of patches, given by grid_cells(), of images (channels, H, W).
 
     An image is a list of lines of `size` pixels, and a patch consists of some of them.
     """

@@ -19,8 +19,8 @@ from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud, to_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
+from ndformer.modalities.pointcloud.pictures.clouds import TOKENS_SIZE, draw_groups
 from ndformer.modalities.pointcloud.pictures.overlay import TurningCloud
-from ndformer.modalities.pointcloud.pictures.tokens import SIZE, groups
 from ndformer.modalities.pointcloud.sampling import farthest, nearest, take
 from ndformer.modalities.pointcloud.transforms.points import PackPoints, display_colors
 
@@ -101,7 +101,7 @@ class PointPatches(Clouds):
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         cloud = sample["inputs"]["points"]
         index, inside = self.groups(cloud[None, :, :3].float())[1:]
-        return [groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
+        return [draw_groups(cloud.numpy(), index[0].numpy(), inside[0].numpy())]
 
     def groups(self, points: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Group points (B, N, 3): centers (B, M, 3), neighbor indices (B, M, K) and a mask of valid neighbors."""
@@ -163,7 +163,7 @@ class Points(Clouds):
         self.dim, self.unit = dim, unit
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
-        return [pack.picture(sample, SIZE)]
+        return [pack.picture(sample, TOKENS_SIZE)]
 
     def forward(self, clouds: Tensor | list[Tensor]) -> TokenSet:
         x, counts = self.padded(clouds, self.dim, "the `features` of PackPoints and the backbone's in_channels")

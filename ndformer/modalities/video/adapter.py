@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ndformer.framework.adapter import Adapter, ClassPosition
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
-from ndformer.framework.packing import cells_of_grids
+from ndformer.framework.packing import grid_cells
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, Finite, Offset, Positive, Width
@@ -120,7 +120,7 @@ class Tubelets(Adapter):
         pixels = torch.cat([self._pixels(videos[i]) for i in order])  # (T, 3 frames rows columns)
         x = F.linear(pixels.to(self.project.weight.dtype), self.project.weight.flatten(1), self.project.bias)
         grids = [grids[i] for i in order]
-        cells, _, _ = cells_of_grids(grids, x.device)
+        cells, _, _ = grid_cells(grids, x.device)
         return self.with_tokens_packed(x, cells.float() + self.start, [math.prod(grid) for grid in grids], order, grids)
 
     def _pixels(self, video: Tensor) -> Tensor:

@@ -81,10 +81,10 @@ def distance_probe(table: Tensor, seed: int) -> float:
     return torch.stack(scores).mean().item()
 
 
-def logistic(x: Tensor, y: Tensor, penalty: float = 1.0) -> Tensor:
+def logistic(x: Tensor, y: Tensor) -> Tensor:
     """Return the weights of a logistic regression without an intercept, as pairs come in both orders.
 
-    Features are scaled to a standard deviation of 1; `penalty` times |w|² / 2 is added to the sum of losses, as in
+    Features are scaled to a standard deviation of 1; |w|² / 2 is added to the sum of losses, as in
     scikit-learn with C = 1.
     """
     spread = x.std().clamp(min=1e-12)
@@ -95,7 +95,7 @@ def logistic(x: Tensor, y: Tensor, penalty: float = 1.0) -> Tensor:
     def loss() -> Tensor:
         optimizer.zero_grad()
         value = nn.functional.binary_cross_entropy_with_logits(x @ weights, y, reduction="sum")
-        value = value + penalty / 2 * weights.square().sum()
+        value = value + weights.square().sum() / 2
         value.backward()
         return value
 

@@ -12,7 +12,7 @@ from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.backbones.platonic import PlatonicTransformer, rotation_group
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer
-from ndformer.lab.explorer import forms, layers
+from ndformer.lab.explorer import forms
 from tests.explored import terms_of
 
 SIZES = {"square": (2, 4), "tetrahedron": (3, 12), "octahedron": (3, 24)}
@@ -154,7 +154,7 @@ def test_attention_maps_have_the_heads_of_all_frames_in_memory_and_on_the_page(e
         expected = logits.masked_fill(~valid[:, None, None], -torch.inf).softmax(-1)
         error = (attention[:, g * layer.heads : (g + 1) * layer.heads] - expected).abs()
         assert error.masked_fill(~valid[:, None, :, None], 0).max() < 1e-12  # logits of padding queries are undefined
-    page, text = layers.layer_data(maps, torch.arange(N), forms.Budget())
+    page, text = forms.layer_data(maps, torch.arange(N), forms.Budget())
     assert page["heads"] == maps.heads
     for head in range(maps.heads):
         for name, values in terms_of(page, text, head).items():

@@ -135,7 +135,6 @@ ALLOWED = {
     "ndformer/modalities/video/formats/backends.py": {"av.open": SNIFFED, "decord.VideoReader": SNIFFED},
     "ndformer/modalities/video/formats/child.py": {"json.loads": "a line of the process that started it"},
     "ndformer/modalities/video/formats/process.py": {"json.loads": "a line of the process that it started"},
-    "ndformer/modalities/video/formats/writing.py": {"av.open": WRITES},
 }
 
 

@@ -90,18 +90,19 @@ def test_a_rendering_shows_the_nearest_face_at_every_pixel(azimuth, elevation, m
     vertices = np.concatenate([mesh.vertices, other.vertices])
     faces = np.concatenate([mesh.faces, other.faces + len(mesh.vertices)])
     hit = naive(vertices, faces, 28, azimuth, elevation)
-    background = (0.9, 0.0, 0.9)
-    image = render(vertices, faces, 28, azimuth, elevation, background=background)
+    monkeypatch.setattr("ndformer.modalities.pointcloud.pictures.render.BACKGROUND", (0.9, 0.0, 0.9))
+    image = render(vertices, faces, 28, azimuth, elevation)
     np.testing.assert_array_equal((image[..., 1] > 0), hit >= 0)
     shades = {number: np.unique(image[hit == number], axis=0) for number in np.unique(hit[hit >= 0])}
     assert len(shades) >= 6
     assert all(len(shade) == 1 for shade in shades.values())  # flat: one light on one plane
 
 
-def test_paint_gets_positions_on_the_mesh():
+def test_paint_gets_positions_on_the_mesh(monkeypatch):
     mesh = box(1, 1, 1).moved(y=-0.5)
     half = lambda places: np.where(places[:, :1] < 0, [[1.0, 0, 0]], [[0, 0, 1.0]])
-    image = render(mesh.vertices, mesh.faces, 32, 0, 0, paint=half, background=(0, 0, 0))
+    monkeypatch.setattr("ndformer.modalities.pointcloud.pictures.render.BACKGROUND", (0, 0, 0))
+    image = render(mesh.vertices, mesh.faces, 32, 0, 0, paint=half)
     assert (image[16, 10, [0, 2]] > 0).tolist() == [True, False]
     assert (image[16, 21, [0, 2]] > 0).tolist() == [False, True]
 

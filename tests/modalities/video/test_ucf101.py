@@ -16,12 +16,12 @@ from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.registry import DATASETS, MODELS
-from ndformer.modalities.video.formats.writing import write_avi
-from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, MIRRORED, WIDTH, appearance, film, path, ucf101
+from ndformer.modalities.video.stand_ins.ucf101 import FRAMES, WIDTH, appearance, film, path, ucf101, write_avi
 from ndformer.modalities.video.transforms.videos import SampleFrames
 from tests.encodings_of_papers import with_encodings
 
 WAYS = 10
+MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # the class of each mirrored motion
 
 
 @pytest.fixture(scope="module")

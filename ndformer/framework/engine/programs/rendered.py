@@ -15,7 +15,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ndformer.framework import foreign
-from ndformer.framework.answers.gallery import cards, worst_and_best
+from ndformer.framework.answers.gallery import MIN_SCORE, cards, worst_and_best
 from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model, encoding_name
@@ -81,11 +81,11 @@ def _pictures(
     prepared, best = None, None
     with attempted("attention maps"):
         try:
-            prepared, min_score = Preparation(cfg, model), 0.3
+            prepared = Preparation(cfg, model)
             for i in worst_and_best(evaluation.answers, ATTENTION_SAMPLES):
                 name = Path(evaluation.answers[i].path).name or f"sample {i}"
                 sample = attention.record(model, prepared, source.sample(i), name, classes)
-                title = f"{sample.title}: {shortened(sample.answer.words(classes, 1, min_score), 420, 11)}"
+                title = f"{sample.title}: {shortened(sample.answer.words(classes, 1, MIN_SCORE), 420, 11)}"
                 selection = attention.Selection(layer=len(sample.layers), parts=False)
                 yield "attention", title, attention.painting(sample, selection, title, True).save
                 best = i, sample

@@ -21,7 +21,7 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
 METHODS = ("features", "tokens")  # of TokenModel, which use weights outside forward()
-METHODS_OF_LAYERS = (
+LAYER_METHODS = (
     "input",
     "qk_input",
     "values",
@@ -53,7 +53,7 @@ def shard(
     for block in _unshared(model, blocks):
         for part in () if amp is None else _exact_parts(block):
             fully_shard(part, mp_policy=exact, reshard_after_forward=False, **common)
-            for name in METHODS_OF_LAYERS if isinstance(part, LayerEncoding) else ():
+            for name in LAYER_METHODS if isinstance(part, LayerEncoding) else ():
                 register_fsdp_forward_method(part, name)
         fully_shard(block, mp_policy=low, **common)
     fully_shard(model, mp_policy=exact, **common)

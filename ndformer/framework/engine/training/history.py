@@ -23,7 +23,7 @@ class History:
         self.main, self.quantity = main_metric(metrics)
         self.patience = patience
         self.epochs: list[dict[str, float]] = []
-        self.drawn = -math.inf  # when curves.png was drawn
+        self.drawing_time = -math.inf  # of curves.png, by time.monotonic()
 
     @property
     def values(self) -> list[float]:
@@ -51,10 +51,10 @@ class History:
 
     def draw(self, picture: Path, last: bool) -> None:
         """Draw the curves of the run, at most every 30 seconds; the `last` ones always."""
-        if last or time.monotonic() - self.drawn > CURVES_EVERY:
+        if last or time.monotonic() - self.drawing_time > CURVES_EVERY:
             with report.attempted(picture):
                 report.curves(picture, self.epochs, self.main, self.quantity)
-            self.drawn = time.monotonic()
+            self.drawing_time = time.monotonic()
 
 
 class Visualizer:

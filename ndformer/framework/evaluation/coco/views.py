@@ -11,6 +11,7 @@ from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.pictures.runs import confusion_matrix
 
 MAX_CURVES = 10  # classes with their own line in a plot
+MIN_SCORE = 0.3  # of the detections in a confusion matrix
 
 
 def class_numbers(averages: Averages, classes: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -31,13 +32,13 @@ def table(numbers: dict[str, dict[str, float]], columns: Sequence[str] = NAMES) 
     return "\n".join(lines)
 
 
-def confusion(truth: Truth, detections: Detections, classes: int, score: float = 0.3) -> np.ndarray:
+def confusion(truth: Truth, detections: Detections, classes: int) -> np.ndarray:
     """Return the confusion matrix (K + 1, K + 1): truth in rows, predictions in columns, background last.
 
-    Detections with at least `score` match true boxes of any class, best first. Ignored objects, and detections matched
-    to them, are left out.
+    Detections with a score of at least MIN_SCORE match true boxes of any class, best first. Ignored objects, and
+    detections matched to them, are left out.
     """
-    detections = detections[detections.score >= score]
+    detections = detections[detections.score >= MIN_SCORE]
     chosen, _ = best_first(detections.image, detections.score, len(detections.score))
     detections = detections[chosen]
     pairs = overlapping(detections.image, detections.box, truth.image, truth, F1_IOU)

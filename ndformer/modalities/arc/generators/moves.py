@@ -7,9 +7,9 @@ from ndformer.modalities.arc.generators.drawing import black, blob, colours, put
 from ndformer.modalities.arc.generators.task import Task
 
 
-def coloured(rng: np.random.Generator, max_side: int = 8) -> Grid:
+def coloured(rng: np.random.Generator) -> Grid:
     """Draw a grid with one of four colors in each cell."""
-    shape = rng.integers(3, max_side + 1, 2)
+    shape = rng.integers(3, 9, 2)
     return colours(rng, 4)[rng.integers(4, size=shape)]
 
 

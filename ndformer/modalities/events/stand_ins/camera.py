@@ -5,6 +5,7 @@ import numpy as np
 from ndformer.modalities.events.formats.stream import Events
 
 DARK = 0.02  # added to brightness before the logarithm
+MISMATCH = 0.03  # standard deviation of the thresholds of pixels
 
 
 def film_to_events(
@@ -12,17 +13,15 @@ def film_to_events(
     times: np.ndarray,
     rng: np.random.Generator,
     threshold: float = 0.25,
-    mismatch: float = 0.03,
     noise: float = 0.5,
 ) -> Events:
     """Return the events for frames (T, height, width), linear brightness 0 to 1, at `times` (T,) in microseconds.
 
-    The thresholds of pixels have the deviation `mismatch`. Brightness changes linearly between frames. `noise` is the
-    number of random events per pixel and second.
+    Brightness changes linearly between frames. `noise` is the number of random events per pixel and second.
     """
     _, height, width = frames.shape
     level = np.log(frames + DARK)
-    steps = np.maximum(rng.normal(threshold, mismatch, (height, width)), threshold / 4).astype(np.float32)
+    steps = np.maximum(rng.normal(threshold, MISMATCH, (height, width)), threshold / 4).astype(np.float32)
     fired = level[0].copy()  # log brightness at the last event of each pixel
     parts = [_noise(height, width, times, noise, rng)]
     for before, after, begin, end in zip(level, level[1:], times, times[1:]):

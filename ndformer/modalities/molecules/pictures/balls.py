@@ -38,7 +38,7 @@ class TurningMolecule(Canvas):
         self.numbers = molecule[:, 0].astype(np.int64)
         self.atoms = flat(molecule[:, 1:])
         self.bonds = bonds(self.numbers, self.atoms)
-        self.reach = float(np.linalg.norm(self.atoms, axis=1).max()) + MARGIN
+        self.extent = float(np.linalg.norm(self.atoms, axis=1).max()) + MARGIN
 
     def _turned(self, moment: int) -> np.ndarray:
         """Return the positions (n, 3) to the right, up and towards the viewer."""
@@ -49,11 +49,11 @@ class TurningMolecule(Canvas):
 
     def _pixels(self, places: np.ndarray) -> np.ndarray:
         """Return (n, 2) x and y in a picture of SIZE."""
-        return SIZE / 2 * (1 + places[:, :2] * (1, -1) / self.reach)
+        return SIZE / 2 * (1 + places[:, :2] * (1, -1) / self.extent)
 
     def _draw(self, colors: np.ndarray, moment: int) -> np.ndarray:
         seen = self._turned(moment)
-        places, scale = SMOOTH * self._pixels(seen), SMOOTH * SIZE / 2 / self.reach
+        places, scale = SMOOTH * self._pixels(seen), SMOOTH * SIZE / 2 / self.extent
         sheet = Image.new("RGB", (SMOOTH * SIZE, SMOOTH * SIZE), PAPER)
         pen = ImageDraw.Draw(sheet)
         for i, j in self.bonds:

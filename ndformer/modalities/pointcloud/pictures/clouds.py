@@ -6,10 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
+from ndformer.framework.pictures.canvas import distinct_colors
 from ndformer.modalities.pointcloud.pictures.render import LIGHT, view_axes
 
 VIEWS = ((35.0, 25.0), (125.0, 25.0), (35.0, 70.0))  # azimuth and elevation in degrees: two corners, and from above
 SMOOTH = 2  # supersampling factor
+TOKENS_SIZE = 420  # pixels of a picture of tokens
+UNUSED, CENTER = 200, 0  # gray of a point in no token, and of centers
 INK, PAPER = np.array([70, 112, 168]), np.array([250, 250, 250])
 PALETTE = np.array(  # Okabe and Ito's palette, safe for color-blind readers
     [(0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0), (150, 150, 150)]
@@ -81,3 +84,18 @@ def discs(projected: np.ndarray, order: np.ndarray, wide: int, radius: float) ->
 def pixels(projected: np.ndarray, wide: int) -> tuple[np.ndarray, np.ndarray]:
     """Return x and y in pixels of points (N, 2 or more) in -1..1."""
     return (projected[:, 0] * 0.94 + 1) * wide / 2, (1 - projected[:, 1] * 0.94) * wide / 2
+
+
+def draw_groups(cloud: np.ndarray, index: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Draw points (N, 3 + features) in the colors of their centers, centers in black and points of no token in gray.
+
+    `index` (M, K) has the neighbors of each center, nearest first, and `inside` masks the valid ones. A point of
+    several centers has the color of the one in whose list it comes first.
+    """
+    colors = np.full((len(cloud), 3), UNUSED, np.uint8)
+    center_colors = (255 * distinct_colors(len(index))[:, :3]).round()
+    for place in range(index.shape[1] - 1, -1, -1):
+        counts = inside[:, place]
+        colors[index[counts, place]] = center_colors[counts]
+    colors[index[:, 0]] = CENTER  # a center is its own nearest neighbor
+    return np.asarray(draw(cloud[:, :3], colors, TOKENS_SIZE, shade=0.75))

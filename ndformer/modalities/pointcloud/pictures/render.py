@@ -7,6 +7,7 @@ import numpy as np
 
 Paint = Callable[[np.ndarray], np.ndarray]  # positions (K, 3) on the mesh -> colors (K, 3) in 0..1
 SMOOTH = 2  # supersampling factor
+BACKGROUND = (0.1, 0.1, 0.1)
 LIGHT = np.array([-0.4, 0.6, 0.7]) / math.sqrt(0.4**2 + 0.6**2 + 0.7**2)  # right, up, towards the viewer
 
 
@@ -33,7 +34,6 @@ def render(
     azimuth: float,
     elevation: float,
     paint: Paint = white,
-    background: tuple[float, float, float] = (0.1, 0.1, 0.1),
 ) -> np.ndarray:
     """Render a mesh as (size, size, 3) uint8: the square from -1 to 1 around the origin, facing the viewer."""
     wide = SMOOTH * size
@@ -71,7 +71,7 @@ def render(
     hit = nearest[nearest >= 0]
     places = (shares[hit, :, None] * vertices[faces[face[hit]]]).sum(1)  # (K, 3)
     facing = normal[face[hit]] @ LIGHT / np.linalg.norm(normal[face[hit]], axis=1)
-    canvas = np.full((wide, wide, 3), background, float)
+    canvas = np.full((wide, wide, 3), BACKGROUND, float)
     canvas[nearest >= 0] = paint(places) * (0.35 + 0.65 * facing.clip(0))[:, None]
     smooth = canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3))
     return (smooth.clip(0, 1) * 255).round().astype(np.uint8)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.data.stand_ins import stand_in
-from ndformer.modalities.video.formats.writing import write_avi
 from ndformer.modalities.video.stand_ins.baselines import baselines
 
 HEIGHT, WIDTH, RATE = 120, 160, 25  # pixels; frames per second
@@ -16,7 +15,6 @@ MOTIONS = (
     "SlideLeft", "SlideRight", "Rise", "Fall", "CircleClockwise", "CircleCounterclockwise", "Grow", "Shrink",
     "SwingSideways", "Bounce",
 )  # fmt: skip
-MIRRORED = (1, 0, 2, 3, 5, 4, 6, 7, 8, 9)  # the class of each mirrored motion
 BACKWARDS = ("SlideLeft", "Rise", "CircleCounterclockwise", "Shrink")  # each is the reverse of another one
 # Groups of a class, videos of a group, frames of a video. The frames are those between the paper's first (0) and last
 # (41), so that the model sees the same frames of a video and its reverse.
@@ -105,3 +103,18 @@ def ucf101(folder: Path, seed: int = 0, groups: int = GROUPS, clips: int = CLIPS
         train = "".join(f"{file} {label}\n" for file, label, group in rows if group not in test_groups)
         (lists / f"testlist{fold:02d}.txt").write_text(test)
         (lists / f"trainlist{fold:02d}.txt").write_text(train)
+
+
+def write_avi(path: Path, frames: np.ndarray) -> None:
+    """Write (T, H, W, 3) uint8 as MPEG-4 in AVI with B-frames, as XviD makes it."""
+    import av
+
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=RATE)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.pix_fmt, stream.bit_rate = "yuv420p", 200_000
+        stream.codec_context.codec_tag, stream.codec_context.max_b_frames = "XVID", 2
+        stream.codec_context.thread_count = 1
+        for frame in frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())

@@ -111,10 +111,9 @@ def test_the_confusion_matrix_counts_each_truth_and_each_detection_once():
 
 def test_the_confusion_matrix_leaves_out_crowds_and_low_scores():
     truth, found = [(0, 0, 90, 90), (100, 0, 110, 10)], [(5, 5, 9, 9), (100, 0, 110, 10)]
-    samples = [sample(1, truth, [0, 0], found, [0, 0], [0.9, 0.2], crowd=torch.tensor([True, False]))]
-    metric, _ = measured(samples)
-    assert confusion(metric.truth, metric.detections, 1).tolist() == [[0, 1], [0, 0]]
-    assert confusion(metric.truth, metric.detections, 1, score=0.1).tolist() == [[1, 0], [0, 0]]
+    for score, expected in ((0.2, [[0, 1], [0, 0]]), (0.4, [[1, 0], [0, 0]])):
+        metric, _ = measured([sample(1, truth, [0, 0], found, [0, 0], [0.9, score], crowd=torch.tensor([True, False]))])
+        assert confusion(metric.truth, metric.detections, 1).tolist() == expected
 
 
 def test_exported_detections_read_back_to_the_same_numbers(tmp_path):

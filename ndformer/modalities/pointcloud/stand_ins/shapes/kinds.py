@@ -55,7 +55,6 @@ def legs(y: float) -> tuple[str, ...]:
 
 
 _FRAME = "box 9 10 0 20 -10 10 x; box -9 9 0 1.5 -10 10; box -9 9 18.5 20 -10 10"
-_FACES = "box -9 9 1 5.5 9 10.5 2-4 0 13 0 0"  # drawers above each other
 _DOORS = "box -9.5 -5 1 18 9 10.5 2-4 14.5 0 0 0; box -6 -5.5 9 12 10.5 11.5 2-4 14.5 0 0 0"
 _CANOPY = "box 9.5 10.5 0 20 9.5 10.5 x z; box 9.5 10.5 19 20 -10 10 x; box -10 10 19 20 9.5 10.5 z"
 _SHELVES = "box 9 10 0 20 -10 10 x; box -10 10 0 20 -10 -9; box -9 9 0 0.6 -10 10 4-7 0 19.4 0 0"

@@ -103,8 +103,8 @@ def vessel(outline: Outline, wall: float, sides: int = 20) -> Mesh:
     return lathe(np.concatenate([[(0, outer[0, 1])], outer, inner, [(0, inner[-1, 1])]]), sides)
 
 
-def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int = 8, end: float | None = None) -> Mesh:
-    """Return a round bar along points (x, y, z) of one plane, whose radius changes to `end`."""
+def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int = 8) -> Mesh:
+    """Return a round bar along points (x, y, z) of one plane."""
     points = np.asarray(path, float)
     k = len(points)
     chords = points[1:] - points[:-1]
@@ -116,9 +116,8 @@ def tube(path: Sequence[Sequence[float]] | np.ndarray, radius: float, sides: int
     across = plane / np.linalg.norm(plane)
     third = np.cross(tangent, across)  # (k, 3)
     angle = 2 * math.pi * (np.arange(sides) + 0.5) / sides
-    radii = np.linspace(radius, radius if end is None else end, k)[:, None, None]
     ring = np.cos(angle)[None, :, None] * across + np.sin(angle)[None, :, None] * third[:, None]  # (k, sides, 3)
-    rings = points[:, None] + radii * ring
+    rings = points[:, None] + radius * ring
     a = (np.arange(k - 1)[:, None] * sides + np.arange(sides)).ravel()
     b = (np.arange(k - 1)[:, None] * sides + (np.arange(sides) + 1) % sides).ravel()
     first, last = np.arange(sides), np.arange(sides) + (k - 1) * sides
