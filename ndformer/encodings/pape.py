@@ -276,7 +276,7 @@ def quadratic_coefficients(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
 
 
 def parabola_products(wp: Tensor, head_dim: int) -> Tensor:
-    """Return what each parabola adds to the upper entries of M per unit of a: (H, m, P) -> (H, m, T)."""
+    """Return the contribution of each parabola to the upper entries of M per unit of a: (H, m, P) -> (H, m, T)."""
     axes = wp.unbind(-1)  # pair by pair: a tensor of indices would have to be copied to the GPU
     upper = [axes[p] * axes[q] for p in range(len(axes)) for q in range(p, len(axes))]
     return torch.stack(upper, -1) * head_dim**-0.5

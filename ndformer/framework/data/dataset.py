@@ -167,7 +167,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return []
 
     def identity(self, i: int) -> Any:
-        """Return what identifies a sample without reading it (for fingerprint.py): paths, texts, numbers, arrays.
+        """Return paths, texts, numbers or arrays that identify a sample without reading it (for fingerprint.py).
 
         The default is its record. Override it if the record does not name the files.
         """

@@ -40,7 +40,7 @@ class _Checked(torch.utils.data.Dataset[Any]):
 
 
 def fault(data: Dataset, sample: dict[str, Any]) -> str:
-    """Return what is wrong with a sample that was read: values that are not finite, an unknown label; else ""."""
+    """Return the fault of a sample that was read, such as values that are not finite or an unknown label; else ""."""
     name = data.name(sample.get("index", 0))
     for kind, value in sample.get("inputs", {}).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
