@@ -153,7 +153,7 @@ class Planner:
 
 
 def _with_all_records(data: Dataset) -> tuple[Dataset, dict[str, Any]]:
-    """Return a copy of a dataset with all records of its split on disk, and what index() sets by name."""
+    """Return a copy of a dataset with all records of its split on disk, and the attributes that index() sets."""
     full, kind, names = copy.copy(data), type(data), []
 
     def set_attribute(self: Any, name: str, value: Any) -> None:

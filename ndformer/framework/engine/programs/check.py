@@ -21,7 +21,7 @@ MAX_BAD = 10_000  # the check of a split stops after this many faulty samples
 
 
 class _Checked(torch.utils.data.Dataset[Any]):
-    """A dataset of error messages: what is wrong with each sample of another dataset, or ""."""
+    """A dataset of error messages, one for each sample of another dataset; "" if the sample has no fault."""
 
     def __init__(self, data: Dataset) -> None:
         self.data, self.worker_status = data, data.worker_status  # the worker_status is read by begin_worker
