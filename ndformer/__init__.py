@@ -1,10 +1,10 @@
-"""ndformer: one transformer for tokens with positions, whatever they come from.
+"""ndformer: transformers for tokens with positions, from images, point clouds, videos, events or your own data.
 
 import ndformer
 
-model = ndformer.load("work_dirs/mnist_pape/best.pth")              # what a run left
-print(model("seven.png"))                                           # paths, pictures, arrays, tensors, lists of them
-network = ndformer.create("vit_small", encoding="PaPE(m=8)", classes=10)      # an nn.Module for a loop of your own
+model = ndformer.load("work_dirs/mnist_pape/best.pth")              # a trained model
+print(model("seven.png"))                                           # paths, images, arrays, tensors, or lists of them
+network = ndformer.create("vit_small", encoding="PaPE(m=8)", classes=10)      # an nn.Module for your own training loop
 """
 
 from typing import TYPE_CHECKING, Any

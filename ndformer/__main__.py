@@ -1,7 +1,7 @@
 """Run a program of tools/ by name, also from an installed package.
 
-ndformer                                        lists the programs
-ndformer train modelnet40_pape --sample         the same as `python tools/train.py configs/modelnet40_pape.py --sample`
+ndformer                                 lists the programs
+ndformer train modelnet40_pape --sample  the same as `python tools/train.py configs/modelnet40_pape.py --sample`
 """
 
 import ast
@@ -49,7 +49,9 @@ def main() -> None:
                     print(f"  {name:22} {text.partition(chr(10))[0]}")
         return
     if name not in programs:
-        sys.exit(f"ndformer: no program '{name}'{nearest(name, programs)} Programs: {', '.join(programs)}")
+        suggestion = nearest(name, programs)
+        help_text = "`ndformer` lists the programs" if suggestion.endswith("?") else f"Programs: {', '.join(programs)}"
+        sys.exit(f"ndformer: no program '{name}'{suggestion} {help_text}")
     sys.argv = [str(programs[name]), *arguments]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -1,3 +1,3 @@
-"""Which ndformer this is."""
+"""The version of ndformer."""
 
 __version__ = "0.1.0"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Draw a sheet of samples after their transforms, with class names, boxes or masks.
 
-ndformer browse_dataset configs/cifar10_pape.py --sample
-ndformer browse_dataset configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
-ndformer browse_dataset ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
+    ndformer browse_dataset configs/cifar10_pape.py --sample
+    ndformer browse_dataset configs/imagenet1k_pape.py --data-root data/imagenet --count 64 --out sheet.png
+    ndformer browse_dataset ModelNet40 --data-root data/modelnet40 --split test     as it is on disk
 
 A mixture shows each of its parts.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Check that a position encoding meets the contract: one line per requirement, exit code 0 if none fails.
 
-ndformer check_encoding PaPE m=8
-ndformer check_encoding window.py:Window radius=2
-ndformer check_encoding my_package.encodings:Window
+    ndformer check_encoding PaPE m=8
+    ndformer check_encoding window.py:Window radius=2
+    ndformer check_encoding my_package.encodings:Window
 
 NDFORMER_DEBUG=1 prints the traceback of an error.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Check that your dataset, pack, adapter and head meet the contract: a line per requirement, exit code 0 if none fails.
 
-ndformer check_modality chirps.py
-ndformer check_modality my_package.sound --data-root data/sound Sound.frame=32
-ndformer check_modality keypoints.py --config keypoints_config.py        as combined in a config
+    ndformer check_modality chirps.py
+    ndformer check_modality my_package.sound --data-root data/sound Sound.frame=32
+    ndformer check_modality keypoints.py --config keypoints_config.py        as combined in a config
 
 It checks the classes that the module registers; with --config also those that the module lacks, such as the pack of a
 shipped modality. It stops at the first FAIL, since later requirements depend on earlier ones.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Convert weights of other libraries, or a checkpoint that is a folder, into a checkpoint file of ndformer.
 
-ndformer convert_checkpoint pointcept model_best.pth ptv3.pth
+    ndformer convert_checkpoint pointcept model_best.pth ptv3.pth
     Point Transformer V3, from Pointcept or from its authors
-ndformer convert_checkpoint dinov2 dinov2_vits14_pretrain.pth dinov2.pth
-ndformer convert_checkpoint lookhere lookhere.pth out.pth --fov 90
-ndformer convert_checkpoint consolidate work_dirs/x/last last.pth
+    ndformer convert_checkpoint dinov2 dinov2_vits14_pretrain.pth dinov2.pth
+    ndformer convert_checkpoint lookhere lookhere.pth out.pth --fov 90
+    ndformer convert_checkpoint consolidate work_dirs/x/last last.pth
     the shards of a run on several processes, as one file; last.pth of a run goes on with one process
 
 It prints the license of the source, the parts of a model to write into a config, and all unused entries of the file. A

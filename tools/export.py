@@ -1,10 +1,10 @@
 #!/usr/bin/env python
 """Export a trained model: a graph that runs without ndformer (.onnx, .pt2), weights (.safetensors), or a folder.
 
-ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
-ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
-ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
-    --licence cc-by-4.0
+    ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
+    ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
+    ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
+        --licence cc-by-4.0
 
 It needs no data. A graph is a classifier, detector or segmenter of images in float32. It takes `inputs` (batch,
 channels, height, width), normalized as the config's test set, of any batch size and any size that patches divide. It

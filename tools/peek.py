@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Describe a file: format, counts, sizes, time, first rows, and anything odd.
 
-ndformer peek user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
-ndformer peek recording.raw --json       one line of JSON per file, for programs
+    ndformer peek user01_led.aedat 17-04-13_td.dat photo.jpg chair.off v_Archery_g01_c01.avi
+    ndformer peek recording.raw --json       one line of JSON per file, for programs
 
 It reads files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
 point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a

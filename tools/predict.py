@@ -1,11 +1,10 @@
 #!/usr/bin/env python
 """Predict classes, boxes or masks for files or folders.
 
-ndformer predict configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
-ndformer predict configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
-ndformer predict configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
-
-ndformer predict work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
+    ndformer predict configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
+    ndformer predict configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
+    ndformer predict configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5
+    ndformer predict work_dirs/gen1_pape/config.py work_dirs/gen1_pape/best.pth drive_td.dat --show-dir seen
 
 A detector's boxes are x1, y1, x2, y2 in pixels of the file; boxes below --show-score are only in --out. If no box is
 above it, the threshold with the best F1 on the validation set is printed.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Convert ScanNet's release to folders of arrays, for configs/scannet_pape.py.
 
-ndformer prepare_scannet scannet/ --out data/scannet
+    ndformer prepare_scannet scannet/ --out data/scannet
 
 `scannet/` contains scans/ (and scans_test/), scannetv2-labels.combined.tsv and the lists scannetv2_train.txt, _val.txt
 and _test.txt; --labels and --lists give other paths. Scenes that exist already are skipped, so it can be stopped and

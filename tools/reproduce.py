@@ -218,8 +218,8 @@ def check_nothing_is_lost(before: Results | None, cells: Sequence[Cell], folder:
     lost = [cell for cell in lost if cell not in known]
     if lost:
         raise ConfigError(
-            f"{folder} has {len(lost)} cells that this run has not, such as {lost[0][0]}, seed {lost[0][1]}, and "
-            "--keep would lose them: --onto keeps both"
+            f"--keep would delete {len(lost)} results in {folder} that this run does not have, such as {lost[0][0]}, "
+            f"seed {lost[0][1]}. Use --onto to merge them"
         )
 
 
@@ -234,7 +234,9 @@ def papers() -> list[pages.Paper]:
 
 def write_pages(folder: Path) -> None:
     if not any(folder.glob(f"*/{RESULTS}")):
-        raise DataError(f"{folder} has no results to make pages of: --keep {folder} leaves them there")
+        raise DataError(
+            f"--pages: expected results in {folder}/*/{RESULTS}, found none. Write them with --keep {folder}"
+        )
     # all texts before any file, so that unreadable results leave all pages as they are
     texts = {f"{paper.name}.md": pages.page(paper, folder) for paper in papers()}
     for name, text in [*texts.items(), ("README.md", pages.index(papers(), folder))]:

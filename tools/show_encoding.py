@@ -1,13 +1,13 @@
 #!/usr/bin/env python
 """Draw the attention caused by an untrained position encoding.
 
-ndformer show_encoding PaPE m=50 init_radius=3
-ndformer show_encoding LookHere fov=180 --heads 6 --out cones.png
-ndformer show_encoding ALiBi --dims 1
-ndformer show_encoding window.py:Window radius=5
-ndformer show_encoding PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
-ndformer show_encoding --config mnist_pape --sample
-ndformer show_encoding "PaPE(m=8)" --config mnist_pape --data-root data/mnist
+    ndformer show_encoding PaPE m=50 init_radius=3
+    ndformer show_encoding LookHere fov=180 --heads 6 --out cones.png
+    ndformer show_encoding ALiBi --dims 1
+    ndformer show_encoding window.py:Window radius=5
+    ndformer show_encoding PaPE --compare m=2 --compare m=50 --compare m=50 init_radius=3
+    ndformer show_encoding --config mnist_pape --sample
+    ndformer show_encoding "PaPE(m=8)" --config mnist_pape --data-root data/mnist
 
 An additive encoding is drawn as the similarity of its embeddings, a rotary one as the logit of equal queries and keys,
 a bias as its values; each with the attention that results from positions alone. With --config it reports instead which

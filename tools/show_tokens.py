@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Draw the tokens that a model makes of a file, as a picture or an animation.
 
-ndformer show_tokens configs/imagenet1k_pape.py photo.jpg           patches
-ndformer show_tokens configs/modelnet40_plain_pape.py chair.off     points by the center of their group
-ndformer show_tokens configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
-ndformer show_tokens configs/dvsgesture_pape.py user24_led.aedat    spiking patches over time
-ndformer show_tokens configs/qm9_small.py water.xyz                 atoms, in a turning molecule
+    ndformer show_tokens configs/imagenet1k_pape.py photo.jpg           patches
+    ndformer show_tokens configs/modelnet40_plain_pape.py chair.off     points by the center of their group
+    ndformer show_tokens configs/ucf101_pape.py video.avi --out video.gif      tubelets, frame by frame
+    ndformer show_tokens configs/dvsgesture_pape.py user24_led.aedat    spiking patches over time
+    ndformer show_tokens configs/qm9_small.py water.xyz                 atoms, in a turning molecule
 
 The transforms of the config's test set are applied to the file. Several pictures are a GIF, or a PNG with all of them.
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Test a checkpoint: print the metrics on the test set.
 
-ndformer test work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
-ndformer test configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
-ndformer test configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
+    ndformer test work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth [--out predictions.csv]
+    ndformer test configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth --show-dir seen     with pictures
+    ndformer test configs/coco_pape.py work_dirs/coco_pape/best.pth --classwise --out found.json --show-dir seen
 
 A detector's .json is a list of detections in COCO's format, for ndformer eval coco; --show-score only affects pictures.
 A run's config.py includes options such as --sample; it is read from the config.json next to it and not executed.

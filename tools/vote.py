@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Test point clouds with votes over several augmented views, as published protocols do.
 
-ndformer vote configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 x fragments; can be resumed
-ndformer vote configs/scannet_pape.py BEST --out votes --submit upload \\
-    --cfg-options test_dataloader.dataset.test_on=test                                  files for the benchmark server
-ndformer vote configs/modelnet40_pape.py BEST --out votes                        10 votes; can be resumed
-ndformer vote configs/modelnet40_pape.py BEST --repeats 10                       10 votes, ten times
+    ndformer vote configs/scannet_pape.py work_dirs/scannet_pape/best.pth --out votes  13 x fragments; can be resumed
+    ndformer vote configs/scannet_pape.py BEST --out votes --submit upload \\
+        --cfg-options test_dataloader.dataset.test_on=test                          files for the benchmark server
+    ndformer vote configs/modelnet40_pape.py BEST --out votes                        10 votes; can be resumed
+    ndformer vote configs/modelnet40_pape.py BEST --repeats 10                       10 votes, ten times
 
 It prints the metrics with voting, and the progress every few seconds; ndformer test prints the metrics without voting.
 Repeats of ModelNet40's voting are reported as mean and standard deviation, not as the best; each takes equally long.

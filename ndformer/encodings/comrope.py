@@ -69,7 +69,7 @@ class ComRoPE(PositionEncoding):
 def block_count(block: int, width: int) -> int:
     """Return how many blocks of `block` channels a head of `width` channels has."""
     if not 2 <= block <= width:
-        raise ValueError(f"block is a number of channels from 2 to {width}, the width of a head, got {block}")
+        raise ValueError(f"block must be from 2 to {width} channels, the width of a head, got {block}")
     return width // block
 
 

@@ -39,7 +39,7 @@ class DirectionalRPE(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         if preset not in ("paper", "repo"):
-            raise ValueError(f"preset is 'paper' or 'repo', got {preset!r}")
+            raise ValueError(f"preset must be 'paper' or 'repo', got {preset!r}")
         self.diagonals = preset == "repo" if diagonals is None else diagonals
         if self.diagonals and self.position_dims != 2:
             raise ValueError(

@@ -52,9 +52,9 @@ class LearnableFourier(PositionEncoding):
         dims, dim = self.position_dims, self.dim
         features = dim // 2 * 2 if features is None else features
         if features % 2:
-            raise ValueError(f"features are half cosines and half sines, an even number, got {features}")
+            raise ValueError(f"features must be even, half cosines and half sines, got {features}")
         if dims % groups or dim % groups:
-            raise ValueError(f"groups divides the {dims} position dimensions and the width {dim}, got {groups}")
+            raise ValueError(f"groups must divide the {dims} position dimensions and the width {dim}, got {groups}")
         self.groups, self.gamma = groups, gamma
         self.frequencies = nn.Parameter(torch.randn(features // 2, dims // groups) / gamma)
         self.first, self.last = nn.Linear(features, hidden), nn.Linear(hidden, dim // groups)

@@ -48,7 +48,7 @@ class LookHere(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         if fov not in (180, 90, 45):
-            raise ValueError(f"fov is 180, 90 or 45 degrees, got {fov}")
+            raise ValueError(f"fov must be 180, 90 or 45 degrees, got {fov}")
         repo = from_repo(preset)
         self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
         self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)

@@ -35,7 +35,7 @@ class ObjectSincos(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         if preset not in ("paper", "repo"):
-            raise ValueError(f"preset is 'paper' or 'repo', got {preset!r}")
+            raise ValueError(f"preset must be 'paper' or 'repo', got {preset!r}")
         dims = self.position_dims
         if self.dim < 4 * dims:
             raise ValueError(

@@ -98,11 +98,11 @@ class PaPE(InitialRadiusEncoding):
                 "distance, direction, context, activation and project on"
             )
         if offsets and m < self.position_dims:
-            raise ValueError(f"m is at least the number of dimensions, {self.position_dims}, with offsets, got {m}")
+            raise ValueError(f"m must be at least {self.position_dims} with offsets, the number of dimensions, got {m}")
         if m < 1:
-            raise ValueError(f"m is at least 1, got {m}")
+            raise ValueError(f"m must be at least 1, got {m}")
         if impl not in ("quadratic", "paper_concat"):
-            raise ValueError(f"impl is 'quadratic' or 'paper_concat', got {impl!r}")
+            raise ValueError(f"impl must be 'quadratic' or 'paper_concat', got {impl!r}")
         if impl == "paper_concat" and any(self.periods):
             raise ValueError("periods need impl='quadratic', got 'paper_concat', which has no differences of positions")
         self.m = m if project else self.position_dims
@@ -276,7 +276,7 @@ def quadratic_coefficients(a: Tensor, wp: Tensor, head_dim: int) -> Tensor:
 
 
 def parabola_products(wp: Tensor, head_dim: int) -> Tensor:
-    """Return what each parabola adds to the upper entries of M per unit of a: (H, m, P) -> (H, m, T)."""
+    """Return the contribution of each parabola to the upper entries of M per unit of a: (H, m, P) -> (H, m, T)."""
     axes = wp.unbind(-1)  # pair by pair: a tensor of indices would have to be copied to the GPU
     upper = [axes[p] * axes[q] for p in range(len(axes)) for q in range(p, len(axes))]
     return torch.stack(upper, -1) * head_dim**-0.5

@@ -161,7 +161,7 @@ class PEMixer(Composed):
         parts = [build_encoding(part if periods is None else with_periods(part, periods), **sizes) for part in configs]
         super().__init__(parts)
         if strategy not in STRATEGIES:
-            raise ValueError(f"strategy is one of {', '.join(STRATEGIES)}, got {strategy!r}")
+            raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
         added = parts[1]
         if type(added).embed is PositionEncoding.embed:
             raise ValueError(

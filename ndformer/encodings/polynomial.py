@@ -59,9 +59,9 @@ class Polynomial(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         if degree < 1 or m < 1:
-            raise ValueError(f"degree and m are at least 1, got degree={degree}, m={m}")
+            raise ValueError(f"degree and m must be at least 1, got degree={degree}, m={m}")
         if form not in ("elementwise", "multivariate"):
-            raise ValueError(f"form is 'elementwise' or 'multivariate', got {form!r}")
+            raise ValueError(f"form must be 'elementwise' or 'multivariate', got {form!r}")
         self.degree, self.m, self.form = degree, m, form
 
     def covers(self, span: Span) -> list[Coverage]:

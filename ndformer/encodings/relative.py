@@ -230,7 +230,7 @@ def _logarithmic(spans: Spans, rounded: Callable[[float], int], last: int) -> li
     """
     alpha, beta, gamma = spans
     if not alpha < beta < gamma:
-        raise ValueError(f"spans are alpha < beta < gamma, got {alpha:g}, {beta:g}, {gamma:g}")
+        raise ValueError(f"alpha, beta and gamma must increase, got {alpha:g}, {beta:g}, {gamma:g}")
 
     def curve(step: int) -> float:
         return step if step <= alpha else alpha + math.log(step / alpha) / math.log(gamma / alpha) * (beta - alpha)

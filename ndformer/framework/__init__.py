@@ -1,1 +1,1 @@
-"""What every modality and every encoding share; knows none of them by name."""
+"""Shared parts of the library: tokens, attention, models and training; no modality or encoding is imported by name."""

@@ -45,12 +45,12 @@ class AttentionMaps:
 
     @property
     def sample_positions(self) -> Tensor:
-        """(R, K, P) positions of the tokens in the sample; NaN on an axis that a token covers completely."""
+        """The positions (R, K, P) of the tokens in the sample; NaN on an axis that a token covers completely."""
         return self.where.positions if self.cut is None else self.cut[0].sample_positions(self, *self.cut[1])
 
     @property
     def exact(self) -> Tensor:
-        """x in the dtype of the layer's weights, independent of autocast."""
+        """The layer's input x in the dtype of its weights, independent of autocast."""
         return self.x.to(self.layer.qkv.weight.dtype)
 
     @torch.no_grad()
@@ -95,7 +95,7 @@ class FrameMaps(AttentionMaps):
         return Vectors(*map(self._all_heads, each), bias=None if bias is None else FrameBias(bias, self))
 
     def _all_heads(self, t: Tensor) -> Tensor:
-        """(B G, H, ...) to (B, G H, ...)."""
+        """Reshape (B G, H, ...) to (B, G H, ...)."""
         return t.unflatten(0, (-1, self.frames)).flatten(1, 2)
 
 

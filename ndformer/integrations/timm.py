@@ -56,7 +56,7 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at:
 
 
 def _enter(positions: Positions, patches: Any, args: Any, x: Tensor) -> None:
-    """x (B, rows, columns, dim)"""
+    """Hook: prepare the encoding for patches x (B, rows, columns, dim)."""
     positions.enter(x.shape[1], x.shape[2], x.device)
 
 

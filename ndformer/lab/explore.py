@@ -140,11 +140,11 @@ def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tupl
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.prefix_names)
     places = tokens.where.positions[0][visible][len(prefix) :].cpu()
-    scene = adapter.canvas(sample, find_pack(name, side.prepared.steps[name]), places.double().numpy())
-    view = scene.view()
+    canvas = adapter.canvas(sample, find_pack(name, side.prepared.steps[name]), places.double().numpy())
+    view = canvas.view()
     if len(view) + len(prefix) != len(visible):
         raise DataError(
-            f"{type(adapter).__name__} made {len(visible)} tokens, {len(prefix)} of them by add_tokens(), and the "
-            f"view() of its scene() has {len(view)}: it is to show the others, in their order"
+            f"{type(adapter).__name__}.canvas(): expected a view() of {len(visible) - len(prefix)} tokens "
+            f"({len(visible)} without the {len(prefix)} of add_tokens()), got {len(view)}. Show each of them, in order"
         )
     return view, list(axis_names(adapter.axes, places.shape[1])), prefix

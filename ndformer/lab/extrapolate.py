@@ -91,7 +91,9 @@ def extrapolate(
     if not any(one.scales_waves for one in encodings(model)):
         scalings = [scaling_name for scaling_name in scalings if scaling_name in SCALINGS]
     if not scalings:
-        raise DataError(f"ntk and yarn scale rotary frequencies, and {encoding} has none: --scalings none linear")
+        raise DataError(
+            f"--scalings: ntk and yarn expected a rotary encoding, got {encoding}. Use --scalings none linear"
+        )
     figures: list[Figure] = []
     quantities: dict[str, Quantity] = {}
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):

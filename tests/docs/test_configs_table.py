@@ -1,10 +1,11 @@
 """First lines of configs, and encodings that papers compare as commands: docs/reference/configs.md, UPGRADING.md.
 
-`python -m tests.docs.test_configs_table` writes the table of docs/reference/configs.md.
+`python -m tests.docs.test_configs_table` writes the tables of docs/reference/configs.md.
 """
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,19 @@ from tests.docs import made
 from tests.programs import CONFIGS, ROOT
 
 PLACE = ("docs/reference/configs.md", "encodings of papers")
+
+
+def header(path: Path) -> list[str]:
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+
+
+def config_rows() -> str:
+    lines = ["config | what it trains", "---|---"]
+    for path in sorted(CONFIGS.glob("*.py")):
+        text, _, page = header(path)[0].partition(" docs/")
+        link = f" [{Path(page).name}](../{page})" if page else ""
+        lines.append(f"{path.stem} | {text}{link}")
+    return "\n" + "".join(f"| {line} |\n" for line in lines) + "\n"
 
 
 def as_argument(encoding: str) -> str:
@@ -33,6 +47,11 @@ def test_the_table_has_the_encodings_of_removed_configs():
     assert made.part(*PLACE) == table(), again
 
 
+def test_the_table_of_configs_has_the_header_of_each():
+    again = "a header has changed: `python -m tests.docs.test_configs_table` writes the table anew"
+    assert made.part(PLACE[0], "configs") == config_rows(), again
+
+
 def test_the_page_on_upgrading_has_each_end_of_a_name_with_its_encoding():
     page = (ROOT / "UPGRADING.md").read_text().partition("## Configs")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\w+) \| `_(\w+)` \| (`.*?`) \| (`.*?`) \|$", page, re.MULTILINE)
@@ -45,7 +64,7 @@ def test_the_page_on_upgrading_has_each_end_of_a_name_with_its_encoding():
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_config_begins_with_its_cost_its_result_and_its_command(path):
-    what, cost, result, command = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+    what, cost, result, command = header(path)
     assert what.endswith((".", ".md"))
     assert re.fullmatch(r"Cost: .+\.", cost)
     assert re.fullmatch(r"Reaches: .+\.", result)
@@ -60,3 +79,4 @@ def test_every_other_encoding_is_reached_as_the_page_says():
 
 if __name__ == "__main__":
     made.rewrite(*PLACE, table())
+    made.rewrite(PLACE[0], "configs", config_rows())

@@ -18,6 +18,7 @@ DOCS = made.ROOT / "docs"
 TABLE = (DOCS / "reference" / "encodings.md").read_text()
 FAMILIES = [path.read_text() for path in sorted((DOCS / "reference" / "encodings").glob("*.md"))]
 PAGE = "\n".join([TABLE, *FAMILIES])
+SCRIPT = (DOCS / "images" / "draw_encodings.sh").read_text()
 ENCODINGS.get("NoPE")  # finds them all
 NAMES = sorted(ENCODINGS.module_dict)
 FLAGS = ("float_positions", "content_dependent", "translation_invariant", "rotation_invariant")
@@ -125,7 +126,7 @@ def test_table_at_the_top_names_the_file_of_each_registered_encoding():
 
 def test_pictures_are_small_and_can_be_drawn_again():
     pictures = {path.name: path for path in (DOCS / "images").glob("*.png")}
-    commands = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("    ndformer show_encoding ")]
+    commands = [shlex.split(line) for line in SCRIPT.splitlines() if line.startswith("ndformer show_encoding ")]
     shown = re.findall(
         r"!\[[^]]+\]\(\.\./(?:\.\./)?images/(\w+\.png)\)", PAGE
     )  # each with a text for those who cannot see it

@@ -24,7 +24,7 @@ def test_its_code_does_what_its_comments_say():
     assert names["middle"].shape == (3, 7, 7)
 
 
-def test_a_stranger_who_is_told_no_places_knows_none():
+def test_a_model_without_positions_knows_none():
     names: dict[str, Any] = {}
     torch.manual_seed(0)
     exec(BLOCKS[1], names)

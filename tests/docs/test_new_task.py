@@ -146,13 +146,13 @@ def test_the_page_names_the_command_that_checks(home):
 
 
 MISTAKES = [  # those of the table, in its order
-    ("Keypoints(sample=sample, points=one.cpu())", "dict(points=one.cpu())",
+    ("Keypoints(sample=sample, points=points.cpu())", "dict(points=points.cpu())",
      lambda model, batch, _: said(model, batch)),
     ('type="PixelError"', 'type="Accuracy"', lambda model, batch, _: measure([dict(type="Accuracy")], model, [batch])),
     ("    def rows(", "    def lines(", lambda model, batch, _: said(model, batch)[0].rows(["light", "dark"])),
     ('main, better, unit, decimals = "error", "lower", "px", 2', 'main, unit, decimals = "error", "px", 2',
      lambda model, batch, _: measure([dict(type="PixelError")], model, [batch])),
-    ('self.classes = ["light", "dark"]', 'self.classes = ["light", "dark", "grey"]',
+    ('self.classes = ["light", "dark"]', 'self.classes = ["light", "dark", "gray"]',
      lambda model, _, data: check_classes(model, cast(Any, SimpleNamespace(dataset=data)))),
 ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def said(model, batch):
 @pytest.mark.parametrize("number", range(len(MISTAKES)))
 def test_its_mistakes_get_the_sentences_it_shows(home, number):
     good, bad, use = MISTAKES[number]
-    table = re.findall(r"^\| [^|]+ \| (`+)(.+?)\1[^|]*\|$", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
+    table = re.findall(r"^\| [^|]+ \| (`+)(.+?)\1[^|]*\|$", PAGE.partition("## Errors")[2], re.MULTILINE)
     assert len(table) == len(MISTAKES)
     assert good in CODE + CONFIG
     for registry, name in ((ANSWERS, "Keypoints"), (HEADS, "KeypointHead"), (METRICS, "PCK"), (METRICS, "PixelError"),

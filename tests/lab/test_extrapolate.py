@@ -150,7 +150,7 @@ def test_ntk_needs_rotary_frequencies(weights):
     path, _ = weights(cfg)
     tested = extrapolate.extrapolate(cfg, path, [24], scalings=["linear", "ntk", "yarn"])
     assert [figure.scaling for figure in tested.figures] == ["linear"]
-    with pytest.raises(DataError, match="ntk and yarn scale rotary frequencies, and Sincos has none"):
+    with pytest.raises(DataError, match="ntk and yarn expected a rotary encoding, got Sincos"):
         extrapolate.extrapolate(cfg, path, [24], scalings=["ntk"])
 
 

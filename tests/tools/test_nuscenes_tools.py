@@ -82,7 +82,7 @@ def test_peek_tells_of_scans_tables_and_predictions(home, tmp_path):
     assert told["first"][0]["token"] == rows[0]["token"]
     (tmp_path / "sample.json").write_text(json.dumps([rows[0], rows[0]])[:-1])
     odd = describe(tmp_path / "sample.json", 2)["odd"]
-    assert odd == ["after 2 rows it ends in the midst of its rows", "1 rows have the token of another one"]
+    assert odd == ["after 2 rows the list ends without ]", "1 rows have the token of another one"]
     write_submission(tmp_path / "found.json", Boxes.none(), ["a", "b"])
     told = describe(tmp_path / "found.json", 3)
     assert (told["format"], told["samples"], told["boxes"]) == ("nuScenes predictions", 2, 0)

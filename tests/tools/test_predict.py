@@ -122,9 +122,9 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
         (
             show_attention.main,
             ["some/b.png", "--query", "8,0"],
-            "who looks is class or Y,X (row 0 to 7, column 0 to 7), got '8,0'",
+            "query: expected class or Y,X (row 0 to 7, column 0 to 7), got '8,0'",
         ),
-        (show_attention.main, ["some/b.png", "--query", "1,2,3"], "who looks is class or Y,X (row 0 to 7, column "),
+        (show_attention.main, ["some/b.png", "--query", "1,2,3"], "query: expected class or Y,X (row 0 to 7, column "),
         (show_attention.main, ["some/b.png", "--query", "1,2", "3,4"], "several queries need one layer: "),
         (show_attention.main, ["some/b.png", "--layer", "3"], "--layer: expected a number from 1 to 2, got 3"),
         (show_attention.main, ["some/b.png", "--head", "0"], "--head: expected a number from 1 to 2, got 0"),

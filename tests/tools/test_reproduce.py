@@ -58,7 +58,7 @@ def test_the_list_has_every_experiment_with_its_requirements(capsys):
 
 
 def test_pages_need_results(tmp_path):
-    with pytest.raises(DataError, match="typo has no results to make pages of: --keep .*typo leaves them there"):
+    with pytest.raises(DataError, match="expected results in .*typo/.*found none. Write them with --keep .*typo"):
         reproduce.main(["--pages", str(tmp_path / "typo")])
     assert not (tmp_path / "typo").exists()
 
@@ -72,9 +72,9 @@ def test_a_paper_without_an_experiment_that_can_run_is_an_error(tmp_path, capsys
 def test_keep_loses_no_earlier_results(tmp_path, capsys):
     made = ["sape2:equations", "--work-dir", str(tmp_path / "work"), "--keep", str(tmp_path / "kept"), "--seeds"]
     reproduce.main([*made, "0", "1"])
-    with pytest.raises(ConfigError, match="4 cells that this run has not, such as key, step by step, seed 1, .*--onto"):
+    with pytest.raises(ConfigError, match="delete 4 results in .* such as key, step by step, seed 1. Use --onto"):
         reproduce.main([*made, "0"])
-    with pytest.raises(ConfigError, match="6 cells that this run has not"):  # in an empty folder
+    with pytest.raises(ConfigError, match="delete 6 results"):  # in an empty folder
         reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates", "--work-dir", str(tmp_path / "another")])
     capsys.readouterr()
     reproduce.main([*made, "0", "1", "--rows", "CoPE with open gates"])

@@ -122,7 +122,7 @@ def test_which_importer_is_found_or_a_sentence(home):
     torch.save(dict(a=torch.zeros(2)), home / "other.pth")
     with pytest.raises(DataError, match="other.pth: expected a checkpoint of ndformer or weights of .*, got neither"):
         read("other.pth")
-    with pytest.raises(DataError, match="32 channels do not divide into heads of 64") as error:
+    with pytest.raises(DataError, match="expected a head width that divides 32 channels, got 64") as error:
         read("timm:vit.pth")
     assert error.value.option == "--weights 'timm(head_dim=N):vit.pth'"
     with pytest.raises(UnknownNameError, match="no importer is named 'tim', did you mean 'timm'"):

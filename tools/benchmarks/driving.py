@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""What UniTR of the published size costs on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
+"""Measure UniTR of the published size on one sample: six cameras of 704 x 256 pixels, and about 20,000 pillars.
 
-ndformer benchmarks/driving                       PaPE, forward
-ndformer benchmarks/driving --encodings none ALiBi --out docs/benchmarks      also as .json
+    ndformer benchmarks/driving                       PaPE, forward
+    ndformer benchmarks/driving --encodings none ALiBi --out docs/benchmarks      also as .json
 
 The parts run in turn in each of `--repeats` rounds, and the median of each is printed: on a CPU processor time of one
 thread, on a GPU the time between two events. `cut` is what finds the windows and sets of all eight layers, a share of
@@ -47,7 +47,7 @@ def cameras() -> dict[str, Tensor]:
 
 
 def cloud(points: int) -> Tensor:
-    """(N, 5), denser near the car."""
+    """Return a random point cloud (N, 5) that is denser near the car."""
     g = torch.Generator().manual_seed(0)
     distance, turn = 54 * torch.rand(points, generator=g) ** 0.75, 2 * math.pi * torch.rand(points, generator=g)
     features = torch.rand(points, 3, generator=g) * torch.tensor([3.0, 255.0, 0.5]) - torch.tensor([2.0, 0, 0])
@@ -55,7 +55,7 @@ def cloud(points: int) -> Tensor:
 
 
 def cut(net: UniTR, flat: Flat) -> None:
-    """All windows and sets, and nothing else."""
+    """Assign tokens to the windows and sets of all blocks, without attention."""
     for k, kind in enumerate(net.kinds):
         for moved in (False, True):
             for name in SENSOR_PLANES if kind == "own" else (kind,):
@@ -63,7 +63,7 @@ def cut(net: UniTR, flat: Flat) -> None:
 
 
 def peak(device: str) -> int:
-    """Bytes."""
+    """Return the peak memory of the process or of the GPU in bytes."""
     if device == "cpu":
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return torch.cuda.max_memory_allocated()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Speed of the spiking-patch tokenizer: numpy, numba and torch against a compiled sequential loop.
 
-ndformer benchmarks/events                500,000 and 5,000,000 events of 304 x 240 pixels, threshold 256, 100 ms
-ndformer benchmarks/events --events 500000 --rounds 9
+    ndformer benchmarks/events                500,000 and 5,000,000 events of 304 x 240 pixels, threshold 256, 100 ms
+    ndformer benchmarks/events --events 500000 --rounds 9
 
 All variants run in turn in each round, on one thread. Times are medians of processor time. Finding the tokens and
 numbering the cells of their events are measured separately.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Images per second of the ImageNet training pipeline, on generated JPEGs of ImageNet's usual size.
 
-ndformer benchmarks/loader
-ndformer benchmarks/loader --workers 0 1 2 4 --images 512
+    ndformer benchmarks/loader
+    ndformer benchmarks/loader --workers 0 1 2 4 --images 512
 
 First one process, with one more step at a time; then whole batches from a loader with workers. Each process uses one
 thread, and files have been read before, so neither other cores nor the disk count.

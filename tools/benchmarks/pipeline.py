@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Does loading keep up with training? Tokens a second of both, in turn in one run.
+"""Measure whether data loading keeps up with training: tokens per second of both, in alternating rounds.
 
-ndformer benchmarks/pipeline                             mnist_small on generated data
-ndformer benchmarks/pipeline configs/ucf101_pape.py configs/dvsgesture_pape.py --sample
-ndformer benchmarks/pipeline configs/nmnist_small.py --data-root data/nmnist
-ndformer benchmarks/pipeline configs/lpc_actions.py --data-root data/lpc_actions --threads 2
-ndformer benchmarks/pipeline configs/ucf101_pape.py --batches 1 --threads 2 \\
-    --cfg-options train_dataloader.batch_size=2
+    ndformer benchmarks/pipeline                             mnist_small on generated data
+    ndformer benchmarks/pipeline configs/ucf101_pape.py configs/dvsgesture_pape.py --sample
+    ndformer benchmarks/pipeline configs/nmnist_small.py --data-root data/nmnist
+    ndformer benchmarks/pipeline configs/lpc_actions.py --data-root data/lpc_actions --threads 2
+    ndformer benchmarks/pipeline configs/ucf101_pape.py --batches 1 --threads 2 \\
+        --cfg-options train_dataloader.batch_size=2
 
 Loading is the config's training set, through its transforms, in batches, as one worker does it, on one core (a video is
 decoded beside it, while it waits). The model makes training steps with those batches on `--threads` cores. Files are

@@ -1,10 +1,10 @@
 #!/usr/bin/env python
-"""What an encoding costs in Point Transformer V3: time and memory of the ScanNet-size model, beside no encoding.
+"""Measure time and memory of encodings in Point Transformer V3 of the ScanNet size, relative to no encoding.
 
-ndformer benchmarks/points                           9,500 points of a surface, forward
-ndformer benchmarks/points --points 100000 --train   forward and backward
-ndformer benchmarks/points --encodings PaPE --cpe none
-ndformer benchmarks/points --points 110000 --amp --out docs/benchmarks   also as .json and .png
+    ndformer benchmarks/points                           9,500 points of a surface, forward
+    ndformer benchmarks/points --points 100000 --train   forward and backward
+    ndformer benchmarks/points --encodings PaPE --cpe none
+    ndformer benchmarks/points --points 110000 --amp --out docs/benchmarks   also as .json and .png
 
 The models run in turn in each of `--repeats` rounds; the table has the median of each. On a CPU it is processor time of
 one thread, which other work on the machine hardly changes. On a GPU it is the time between two events, and the table
@@ -28,7 +28,7 @@ VOXEL, SPACING = 0.02, 0.0225  # metres; gives about one point in each voxel
 
 
 def surface(points: int) -> torch.Tensor:
-    """(N, 3) a wavy sheet with one point in each voxel."""
+    """Return points (N, 3) of a wavy sheet, one in each voxel."""
     g = torch.Generator().manual_seed(0)
     u = torch.rand(points, 2, generator=g) * SPACING * points**0.5
     r = torch.cat([u, 0.3 * (3 * u[:, :1]).sin() * (2 * u[:, 1:]).cos()], 1)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Attention over the keys that can matter against attention over all.
+"""Measure attention with key selection (backend "select") against attention over all keys.
 
-ndformer benchmarks/selection
-ndformer benchmarks/selection --sides 32 64 128 --radii 2
+    ndformer benchmarks/selection
+    ndformer benchmarks/selection --sides 32 64 128 --radii 2
 
 PaPE on a grid of patches, heads of 64 channels, one thread, float32. All backends run in one process, one after the
 other in every round; processor time, medians. The ratio is to the fastest exact backend of each round. Beside it, how

@@ -2,7 +2,7 @@
 """Compare ndformer's sparse convolution with the exact one of spconv (`Native`) on a CPU; needs its CUDA build.
 
 pip install spconv-cu120          any CUDA build does, also without a GPU
-ndformer benchmarks/sparse  one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
+    ndformer benchmarks/sparse  one layer of 64 channels on 90,000 voxels, then all of Point Transformer V3 on 8,700
 
 Both run in turn, and the median of each is printed: for the model with its search of neighbor pairs, for the layer with
 and without it. The largest difference of their outputs is printed too.

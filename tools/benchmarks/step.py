@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Training steps of ViT-S/16 without positions at 224 px: the engine against a plain loop with torch's modules.
 
-ndformer benchmarks/step
-ndformer benchmarks/step --batch 16 --rounds 30
+    ndformer benchmarks/step
+    ndformer benchmarks/step --batch 16 --rounds 30
 
 Both run in turn, batch by batch, in one process: when the engine's loop requests a batch, the plain loop first makes a
 step with it. The result is the median.

@@ -92,7 +92,7 @@ class PlatonicTransformer(Transformer, Frames):
         return TokenSet(y.repeat(1, 1, G), tokens.where, tokens.modality)
 
     def _in_frames(self, where: Where, batch: int) -> Where:
-        """Return the positions in each frame as rows of their own, those of a sample one after the other."""
+        """Return the positions in each frame as rows of their own (B G, N, P), frame by frame within a sample."""
         inverse = cast(Tensor, self.rotations).mT.to(where.positions)
         with without_autocast(where.positions):  # 16 bits cannot represent positions
             r = torch.einsum("gpq,bnq->bgnp", inverse, where.positions).expand(batch, -1, -1, -1)

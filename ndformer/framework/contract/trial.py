@@ -74,7 +74,7 @@ class Trial(nn.Module):
         return self.with_state(x, where, self.encoding.prepare(where))
 
     def with_state(self, x: Tensor, where: Where, state: Any) -> Tensor:
-        """(Return, outputs, B) -> N dim; 0 for padding."""
+        """Return the outputs (B, N, dim) for a prepared state; 0 for padding."""
         x = self.encoding.block_update(self.encoding.embed(x, state), state, 0)
         for i, layer in enumerate(self.layers):
             x = self.encoding.block_update(x + layer(x, where, state), state, i + 1)

@@ -82,9 +82,9 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         cache_limit: Text = "2G",
     ) -> None:
         if split not in SPLITS:
-            raise ValueError(f"split is train, val or test, got '{split}'")
+            raise ValueError(f"split must be train, val or test, got '{split}'")
         if cache not in (None, "memory"):
-            raise ValueError(f"cache is 'memory' or None, got {cache!r}")
+            raise ValueError(f"cache must be 'memory' or None, got {cache!r}")
         self.memory = None if cache is None else Memory(cache_limit)
         self.data_root, self.split, self.seed, self.model_classes = Path(data_root), split, seed, list(known)
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
@@ -167,7 +167,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return []
 
     def identity(self, i: int) -> Any:
-        """Return what identifies a sample without reading it (for fingerprint.py): paths, texts, numbers, arrays.
+        """Return paths, texts, numbers or arrays that identify a sample without reading it (for fingerprint.py).
 
         The default is its record. Override it if the record does not name the files.
         """

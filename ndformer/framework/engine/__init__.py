@@ -1,5 +1,5 @@
-"""What mmengine lacks: strict configs, exact schedules, reports."""
+"""Configs, training and programs on top of mmengine: checked configs, exact schedules, resuming, reports."""
 
-from ndformer.framework import registry  # first: it imports mmengine as a good guest
+from ndformer.framework import registry  # first: it imports mmengine and restores the host's settings
 
 __all__ = ["registry"]

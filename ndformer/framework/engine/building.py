@@ -259,7 +259,7 @@ def check_classes(model: TokenModel, loader: DataLoader[Any]) -> None:
 
 
 def fit_heads(model: TokenModel, loader: DataLoader[Any]) -> None:
-    """Let each head set what depends on its whole training set."""
+    """Let each head compute its statistics of the complete training set."""
     for _, head, part in _heads(model, loader):
         head.fit(part)
 

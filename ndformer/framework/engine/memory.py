@@ -115,9 +115,9 @@ def _tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def _communication(model: TokenModel, sharded: bool) -> int:
-    """Return the bytes of DDP's gradient buckets, or of what FSDP gathers and reduces, at its peak in a backward pass.
+    """Return the bytes of DDP's gradient buckets, or of FSDP's collectives at the peak of a backward pass.
 
-    That is two gathered blocks, one of which is fetched ahead, the gradients of one, and those of the block before it
+    FSDP has two gathered blocks, one of which is fetched ahead, the gradients of one, and those of the block before it
     that are being reduced, in float32; and the parameters outside blocks with their gradients, in float32.
     """
     if not sharded:

@@ -33,7 +33,7 @@ class MeanIoU(Metric):
         for answer in data_samples:
             name = answer.path or "a sample"
             if answer.truth is None:
-                raise DataError(f"{name} has no labels, so nothing can be measured on it")
+                raise DataError(f"{name} has no labels. MeanIoU needs labels for all samples")
             counts = counted(np.asarray(answer.truth), np.asarray(answer.predicted), answer.classes, name)
             where = np.flatnonzero(counts)  # stored sparsely: a sample has few of many classes
             self.results.append((answer.classes, where, counts.ravel()[where]))
@@ -45,8 +45,8 @@ class MeanIoU(Metric):
             total[where] += counts
         if not total.any():
             raise DataError(
-                "nothing in this set has a label, so there is nothing to measure: what nobody knows is 255 in a mask, "
-                "0 too with zero_is_nothing, and `ignore` in a scene"
+                "expected labels in this set, got unlabeled pixels or points only. Unlabeled is 255 in a mask (with "
+                "zero_is_nothing also 0), and `ignore` in a scene"
             )
         self.confusion = total.reshape(classes, classes)
         iou, accuracy = self.per_class()

@@ -23,7 +23,7 @@ def array(path: Path, mapped: bool = False) -> np.ndarray:
         size = _claimed(file)
         file.seek(0, 2)
         if size > file.tell():
-            raise ValueError(f"it says to hold {size} bytes and has {file.tell()}")
+            raise ValueError(f"expected {size} bytes, as its header declares, got {file.tell()}")
     if mapped and size and member(path) is None:
         return np.load(regular(path), mmap_mode="r", allow_pickle=False)
     check_size(path, size)
@@ -39,7 +39,9 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
         for info in entries.zip.infolist():
             with entries.zip.open(info) as entry:
                 if _claimed(entry) > info.file_size:
-                    raise ValueError(f"its {info.filename} says to hold more bytes than it has")
+                    raise ValueError(
+                        f"{info.filename}: its header declares more bytes than the {info.file_size} that are stored"
+                    )
             found[info.filename.removesuffix(".npy")] = entries[info.filename]
     return found
 
@@ -62,7 +64,7 @@ def _claimed(file: BinaryIO) -> int:
     try:
         read = HEADERS.get(npy.read_magic(file))
         if read is None:
-            raise ValueError("its header is of a version that is not known here")
+            raise ValueError("its header has an unknown version, expected 1.0 or 2.0")
         shape, _, dtype = read(file)
     except (OSError, EOFError):
         raise
@@ -73,7 +75,7 @@ def _claimed(file: BinaryIO) -> int:
     if dtype.hasobject:
         raise ValueError("it holds objects of Python, and not numbers")
     if dtype.itemsize == 0 or any(side < 0 for side in shape):
-        raise ValueError(f"it holds {dtype} of shape {shape}, which are no numbers")
+        raise ValueError(f"expected an array of numbers, got {dtype} of shape {shape}")
     return math.prod(shape) * dtype.itemsize
 
 

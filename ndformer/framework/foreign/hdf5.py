@@ -98,11 +98,11 @@ def _numeric_tables(path: Path, file: Any) -> dict[str, Any]:
         for name in group:
             count += 1
             if count > MAX_NAMES:
-                raise ValueError(f"it has more than {MAX_NAMES} names")
+                raise ValueError(f"expected at most {MAX_NAMES} names, got more")
             link = group.get(name, getlink=True)
             full_name = prefix + name
             if isinstance(link, h5py.ExternalLink):
-                raise ValueError(f"its {printable(full_name)} is a link to another file, and such are not followed")
+                raise ValueError(f"{printable(full_name)} links to another file; expected a table in the file itself")
             if not isinstance(link, h5py.HardLink):
                 continue
             item = group[name]
@@ -111,7 +111,8 @@ def _numeric_tables(path: Path, file: Any) -> dict[str, Any]:
             elif isinstance(item, h5py.Dataset) and _is_local(full_name, item, h5py) and _is_numeric(item.dtype):
                 if _size(item) > MAX_EXPANSION * size:
                     raise ValueError(
-                        f"its {printable(full_name)} says to hold {_size(item)} bytes, more than such a file can"
+                        f"{printable(full_name)} declares {_size(item)} bytes, more than {MAX_EXPANSION} times "
+                        "the size of the file"
                     )
                 found[full_name] = item
     return found
@@ -121,7 +122,7 @@ def _is_local(name: str, table: Any, h5py: Any) -> bool:
     """Raise ValueError for a table in another file; call it before reading the shape, which opens such files."""
     plan = table.id.get_create_plist()
     if plan.get_layout() == h5py.h5d.VIRTUAL or plan.get_external_count():
-        raise ValueError(f"its {printable(name)} lies in another file, and such are not opened")
+        raise ValueError(f"{printable(name)} is stored in another file; expected a table in the file itself")
     return table.shape is not None
 
 

@@ -55,11 +55,11 @@ class Machine:
             steps = pickletools.genops(mapped)
             for number, (opcode, argument, _) in enumerate(steps):
                 if number > OPCODES:
-                    raise ValueError(f"it has more than {OPCODES} steps")
+                    raise ValueError(f"expected at most {OPCODES} opcodes, got more")
                 if opcode.name == "STOP":
                     return self.pop()
                 self.step(opcode.name, argument)
-        raise ValueError("it does not end")
+        raise ValueError("the pickle ends without the opcode STOP")
 
     def step(self, name: str, argument: Any) -> None:
         stack = self.stack

@@ -69,14 +69,14 @@ def json_rows(path: Path) -> Iterator[dict[str, Any]]:
     with io.TextIOWrapper(opened(path), encoding="utf-8-sig") as file:
         buffer = file.read(CHUNK).lstrip()
         if not buffer.startswith("["):
-            raise ValueError("it is no list of rows")
+            raise ValueError("expected a JSON list of objects")
         position, ended = 1, False
         while True:
             if (separators := SEPARATORS.match(buffer, position)) is not None:
                 position = separators.end()
             if position < len(buffer) and buffer[position] == "]":
                 if buffer[position + 1 :].strip() or file.read(CHUNK).strip():
-                    raise ValueError("more follows behind its end")
+                    raise ValueError("expected nothing after the list, got more text")
                 return
             try:
                 row, position = decode(buffer, position)
@@ -87,15 +87,15 @@ def json_rows(path: Path) -> Iterator[dict[str, Any]]:
                 buffer, position, ended = buffer[position:] + more, 0, not more
                 continue
             if not isinstance(row, dict):
-                raise ValueError(f"it holds {row!r:.40}, which is no row")
+                raise ValueError(f"expected a list of JSON objects, got {row!r:.40}")
             yield row
 
 
 def _broken_row(buffer: str, position: int, error: Exception) -> str:
     if position >= len(buffer):
-        return "it ends in the midst of its rows"
+        return "the list ends without ]"
     return (
-        f"at '{' '.join(buffer[position : position + 40].split())}' is no row"
+        f"expected a JSON object at '{' '.join(buffer[position : position + 40].split())}'"
         if isinstance(error, json.JSONDecodeError)
         else "it is nested too deep"
     )

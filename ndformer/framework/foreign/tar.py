@@ -35,7 +35,7 @@ def tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
             if header[156:157] in (b"0", b"\0"):
                 yield header[:100].rstrip(b"\0").decode(errors="replace"), content[:size]
     if not ended:
-        raise ValueError("it ends in the midst of its members")
+        raise ValueError("the archive is truncated within a member")
 
 
 def _size(header: bytes) -> int:

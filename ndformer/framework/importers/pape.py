@@ -20,7 +20,8 @@ def convert(state_dict: State, head_dim: int) -> Imported:
     reader = StateDictReader(state_dict, "a classifier of the PaPE paper", prefix)
     if "embedding.projection.weight" in reader:
         raise DataError(
-            "embedding.projection.weight is of events: of the PaPE paper's, images and videos are converted"
+            "expected an image or video classifier of the PaPE paper, got embedding.projection.weight, as in its event "
+            "models. Event models cannot be converted"
         )
     dim = vit.width(reader, "embedding")
     heads = head_count(dim, head_dim)
@@ -61,7 +62,9 @@ def _parabolas(reader: StateDictReader, dim: int, heads: int, dims: int) -> tupl
         source, target = f"encoder.layers.{i}.attention.position_encoder.", f"blocks.{i}.attention.encoding."
         wp = reader.take(f"{source}position.weight", None, dims)  # (H m, P)
         if len(wp) % heads:
-            raise DataError(f"{source}position.weight has {len(wp)} rows, which {heads} heads do not divide")
+            raise DataError(
+                f"{source}position.weight: expected a multiple of {heads} rows, one set for each head, got {len(wp)}"
+            )
         m = len(wp) // heads
         wa, wb = reader.take(f"{source}ab.weight", 2 * heads * m, dim).view(2, heads, m, dim)
         wp = wp.view(heads, m, dims)

@@ -113,7 +113,7 @@ def _sizes(weights: State, stages: int, head_dim: int) -> dict[str, Any]:
     for side, places in sides.items():
         channels = tuple(shape(f"{at}blocks.0.norm1.weight")[0] for at in places)
         if any(c % head_dim for c in channels):
-            raise DataError(f"channels {channels} do not divide into heads of {head_dim}: say how wide they are")
+            raise DataError(f"expected a head width that divides the channels {channels}, got {head_dim}")
         cfg[f"{side}_depths"] = tuple(len(_numbers(rf"{at}blocks\.(\d+)\.", weights)) for at in places)
         cfg |= {f"{side}_channels": channels, f"{side}_heads": tuple(c // head_dim for c in channels)}
     cfg["mlp_ratio"] = shape(first + "mlp.0.weight")[0] / cfg["enc_channels"][0]

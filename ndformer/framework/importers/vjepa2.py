@@ -12,7 +12,10 @@ def convert(state_dict: State, head_dim: int) -> Imported:
     reader = StateDictReader(state_dict, "V-JEPA 2", r"^(module\.)?(backbone\.)?")
     dim = vit.width(reader, "patch_embed.proj")
     if reader.left["patch_embed.proj.weight"].dim() != 5:
-        raise DataError("patch_embed.proj.weight is of images: V-JEPA 2's encoders of videos are converted")
+        raise DataError(
+            "patch_embed.proj.weight: expected 5 dimensions, as in V-JEPA 2's video encoders, got "
+            f"{reader.left['patch_embed.proj.weight'].dim()}. Image encoders cannot be converted"
+        )
     body = vit.backbone(reader, dim, head_dim, dict(type="RotaryND", preset="vjepa2"), eps=EPS, position_dims=3)
     project = reader.pair("patch_embed.proj", "project", dim, 3, None, None, None)
     weight = project["project.weight"]

@@ -126,7 +126,7 @@ def about(rows: Blocked, origin: Tensor, dtype: torch.dtype) -> tuple[Tensor, li
 
 
 def _lift(M: list[list[Tensor]], c: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return what to subtract from the diagonal of M so that no eigenvalue is positive, and the rounding error.
+    """Return a value whose subtraction from the diagonal of M leaves no positive eigenvalue, and the rounding error.
 
     Gaussian elimination tests for positive eigenvalues; if there are some, the Frobenius norm bounds them.
     """

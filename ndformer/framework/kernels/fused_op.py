@@ -32,10 +32,10 @@ def attention(
     q: Tensor, k: Tensor, v: Tensor, forms: Tensor | None, places: Tensor | None, placed: Tensor | None,
     spans: Tensor | None, kind: str, scale: float, learning: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return softmax(q k' scale + bias) v over the keys in each query's span, and what its gradients need.
+    """Return softmax(q k' scale + bias) v over the keys in each query's span, and tensors for its gradients.
 
-    The output is (B, H, N, h), 0 for padding; the log-sum-exp is (B, H, N) in float32 or finer; the last tensor is what
-    rounding to 16 bits took from the output, or empty where gradients do not need it or `learning` is False."""
+    The output is (B, H, N, h), 0 for padding; the log-sum-exp is (B, H, N) in float32 or finer; the last tensor is the
+    rounding error of an output in 16 bits, or empty where gradients do not need it or `learning` is False."""
     return reference.forward(q, k, v, reference.Bias(forms, places, placed, spans, kind), scale, learning)
 
 

@@ -37,13 +37,13 @@ def rotate_by_operations(x: Tensor, cos: Tensor, sin: Tensor, halves: bool) -> T
 
 
 def rotate_every_two(x: Tensor) -> Tensor:
-    """Each pair (a, b) of neighbors as (-b, a)."""
+    """Replace each pair (a, b) of neighboring channels by (-b, a)."""
     return torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2)
 
 
 @torch.library.custom_op("ndformer::rotate", mutates_args=())
 def rotate_fused(x: Tensor, cos: Tensor, sin: Tensor, halves: bool, back: bool) -> Tensor:
-    """The same as one kernel; `back`: by the opposite angles, which is the gradient of x."""
+    """Rotate pairs of channels in one kernel; `back` rotates by the opposite angles, which is the gradient of x."""
     return rotate_by_operations(x, cos, -sin if back else sin, halves)
 
 

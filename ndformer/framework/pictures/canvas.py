@@ -20,7 +20,7 @@ OBLIQUE = (-0.23, -0.41)  # shift (down, right) of a dot per step towards the vi
 class Canvas:
     """Base class of canvases: implement `plain`, `painted` and `spot`, and `view` for the explorer.
 
-    An adapter's scene() returns one. `coordinates` (N, P) are the readable positions of the tokens, without class and
+    Adapters return them from canvas(). `coordinates` (N, P) are the readable positions of the tokens, without class and
     register tokens.
     """
 
@@ -73,10 +73,10 @@ class Canvas:
         except ValueError:
             place = np.full(0, math.nan)
         if len(place) != len(self.axes) or not np.isfinite(place).all():
-            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
+            raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
         found = self._nearest(place)
         if self.exact and (self.coordinates[found] != place).any():
-            raise DataError(f"who looks is class or {self.how}, got '{text}'", "--query names another")
+            raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
         return found
 
     def named(self, token: int) -> str:

@@ -21,7 +21,7 @@ HEAD_DIM, DEPTH = 64, 12
 CAMERA_TURN = 60  # degrees between the two cameras
 NAMES: dict[str, Any] = {  # measured quantity: arguments of Panels
     "similarity": dict(name="cosine similarity of the embeddings", kind="level"),
-    "heard": dict(name="change of the query if the key were 0", kind="share"),
+    "influence": dict(name="change of the query if the key were 0", kind="share"),
     "logit": dict(name="logit of equal queries and keys", kind="level"),
     "bias": dict(name="bias", kind="signed", limit=10.0),  # attention at a bias of -10 is almost 0
     "attention": dict(name="attention", kind="share"),
@@ -74,7 +74,7 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
         found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
 
     if encoding.has_block_update:
-        found["heard"] = _heard(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
+        found["influence"] = _influence(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
 
     logits = torch.zeros(len(queries), heads, N)
     q, k = layer.qk(same, same, x, state)
@@ -86,7 +86,7 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
         rows = [bias.rows(i, i + 1)[0, :, 0].expand(heads, -1) for i in queries.tolist()]
         found["bias"] = torch.stack(rows)
         logits = logits + found["bias"]
-    if not found or set(found) - {"similarity", "heard"}:
+    if not found or set(found) - {"similarity", "influence"}:
         found["attention"] = logits.softmax(-1)
     if layer.transforms_values:
         v = layer.values(same, x, state)
@@ -95,8 +95,8 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
     return Measured(found, encoding.content_dependent, randomized, encoding.uses_cameras)
 
 
-def _heard(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
-    """Return (Q, N): how much between_blocks() changes at each query if a key is set to 0."""
+def _influence(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
+    """Return (Q, N), the norm of the change of block_update() at each query if the token of a key is set to 0."""
 
     def added(x: Tensor) -> Tensor:
         first, second = (encoding.block_update(x, state, passed) - x for passed in (0, 1))

@@ -38,8 +38,9 @@ class Registry(mmengine.registry.Registry):
             names = sorted(self.module_dict)
             synonym = self.synonyms.get(key.lower())
             suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
+            known = "" if suggestion.endswith("?") else f" Known: {', '.join(names)}."
             raise UnknownNameError(
-                f"no {self.name} is called '{key}'{suggestion} Known: {', '.join(names)}. "
+                f"no {self.name} is called '{key}'{suggestion}{known} "
                 "Import the module of a class of your own first, by custom_imports in a config"
             )
         return kind

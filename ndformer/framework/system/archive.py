@@ -60,7 +60,7 @@ def read(path: Path) -> tuple[Any, bool]:
 
 
 def unsealed(file: BinaryIO, size: int, crc: bool = False) -> Any:
-    """Load what torch.save wrote to a file of `size` bytes as read() does, without a digest."""
+    """Load a file of torch.save of `size` bytes as read() does, without checking a digest."""
     _check_records(file, size, crc)
     file.seek(0)
     with warnings.catch_warnings():

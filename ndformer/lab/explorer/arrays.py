@@ -58,7 +58,7 @@ def fixed(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _steps(values: np.ndarray, bits: int) -> np.ndarray:
-    """(H, 1, h) float32."""
+    """Return the quantization steps (H, 1, h) float32."""
     largest = np.abs(values).max(1, keepdims=True, initial=0.0)
     return np.where(largest > 0, largest / (2 ** (bits - 1) - 1), 1.0).astype(np.float32)
 

@@ -319,8 +319,8 @@ def test_wrong_inputs_are_reported(change: Any, message: str) -> None:
     [
         (dict(enc_heads=(1, 2)), "enc_heads expects one number per stage, 3, got 2"),
         (dict(dec_channels=(16,)), "dec_channels expects one number per stage, 2, got 1"),
-        (dict(bits=30), "bits are 2, one per pooling, to 21"),
-        (dict(grid_size=0.0), "grid_size is above 0"),
+        (dict(bits=30), "bits must be from 2, one per pooling, to 21"),
+        (dict(grid_size=0.0), "grid_size must be above 0"),
         (dict(curves=("peano",)), "no curve is called 'peano'"),
     ],
 )

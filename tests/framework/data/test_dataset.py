@@ -71,7 +71,7 @@ def test_splits_on_disk_decide_what_is_held_out(there, train, val, test):
 
 
 def test_there_are_three_splits():
-    with pytest.raises(ValueError, match="split is train, val or test, got 'valid'"):
+    with pytest.raises(ValueError, match="split must be train, val or test, got 'valid'"):
         Uneven("here", "valid")
 
 

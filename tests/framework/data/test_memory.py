@@ -207,5 +207,5 @@ def test_a_run_can_resume_with_or_without_a_cache():
 def test_every_dataset_except_mixture_has_a_cache():
     ours = {name: kind for name, kind in DATASETS.all().items() if kind.__module__.startswith("ndformer.")}
     assert [name for name, kind in ours.items() if "cache" not in arguments(kind)[0]] == ["Mixture"]
-    with pytest.raises(ValueError, match="cache is 'memory' or None, got 'disk'"):
+    with pytest.raises(ValueError, match="cache must be 'memory' or None, got 'disk'"):
         made(Counted, cache="disk")

@@ -74,7 +74,7 @@ def test_samples_that_cannot_be_measured_are_errors():
         metric.process({}, [Pixels(sample=dict(path="room"), predicted=torch.zeros(2), classes=3)])
     with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, 0 to 2"):
         measured([(np.array([3]), np.array([0]))], 3)
-    with pytest.raises(DataError, match="nothing in this set has a label"):
+    with pytest.raises(DataError, match="expected labels in this set"):
         measured([(np.full((2, 2), -1), np.zeros((2, 2), int))], 2)
 
 

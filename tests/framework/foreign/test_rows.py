@@ -7,13 +7,13 @@ import pytest
 from ndformer.framework.foreign import json_rows
 
 ROWS = {
-    "no list": ('{"a": 1}', "no list of rows"),
-    "no rows": ("[1, 2]", "holds 1, which is no row"),
-    "cut off": ('[{"a": 1}, {"a"', "is no row"),
-    "no end": ('[{"a": 1},', "it ends in the midst of its rows"),
-    "too deep": ("[" + '{"a":' * 200_000, "nested too deep|is no row"),
-    "doubled": ('[{"a": 1}]\n[{"a": 1}]', "more follows behind its end"),  # issue 44.30: was read as one
-    "empty": ("", "no list of rows"),
+    "no list": ('{"a": 1}', "expected a JSON list of objects"),
+    "no rows": ("[1, 2]", "expected a list of JSON objects, got 1"),
+    "cut off": ('[{"a": 1}, {"a"', "expected a JSON object at"),
+    "no end": ('[{"a": 1},', "the list ends without ]"),
+    "too deep": ("[" + '{"a":' * 200_000, "nested too deep|expected a JSON object at"),
+    "doubled": ('[{"a": 1}]\n[{"a": 1}]', "expected nothing after the list"),  # issue 44.30: was read as one
+    "empty": ("", "expected a JSON list of objects"),
 }
 
 

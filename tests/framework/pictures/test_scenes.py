@@ -28,7 +28,7 @@ def test_tokens_of_a_grid_are_named_by_whole_numbers():
     assert scene.named(scene.middle) == "2,3"
     assert scene.spot(2 * 6 + 5, 0) == (2.5 * 8 - 0.5, 5.5 * 8 - 0.5)
     for wrong in ("4,0", "1", "1,2,3", "a,b", "1.5,2", "nan,1", ""):
-        with pytest.raises(DataError, match=r"who looks is class or Y,X \(row 0 to 3, column 0 to 5\), got"):
+        with pytest.raises(DataError, match=r"query: expected class or Y,X \(row 0 to 3, column 0 to 5\), got"):
             scene.token(wrong)
 
 

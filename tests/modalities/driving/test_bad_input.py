@@ -77,7 +77,9 @@ def test_a_wrong_table_is_reported(home, case):
 def test_a_missing_or_truncated_table_is_reported(home, name):
     path = home / "v1.0-mini" / f"{name}.json"
     path.write_text(path.read_text()[:-30])
-    with pytest.raises(DataError, match=f"{name}.json is no table \\(it ends in the midst of its rows|at '"):
+    with pytest.raises(
+        DataError, match=f"{name}.json is no table \\(the list ends without ]|expected a JSON object at '"
+    ):
         opened(home)
     path.unlink()
     with pytest.raises(

@@ -69,9 +69,9 @@ class PTv3(nn.Module):
         if dec_depths:
             _check_lengths("dec_", stages - 1, depths=dec_depths, channels=dec_channels, heads=dec_heads)
         if grid_size <= 0 or window < 1:
-            raise ValueError(f"grid_size is above 0 and window at least 1, got {grid_size} and {window}")
+            raise ValueError(f"grid_size must be above 0 and window at least 1, got {grid_size} and {window}")
         if bits is not None and not stages - 1 <= bits <= 21:
-            raise ValueError(f"bits are {stages - 1}, one per pooling, to 21, got {bits}")
+            raise ValueError(f"bits must be from {stages - 1}, one per pooling, to 21, got {bits}")
         self.in_channels, self.grid_size, self.window, self.bits = in_channels, grid_size, window, bits
         self.curves, self.shuffle = tuple(map(check_curve, curves)), shuffle
         self.positions, self.stage_scale = positions, stage_scale

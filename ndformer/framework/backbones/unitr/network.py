@@ -134,7 +134,7 @@ class UniTR(nn.Module):
         return TokenSet(flat.padded(x), tokens.where, tokens.modality)
 
     def _apply_encodings(self, x: Tensor, kind: Kind, flat: Flat, prepared: dict[str, Any], passed: int) -> Tensor:
-        """Apply the parts of encodings outside attention, in the planes of a block: embeddings and between_blocks()."""
+        """Apply the parts of encodings outside attention, in the planes of a block: embeddings and block_update()."""
         for name in SENSOR_PLANES if kind == "own" else (kind,):
             encoding = self._encoding(name)
             new = name not in prepared

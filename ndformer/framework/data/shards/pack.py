@@ -106,7 +106,7 @@ class Packer(Planner):
         return size, members
 
     def _digest(self, shard: Shard) -> str:
-        """Return a digest of what a shard has, by names, sizes and times of files, or by values."""
+        """Return a digest of the content of a shard: names, sizes and times of files, or values."""
         digest = hashlib.sha256(f"{FORM} {shard.name} {shard.table.options}".encode())
         for group in shard.groups:
             stats = [(self.root / name).stat() for name in group.files]

@@ -94,7 +94,10 @@ class Planner:
         return [self.values.name(file) for file in dict.fromkeys(files) if file.is_file()]
 
     def _state(self, table: Table, changed: dict[str, Any], number: int) -> str:
-        """Encode what index() sets, without what cannot be: read() may not need it, and samples are read at the end."""
+        """Encode the attributes that index() sets, except those that cannot be encoded.
+
+        read() may not need them; packing reads samples at its end to find out.
+        """
 
         def store(array: Any) -> str:
             if table.is_values or not isinstance(array, np.ndarray) or array.dtype.hasobject:
@@ -150,7 +153,7 @@ class Planner:
 
 
 def _with_all_records(data: Dataset) -> tuple[Dataset, dict[str, Any]]:
-    """Return a copy of a dataset with all records of its split on disk, and what index() sets by name."""
+    """Return a copy of a dataset with all records of its split on disk, and the attributes that index() sets."""
     full, kind, names = copy.copy(data), type(data), []
 
     def set_attribute(self: Any, name: str, value: Any) -> None:

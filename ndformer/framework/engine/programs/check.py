@@ -21,7 +21,7 @@ MAX_BAD = 10_000  # the check of a split stops after this many faulty samples
 
 
 class _Checked(torch.utils.data.Dataset[Any]):
-    """A dataset of error messages: what is wrong with each sample of another dataset, or ""."""
+    """A dataset of error messages, one for each sample of another dataset; "" if the sample has no fault."""
 
     def __init__(self, data: Dataset) -> None:
         self.data, self.worker_status = data, data.worker_status  # the worker_status is read by begin_worker
@@ -40,7 +40,7 @@ class _Checked(torch.utils.data.Dataset[Any]):
 
 
 def fault(data: Dataset, sample: dict[str, Any]) -> str:
-    """Return what is wrong with a sample that was read: values that are not finite, an unknown label; else ""."""
+    """Return the fault of a sample that was read, such as values that are not finite or an unknown label; else ""."""
     name = data.name(sample.get("index", 0))
     for kind, value in sample.get("inputs", {}).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():

@@ -106,7 +106,7 @@ def run_files(folder: Path) -> tuple[Path, Path] | None:
 
 
 def _remedy(path: Path) -> str:
-    """Return what to do about a path that is not the folder of a run."""
+    """Return advice for a path that is not the folder of a run."""
     if path.parent.name and path.parent.is_dir() and not path.exists():
         names = [foreign.printable(other.name) for other in path.parent.iterdir()]
         return f", which does not exist{nearest(path.name, names)}"

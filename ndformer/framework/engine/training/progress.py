@@ -88,7 +88,7 @@ class Progress:
         return f"[{('=' * int(24 * share)).ljust(24)}]"
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint needs to continue the count and the mean loss of an epoch."""
+        """Return the state from which the count and the mean loss of an epoch continue."""
         return dict(done=self.done, loss=self.loss, steps=self.steps)
 
     def restore(self, state: dict[str, float]) -> None:

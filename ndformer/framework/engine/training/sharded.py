@@ -128,7 +128,7 @@ class Saver:
 
 
 def new_stager() -> DefaultStager:
-    """Return what copies tensors to the CPU: in a thread, and on a GPU into pinned memory."""
+    """Return a stager that copies tensors to the CPU in a thread, from a GPU into pinned memory."""
     cuda = torch.cuda.is_available()
     return DefaultStager(StagingOptions(cuda, False, True, cuda))
 

@@ -30,7 +30,7 @@ HANGS, REPORTED = "watchdog: hangs", "watchdog: reported"  # keys of the process
 
 @dataclass
 class Report:
-    """What a process was doing: whether its main thread waited for other processes or the device, and its stacks."""
+    """The state of a process: whether its main thread waited for other processes or the device, and its stacks."""
 
     position: int  # 2 n after n finished steps, and 2 n + 1 within the next
     waits: bool

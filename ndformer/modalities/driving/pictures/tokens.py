@@ -90,7 +90,7 @@ class SensorScene(Canvas):
             own = np.flatnonzero((self.places[self.pillars :, 2:5] - [0, 0.5, 0.5] == place).all(1))
             if len(own):
                 return self.pillars + int(own[0])
-        raise DataError(f"who looks is {self.how}, got '{text}'", "--query names another")
+        raise DataError(f"query: expected {self.how}, got '{text}'", "set it with --query")
 
     def named(self, token: int) -> str:
         if token < self.pillars:
@@ -99,7 +99,7 @@ class SensorScene(Canvas):
 
     @property
     def how(self) -> str:
-        """Description of how to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
+        """Describe how to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
         formats = []
         if self.pillars:
             own = self.coordinates[: self.pillars]

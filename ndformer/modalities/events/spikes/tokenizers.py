@@ -54,8 +54,8 @@ class SpikingStream:
         """Return the tokens that the next piece completes."""
         if len(events) and self.now is not None and events.t[0] < self.now:
             raise ValueError(
-                f"pieces of a stream must follow each other in time, but after {self.now} comes {events.t[0]}: "
-                "begin another SpikingStream, or sort the whole"
+                f"expected times >= {self.now}, the last one of the stream, got {events.t[0]}. "
+                "Sort the events or start a new SpikingStream"
             )
         self.now = int(events.t[-1]) if len(events) else self.now
         both, tokenizer = concatenate([self.pending, events]), self.tokenizer  # events in unfinished buffers come first

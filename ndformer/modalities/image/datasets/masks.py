@@ -72,7 +72,7 @@ class MaskFolder(SizedImages):
         if self.zero_is_nothing:
             numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)
         labels = numbers[numbers != IGNORED]
-        check_labels(labels, len(self.classes), path, "name it in classes.txt, or write 255 where nobody knows")
+        check_labels(labels, len(self.classes), path, "name it in classes.txt, or write 255 for unlabeled pixels")
         return numbers.astype(np.uint8)
 
 

@@ -48,11 +48,11 @@ TRAIN, ENCODING = "train_dataloader.dataset", "model.backbone.encoding"
         (["optimizer.params=[]"], "optimizer.params: ndformer sets it for Adam"),
         (
             ["optimizer.type=Adamw"],
-            "optimizer.type: no optimizer is called 'Adamw', did you mean 'AdamW'? Known: ASGD, ",
+            "optimizer.type: no optimizer is called 'Adamw', did you mean 'AdamW'? Import",
         ),
         (["model.type=TokenModell"], "model.type: no model is called 'TokenModell', did you mean 'TokenModel'?"),
         (["model.head.type=Clasifier"], "model.head.type: no head is called 'Clasifier', did you mean 'Classifier'?"),
-        (["schedule.type=Cosine"], "Known: Constant, OneCycle, WarmupCosine"),
+        (["schedule.type=quux"], "Known: Constant, OneCycle, WarmupCosine"),
         ([f"{TRAIN}.type=CIFAR"], f"{TRAIN}.type: no dataset is called 'CIFAR', did you"),
         ([f"{TRAIN}.transforms.1.type=Flop"], f"{TRAIN}.transforms.1.type: no transform"),
         (["model.modalities.image.type=ImagePatch"], "model.modalities.image.type: no modality is called 'ImagePatch'"),

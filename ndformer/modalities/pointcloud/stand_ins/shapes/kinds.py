@@ -43,7 +43,7 @@ class Kind(NamedTuple):
 
 
 def legs(y: float) -> tuple[str, ...]:
-    """Return alternatives of what carries a board at height y."""
+    """Return alternative parts that carry a board at height y."""
     return (
         f"box 8 10 0 {y} 8 10 x z",
         f"drum 8 10 0 {y} 8 10 x z",
