@@ -52,7 +52,7 @@ sample = dict(
     train_cfg=dict(max_epochs=34, amp=None, clip_grad=1.0),
 )
 
-# controls, which are to stay below: the same frames in an order of chance; one of them in the place of all
+# controls, whose accuracy should be lower: the frames in random order; one random frame in place of all
 _without = lambda control: dict(
     train_dataloader=dict(dataset=dict(transforms=[_frames, control, *_train[1:]])),
     val_dataloader=dict(dataset=dict(transforms=[_frames, control, *_eval[1:]])),

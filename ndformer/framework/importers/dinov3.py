@@ -17,7 +17,7 @@ def convert(state_dict: State, head_dim: int) -> Imported:
     dim = vit.width(reader, "patch_embed.proj")
     head_count(dim, head_dim)
     if head_dim % 4:
-        raise DataError(f"DINOv3: expected a head width divisible by 4, got {head_dim}", "set it with --head-dim N")
+        raise DataError(f"DINOv3: expected a head width divisible by 4, got {head_dim}", "--head-dim N")
     rows = [reader.take("cls_token", 1, 1, dim)]
     if "storage_tokens" in reader:
         rows.append(reader.take("storage_tokens", 1, None, dim))

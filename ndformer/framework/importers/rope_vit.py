@@ -21,7 +21,7 @@ def convert(state_dict: State, head_dim: int) -> Imported:
     dim = vit.width(reader, "patch_embed.proj")
     heads = head_count(dim, head_dim)
     if head_dim % 4:
-        raise DataError(f"rope-vit: expected a head width divisible by 4, got {head_dim}", "set it with --head-dim N")
+        raise DataError(f"rope-vit: expected a head width divisible by 4, got {head_dim}", "--head-dim N")
     table = "pos_embed" in reader
     place = "encoding.parts.1." if table else "encoding."
     encoding: list[dict[str, Any]] = [dict(type="AxialRoPE", axes=(1, 0))]

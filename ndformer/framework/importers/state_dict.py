@@ -77,9 +77,7 @@ class StateDictReader:
 
 def head_count(dim: int, head_dim: int) -> int:
     if dim % head_dim:
-        raise DataError(
-            f"expected a head width that divides {dim} channels, got {head_dim}", "set it with --head-dim N"
-        )
+        raise DataError(f"expected a head width that divides {dim} channels, got {head_dim}", "--head-dim N")
     return dim // head_dim
 
 
