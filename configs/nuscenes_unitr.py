@@ -10,8 +10,8 @@ _base_ = ["_base_/nuscenes.py"]
 model = dict(
     backbone=dict(
         encoding=dict(type="LearnableMLP", norm="batch"),
-        told="cells",
-        keep_own=True,
+        positions="cells",
+        sensor_encodings=True,
         view_axis=True,
         checkpointing=False,
     )

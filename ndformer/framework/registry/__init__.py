@@ -6,6 +6,7 @@ from typing import Any
 
 from ndformer.framework.errors import UnknownNameError as UnknownNameError
 from ndformer.framework.errors import nearest
+from ndformer.framework.registry.renamed import current_options
 from ndformer.framework.registry.signature import arguments
 from ndformer.framework.system import host_state, opencv
 
@@ -50,7 +51,7 @@ class Registry(mmengine.registry.Registry):
         if not isinstance(cfg, dict) or "type" not in cfg:
             raise TypeError(f"a {self.name} must be dict(type='NAME', ...), got {cfg!r}")
         kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
-        options = {key: value for key, value in cfg.items() if key != "type"}
+        options = current_options(kind, {key: value for key, value in cfg.items() if key != "type"})
         names, extra = arguments(kind)
         for key in options:
             if key in context or not (key in names or extra):

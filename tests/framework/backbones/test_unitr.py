@@ -19,7 +19,7 @@ from tests.framework.backbones.test_unitr_sets import slow
 
 SMALL: dict[str, Any] = dict(dim=16, heads=2, view=(4, 7), corner=(-6.0, -3.0), cell=0.5, window=(6, 4), size=5)
 LEARNED: dict[str, Any] = dict(
-    encoding=dict(type="LearnableMLP", norm="batch"), told="cells", keep_own=True, view_axis=True
+    encoding=dict(type="LearnableMLP", norm="batch"), positions="cells", sensor_encodings=True, view_axis=True
 )
 PARABOLIC: dict[str, Any] = dict(encoding=dict(type="PaPE", m=4))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import ComposedLayer, build_encoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Few, Finite, Positive, Side, Width
+from ndformer.framework.registry.renamed import Renamed
 from ndformer.framework.tokens import Rows, TokenSet, Where
 
 Kind = Literal["own", "image", "bev"]
@@ -34,13 +35,18 @@ class UniTR(nn.Module):
     of a camera.
 
     Each plane has its own `encoding`. Positions are relative to the middle of the window, in meters or patches divided
-    by `unit` (BEV, camera), or in whole cells with `told='cells'`. Embeddings are added before the first block of each
-    plane.
+    by `unit` (BEV, camera), or in whole cells with `positions='cells'`. Embeddings are added before the first block of
+    each plane.
 
-    The published network has encoding=dict(type='LearnableMLP', norm='batch') and told='cells'. It has `keep_own`: in
-    shared planes, tokens also get the encoding of their own plane, and patches that of their distance to the point. It
-    has `view_axis`: the camera is a third axis of the image plane, although all tokens of a set have the same.
+    The published network has encoding=dict(type='LearnableMLP', norm='batch') and positions='cells'. It has
+    `sensor_encodings`: in shared planes, tokens also get the encoding of the plane of their sensor, and patches that of
+    their distance to the point. It has `view_axis`: the camera is a third axis of the image plane, although all tokens
+    of a set have the same.
     """
+
+    renamed_options: ClassVar = dict(
+        told=Renamed("positions", dict(places="continuous")), keep_own=Renamed("sensor_encodings")
+    )
 
     def __init__(
         self,
@@ -55,14 +61,15 @@ class UniTR(nn.Module):
         size: Width = 90,
         mlp_ratio: Positive = 2.0,
         unit: tuple[Positive, Positive] = (1.0, 1.0),
-        told: Literal["places", "cells"] = "places",
-        keep_own: bool = False,
+        positions: Literal["continuous", "cells"] = "continuous",
+        sensor_encodings: bool = False,
         view_axis: bool = False,
         checkpointing: bool = False,
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        self.dim, self.kinds, self.integer_cells, self.all_planes = dim, tuple(blocks), told == "cells", keep_own
+        self.dim, self.kinds, self.integer_cells = dim, tuple(blocks), positions == "cells"
+        self.sensor_encodings = sensor_encodings
         self.view_axis, self.checkpointing = view_axis, checkpointing
         wrong = sorted(set(blocks) - {"own", "image", "bev"})
         if wrong or not blocks:
@@ -106,7 +113,7 @@ class UniTR(nn.Module):
         """Return the planes whose positions the layers of a block encode."""
         if kind == "own":
             return SENSOR_PLANES
-        return (kind, *SENSOR_PLANES, *(["off"] if kind == "bev" else [])) if self.all_planes else (kind,)
+        return (kind, *SENSOR_PLANES, *(["off"] if kind == "bev" else [])) if self.sensor_encodings else (kind,)
 
     def _encoding(self, name: str) -> PositionEncoding:
         return cast(PositionEncoding, self.encodings[name])

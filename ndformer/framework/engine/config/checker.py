@@ -35,6 +35,7 @@ from ndformer.framework.registry import (
     Registry,
 )
 from ndformer.framework.registry.ranges import Ascending, Finite, Inside, NonNegative, Positive, Range, Rate, Share
+from ndformer.framework.registry.renamed import current_options
 from ndformer.framework.registry.signature import arguments, fits, in_words
 
 
@@ -101,6 +102,19 @@ def problems(cfg: dict[str, Any]) -> list[str]:
     checker = _Checker(cfg["data_root"])
     checker.call(cfg, Keys, "")
     return checker.sentences() + unused_data_root(cfg) or [*_parallel_problems(cfg), *split_problems(cfg)]
+
+
+def with_current_options(value: Any, place: Place | None = None) -> Any:
+    """Return a config, or a part of it that is a component of `place`, whose options have their new names."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(with_current_options(item, place) for item in value)
+    if not isinstance(value, dict):
+        return value
+    name = value.get("type")
+    if place is not None and isinstance(name, str) and name in place.registry.all():
+        value, place = current_options(place.registry.all()[name], value), None
+    named = place if place is not None and place.named and "type" not in value else None
+    return {key: with_current_options(inner, named or PLACES.get(key)) for key, inner in value.items()}
 
 
 def _parallel_problems(cfg: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework.engine.config import saved
-from ndformer.framework.engine.config.checker import problems
+from ndformer.framework.engine.config.checker import problems, with_current_options
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.inherit import plain, read
 from ndformer.framework.engine.config.merging import merge, merge_values, option_paths, spread_dataset
@@ -77,6 +77,7 @@ def load(
     if cfg["custom_hooks"]:
         HOOKS.all()  # so that modules of users can import mmengine.hooks where OpenCV does not load
     _import(cfg["custom_imports"], None if trusted else data)
+    cfg = with_current_options(cfg)
     check(cfg)
     return StrictConfig(cfg, cfg_text=format_config(cfg), filename=str(path))
 
@@ -90,6 +91,7 @@ def load_text(text: str, source: Path, trusted: bool = False) -> StrictConfig:
         raise DataError(f"the config in {source} is damaged. Give the config of the run") from None
     cfg = _finished(drop_repeated_roots(cfg))
     _import(cfg["custom_imports"], None if trusted else source)
+    cfg = with_current_options(cfg)
     check(cfg)
     return StrictConfig(cfg, cfg_text=format_config(cfg), filename=str(source))
 
@@ -106,10 +108,10 @@ def check(cfg: Config | dict[str, Any]) -> None:
 
 def _problems(cfg: dict[str, Any]) -> list[str]:
     """Return the problems of a config or, if it has none, of its sample."""
-    errors = problems(cfg)
+    errors = problems(with_current_options(cfg))
     if errors or not cfg["sample"]:
         return errors
-    return [f"sample.{problem}" for problem in problems(_finished(_small(cfg)))]
+    return [f"sample.{problem}" for problem in problems(with_current_options(_finished(_small(cfg))))]
 
 
 def _changes(options: Sequence[str], encoding: str | None) -> list[tuple[tuple[str, ...], Any]]:
