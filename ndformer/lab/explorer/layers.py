@@ -18,15 +18,15 @@ def layer_data(maps: AttentionMaps, tokens: Tensor, budget: Budget) -> tuple[dic
     vectors, blob = maps.vectors(), Blob()
     q, k, plain_q, plain_k = (numbers(values.float()[0][:, tokens]) for values in vectors[:4])  # (H, N', h)
     scale = maps.layer.head_dim**-0.5
-    found: dict[str, Any] = dict(heads=maps.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
+    data: dict[str, Any] = dict(heads=maps.heads, scale=scale, semantic=_pair(blob, q, k, CLOSE / scale))
     if not (np.array_equal(q, plain_q) and np.array_equal(k, plain_k)):
-        found["plain"] = _pair(blob, plain_q, plain_k, LOOSE / scale)
+        data["plain"] = _pair(blob, plain_q, plain_k, LOOSE / scale)
     parts = {} if vectors.bias is None else vectors.bias.parts()
     with torch.no_grad():
-        found["terms"] = [
+        data["terms"] = [
             dict(name=name) | encode_bias(part, maps.where, tokens, blob, budget) for name, part in parts.items()
         ]
-    return found | dict(arrays=blob.headers), blob.text
+    return data | dict(arrays=blob.headers), blob.text
 
 
 def _pair(blob: Blob, q: np.ndarray, k: np.ndarray, max_error: float) -> list[int]:
