@@ -30,8 +30,8 @@ def controls(row: str) -> list[str]:
 
 def split_control(row: str) -> tuple[str, Control]:
     """Return the name of a row without the control at its end, and this control."""
-    found = next((ending for ending in ENDINGS if row.endswith(ending)), "")
-    return row.removesuffix(found), ENDINGS.get(found, "")
+    ending = next((ending for ending in ENDINGS if row.endswith(ending)), "")
+    return row.removesuffix(ending), ENDINGS.get(ending, "")
 
 
 class Samples(NamedTuple):
@@ -122,10 +122,10 @@ def answers_to(reader: Reader, samples: Samples, batch_size: int = 500) -> Tenso
     """Return the outputs (B, outputs), computed in batches."""
     reader.eval()
     parts = []
-    for at in range(0, len(samples.tokens), batch_size):
-        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + batch_size]
-        cameras = None if samples.cameras is None else samples.cameras[at : at + batch_size]
-        tokens = samples.tokens[at : at + batch_size]
+    for start in range(0, len(samples.tokens), batch_size):
+        positions = samples.positions if len(samples.positions) == 1 else samples.positions[start : start + batch_size]
+        cameras = None if samples.cameras is None else samples.cameras[start : start + batch_size]
+        tokens = samples.tokens[start : start + batch_size]
         parts.append(reader(samples._replace(tokens=tokens, positions=positions, cameras=cameras)))
     reader.train()
     return torch.cat(parts)
