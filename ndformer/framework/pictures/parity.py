@@ -10,7 +10,7 @@ import numpy as np
 from ndformer.framework.pictures.figures import STYLE, save_figure
 
 COLUMNS, BINS, SIDE = 4, 80, 2.9  # panels in a row, bins along each axis, inches of a panel
-SHOWN = (0.1, 99.9)  # percentiles of the true values that set the range of the axes
+RANGE_PERCENTILES = (0.1, 99.9)  # percentiles of the true values that set the range of the axes
 
 
 def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> None:
@@ -19,9 +19,9 @@ def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[s
         from matplotlib.colors import LogNorm
 
         for t, (axis, name) in enumerate(zip(axes, names)):
-            known = np.isfinite(truth[:, t])
-            x, y = truth[known, t], predicted[known, t]
-            low, high = (float(v) for v in np.percentile(x, SHOWN))
+            has_truth = np.isfinite(truth[:, t])
+            x, y = truth[has_truth, t], predicted[has_truth, t]
+            low, high = (float(v) for v in np.percentile(x, RANGE_PERCENTILES))
             margin = 0.05 * (high - low) or 1.0
             ends = (low - margin, high + margin)
             axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
