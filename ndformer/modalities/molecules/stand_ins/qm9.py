@@ -19,7 +19,7 @@ from ndformer.modalities.molecules.datasets.qm9_archive import PROPERTIES as NAM
 from ndformer.modalities.molecules.formats.elements import RADII, bonds
 
 HEAVY, SHARES, VALENCES = (6, 7, 8, 9), (0.72, 0.12, 0.13, 0.03), {1: 1, 6: 4, 7: 3, 8: 2, 9: 1}
-MOST_HEAVY = 9
+MAX_HEAVY = 9
 DIRECTIONS, FARTHEST = 24, 1.3  # candidates for a new atom, and the spread of bond lengths in shares
 ELECTRONEGATIVITY = {1: 2.2, 6: 2.55, 7: 3.04, 8: 3.44, 9: 3.98}
 ATOM = {1: (-0.6, 4.5), 6: (-38.1, 11.9), 7: (-54.7, 7.4), 8: (-75.2, 5.4), 9: (-99.9, 3.8)}  # Hartree, a0^3
@@ -27,11 +27,11 @@ ATOM = {1: (-0.6, 4.5), 6: (-38.1, 11.9), 7: (-54.7, 7.4), 8: (-75.2, 5.4), 9: (
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
     """Yield mean absolute errors of the first target: of the mean, and of a value for each atom of an element."""
-    (known, composition), (truth, kinds) = target_table(train), target_table(test)
-    yield "mean of the training data", float(np.abs(truth[:, 0] - known[:, 0].mean()).mean())
+    (train_targets, composition), (truth, kinds) = target_table(train), target_table(test)
+    yield "mean of the training data", float(np.abs(truth[:, 0] - train_targets[:, 0].mean()).mean())
     assert composition is not None
     assert kinds is not None
-    fit = per_part(composition, known[:, 0])
+    fit = per_part(composition, train_targets[:, 0])
     yield "a value for each atom", float(np.abs(truth[:, 0] - kinds @ fit).mean())
 
 
@@ -55,7 +55,7 @@ def grow(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return numbers (n,) and positions (n, 3): a random tree of heavy atoms, whose free valences get hydrogen."""
     numbers, positions = [6], [np.zeros(3)]
     free = [4]
-    heavy = int(rng.integers(1, MOST_HEAVY + 1))
+    heavy = int(rng.integers(1, MAX_HEAVY + 1))
     while len(numbers) < heavy and any(free):
         number = int(rng.choice(HEAVY, p=SHARES))
         _attach(numbers, positions, free, int(rng.choice(np.flatnonzero(free))), number, rng)
