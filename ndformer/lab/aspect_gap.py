@@ -25,12 +25,12 @@ def aspect_gap(tested: Tested, scaling: ScalingName) -> float | None:
         return None
     sides, values = zip(*squares)
     sizes = {shape: math.sqrt(shape[0] * shape[1]) for shape in scores if shape[0] != shape[1]}
-    found = [
+    shape_gaps = [
         scores[shape] - float(np.interp(side, sides, values))
         for shape, side in sizes.items()
         if sides[0] <= side <= sides[-1]
     ]
-    return sum(found) / len(found) if found else None
+    return sum(shape_gaps) / len(shape_gaps) if shape_gaps else None
 
 
 def gaps(tested: Sequence[Tested]) -> Gaps:
@@ -42,7 +42,7 @@ def gaps(tested: Sequence[Tested]) -> Gaps:
             gap = aspect_gap(run, scaling)
             if gap is not None:
                 values.setdefault((run.encoding, scaling), []).append(gap)
-    return {key: Summary.from_values(found) for key, found in values.items()}
+    return {key: Summary.from_values(samples) for key, samples in values.items()}
 
 
 def text(summaries: Gaps, quantity: Quantity) -> str:

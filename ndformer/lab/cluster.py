@@ -67,7 +67,7 @@ class Launch:
         self.worker = 0
         process.communicate()
         stopped = process.returncode < 0 or process.returncode == RESUMABLE
-        if stopped and self._left():
+        if stopped and self._count_restarts():
             signal.raise_signal(signal.SIGUSR2)
         error = worker_error(self.job, process.returncode)
         if stopped:
@@ -82,9 +82,9 @@ class Launch:
         if self.worker:
             os.kill(self.worker, signal.SIGTERM)
             _wait(self.worker)
-        return DelayedSubmission(replace(self, restarts=self._left() - 1))
+        return DelayedSubmission(replace(self, restarts=self._count_restarts() - 1))
 
-    def _left(self) -> int:
+    def _count_restarts(self) -> int:
         return RESTARTS if _checkpoint_time(self.job.folder) > self.checkpoint_time else self.restarts
 
 
@@ -99,18 +99,18 @@ def _checkpoint_time(folder: Path) -> float:
 
 def parameters(cluster: str, options: Sequence[str], workers: int | None, name: str) -> dict[str, Any]:
     """Return the parameters of submitit's executor: KEY=VALUE options beside defaults."""
-    found: dict[str, Any] = dict(name=name, timeout_min=240)
+    values: dict[str, Any] = dict(name=name, timeout_min=240)
     if cluster == "local":
-        found |= dict(timeout_min=YEAR, gpus_per_node=torch.cuda.device_count())
+        values |= dict(timeout_min=YEAR, gpus_per_node=torch.cuda.device_count())
     elif workers is not None:
-        found["slurm_array_parallelism"] = workers
+        values["slurm_array_parallelism"] = workers
     for option in options:
         keys, value = parse_option(option)
         key = ".".join(keys)
         if key in SINGLE_PROCESS_KEYS:
             raise ConfigError(f"--slurm {option}: each training of a comparison is one process. Remove {key}")
-        found[key if key in SHARED else f"slurm_{key}"] = value
-    return found
+        values[key if key in SHARED else f"slurm_{key}"] = value
+    return values
 
 
 def executor(cluster: str, folder: Path, options: Sequence[str], workers: int | None) -> "submitit.AutoExecutor":
@@ -121,16 +121,16 @@ def executor(cluster: str, folder: Path, options: Sequence[str], workers: int | 
         raise DataError(f"--on {cluster} needs the package submitit: pip install 'ndformer[slurm]'") from None
     try:
         # timeouts of a run that makes progress are not counted
-        found = submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=10**6, local_max_num_timeout=10**6)
+        queue = submitit.AutoExecutor(folder, cluster=cluster, slurm_max_num_timeout=10**6, local_max_num_timeout=10**6)
     except RuntimeError:
         raise DataError(
             "--on slurm: there is no srun here. Start it on a host of a cluster, or use --on local"
         ) from None
     try:
-        found.update_parameters(**parameters(cluster, options, workers, folder.parent.name))
+        queue.update_parameters(**parameters(cluster, options, workers, folder.parent.name))
     except (NameError, AssertionError, ValueError, TypeError) as error:
         raise ConfigError(f"--slurm: {str(error).splitlines()[0]}") from None
-    return found
+    return queue
 
 
 def run_submitted(
@@ -184,7 +184,7 @@ def run_submitted(
 
 def _still_submitted(jobs: Sequence[Job], ids: dict[str, Any], executor: Any) -> dict[Job, Any]:
     """Return the jobs on SLURM that an earlier process submitted; on this machine, the locks of the folders suffice."""
-    found: dict[Job, Any] = {}
+    handles: dict[Job, Any] = {}
     for job in jobs:
         number = str(ids.get(str(job.folder)))
         if getattr(executor, "cluster", "") == "slurm" and re.fullmatch(r"\d+(_\d+)?", number):
@@ -192,8 +192,8 @@ def _still_submitted(jobs: Sequence[Job], ids: dict[str, Any], executor: Any) ->
 
             handle: Any = submitit.SlurmJob(folder=executor.folder, job_id=number)
             if handle.state != "UNKNOWN" and not handle.done():
-                found[job] = handle
-    return found
+                handles[job] = handle
+    return handles
 
 
 def _error(job: Job, handle: Any) -> str | None:

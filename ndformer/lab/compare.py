@@ -142,13 +142,13 @@ def plan(
             changes = [] if amount is None else [f"{_AMOUNT}={amount}"]
             changes += [] if fold is None else [f"dataset.fold={fold}"]
             changes = [*options, *changes, *as_options(point), f"seed={seed}"]
-            given = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
-            cfg = _with_targets(config_from(given), sample)
+            parsed = argparse.Namespace(config=path, encoding=encoding, cfg_options=changes, **shared)
+            cfg = _with_targets(config_from(parsed), sample)
             part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
             part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in as_options(point))
             title = encoding or as_argument(cfg.model.backbone.get("encoding"))
             folder = home / f"{name}{part}_seed{seed}"
-            runs.append(Run(title, amount, seed, folder, _arguments(given), cfg, fold, point, sample))
+            runs.append(Run(title, amount, seed, folder, _arguments(parsed), cfg, fold, point, sample))
     if len({run.folder for run in runs}) < len(runs):
         raise ConfigError("--grid has values that differ only in punctuation: their runs would share a folder")
     return runs
@@ -186,11 +186,15 @@ def _class_token(model: Mapping[str, Any]) -> str:
     places = []
     encoding = with_declared_periods(model["backbone"], model["modalities"]).get("encoding")
     for adapter in model["modalities"].values():
-        known, _ = arguments(MODALITIES.get(adapter["type"]))
-        given = {name: adapter.get(name, known[name].default) for name in ("class_token", "class_at") if name in known}
-        if "class_at" in given and given.get("class_token", True):
-            auto = given["class_at"] == "auto"
-            places.append(class_place(encoding) if auto else given["class_at"])
+        parameters, _ = arguments(MODALITIES.get(adapter["type"]))
+        options = {
+            name: adapter.get(name, parameters[name].default)
+            for name in ("class_token", "class_at")
+            if name in parameters
+        }
+        if "class_at" in options and options.get("class_token", True):
+            auto = options["class_at"] == "auto"
+            places.append(class_place(encoding) if auto else options["class_at"])
     return ", ".join(dict.fromkeys(places))
 
 
@@ -217,7 +221,7 @@ def check_folder(run: Run, trusted: bool = False) -> str:
     except ConfigError as error:
         return f"damaged: {path} cannot be read ({str(error).splitlines()[0]}). {ANEW}"
     changed = [
-        f"{at} was {_cut(was)} and would be {_cut(now)}" for at, was, now in relevant_changes(old, run.cfg.to_dict())
+        f"{key} was {_cut(was)} and would be {_cut(now)}" for key, was, now in relevant_changes(old, run.cfg.to_dict())
     ]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
@@ -263,11 +267,11 @@ def _results(run: Run) -> dict[str, Any]:
         content = foreign.plain_json(path)
         numbers = [*content["test"].values(), content["test"][needed], content["minutes"], content["params"]]
         numbers += [content["val"][needed]] if run.point else []
-        whole = all(isinstance(one, (int, float)) for one in numbers) and math.isfinite(content["minutes"])
-        _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
+        is_complete = all(isinstance(number, (int, float)) for number in numbers) and math.isfinite(content["minutes"])
+        _ = [Quantity.parse(quantity) for quantity in content.get("quantities", {}).values()]
     except (DataError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
-        whole = False
-    if not whole:
+        is_complete = False
+    if not is_complete:
         raise DataError(f"{path} is not a file that a run writes. {ANEW}")
     return content
 

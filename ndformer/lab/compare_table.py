@@ -38,15 +38,15 @@ class Row:
 
 def measured_as(outcomes: Sequence[Outcome], metric: str) -> Quantity:
     """Return the quantity of the metric, from a run that measured it if there is one."""
-    finished = (one for one in outcomes if one.results and metric in one.results["test"])
+    finished = (outcome for outcome in outcomes if outcome.results and metric in outcome.results["test"])
     return next(finished, outcomes[0]).quantity(metric)
 
 
 def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Row]:
     """Return a row for each amount of data and encoding, in the order of the runs."""
     groups: dict[tuple[int | None, str], list[Outcome]] = {}
-    for one in outcomes:
-        groups.setdefault((one.run.per_class, one.run.encoding), []).append(one)
+    for outcome in outcomes:
+        groups.setdefault((outcome.run.per_class, outcome.run.encoding), []).append(outcome)
     values = {
         key: {
             o.run.repeat: metric_value(metric, o.results["test"])
@@ -60,7 +60,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         for key, group in groups.items()
     }
     quantity = measured_as(outcomes, metric)
-    summaries = {key: Summary.from_values(list(found.values())) for key, found in values.items() if found}
+    summaries = {key: Summary.from_values(list(scores.values())) for key, scores in values.items() if scores}
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
         amount, encoding = key
@@ -68,16 +68,16 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         best = means[quantity.best([s.mean for s in means])] if means else None
         base = amount, baseline
         gain = paired.gain_over(values[key], values[base], correct[key], correct[base], quantity)
-        own = summaries.get(key)
+        summary = summaries.get(key)
         ended = [o.results for o in group if o.results is not None and not o.failed]
         rows.append(
             Row(
                 encoding=encoding,
                 per_class=amount,
                 values=values[key],
-                summary=own,
+                summary=summary,
                 gain=gain if encoding != baseline else None,
-                may_be_best=own is not None and best is not None and own.overlaps(best),
+                may_be_best=summary is not None and best is not None and summary.overlaps(best),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
                 point=group[0].run.point,
@@ -126,17 +126,17 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     if any(row.summary is not None and row.summary.margin is None for row in rows):
         notes.append(f"Fewer than {ENOUGH} seeds are too few seeds for an interval: such rows list their runs.")
     notes += _class_tokens(outcomes)
-    results = [one.results for one in outcomes if one.results is not None]
+    results = [outcome.results for outcome in outcomes if outcome.results is not None]
     if any(r.get("sample") for r in results):
         notes.append("On the generated stand-in: these numbers say nothing about the dataset of that name.")
     if any(r.get("test_is_val") for r in results):
         notes.append(f"{TEST_IS_VAL[0].upper()}{TEST_IS_VAL[1:]}.")
     if any(r.get("val_is_test") for r in results):
         notes.append("Validation was the test set itself (val_is_test): the numbers are the best of all epochs.")
-    failed = [one for one in outcomes if one.failed]
+    failed = [outcome for outcome in outcomes if outcome.failed]
     if failed:
         notes += ["", f"{len(failed)} of {len(outcomes)} runs are missing:", ""]
-        notes += [f"- {one.run}: {one.failed}" for one in failed]
+        notes += [f"- {outcome.run}: {outcome.failed}" for outcome in failed]
     return "\n".join(notes) + "\n"
 
 
@@ -148,24 +148,24 @@ def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
             row.encoding: _against_best(row, rows, quantity) for row in rows if row.summary and row.per_class == amount
         }
         texts = {"n.s.": "no significant difference", "worse": "significantly worse", "-": "too few seeds to judge"}
-        names = {word: [name for name, found in words.items() if found == word] for word in ("best", *texts)}
-        others = [f"{text}: {', '.join(names[word])}" for word, text in texts.items() if names[word]]
+        names = {word: [name for name, verdict in words.items() if verdict == word] for word in ("best", *texts)}
+        comparisons = [f"{text}: {', '.join(names[word])}" for word, text in texts.items() if names[word]]
         where = "" if amount is None else f"{amount} per class: "
         if names["best"]:
-            lines.append(f"- {where}{names['best'][0]} has the {BEST[quantity.better]}; {'; '.join(others)}.")
+            lines.append(f"- {where}{names['best'][0]} has the {BEST[quantity.better]}; {'; '.join(comparisons)}.")
     return [*lines, ""]
 
 
 def _and_samples(outcomes: Sequence[Outcome]) -> str:
     """Return the words for gains that are paired by test sample, too."""
-    ended = [one for one in outcomes if one.results is not None and not one.failed]
-    return " and by test sample" * all((one.run.folder / paired.FILE).is_file() for one in ended)
+    ended = [outcome for outcome in outcomes if outcome.results is not None and not outcome.failed]
+    return " and by test sample" * all((outcome.run.folder / paired.FILE).is_file() for outcome in ended)
 
 
 def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the line with the position of each encoding's class token, if there are class tokens."""
     places: dict[str, list[str]] = {}
-    for encoding, place in dict.fromkeys((one.run.encoding, one.run.class_token) for one in outcomes):
+    for encoding, place in dict.fromkeys((outcome.run.encoding, outcome.run.class_token) for outcome in outcomes):
         places.setdefault(place, []).append(encoding)
     texts = [f"{place} with {', '.join(names)}" for place, names in places.items() if place]
     return [f"Position of the class token (`class_at`): {'; '.join(texts)}."] if texts else []
@@ -173,7 +173,7 @@ def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     """Return the comparison with the best mean on the same amount of data: best, n.s. or worse."""
-    means = [one.summary for one in rows if one.per_class == row.per_class and one.summary is not None]
+    means = [other.summary for other in rows if other.per_class == row.per_class and other.summary is not None]
     best = means[quantity.best([s.mean for s in means])]
     if row.summary is best:
         return "best"
@@ -202,11 +202,11 @@ def write_report(
     if tried:
         table += "\n" + grid.describe_choices(tried)
     runs = []
-    for one in [*outcomes, *(one for one in tried if one not in outcomes)]:
-        run = one.run
+    for outcome in [*outcomes, *(trial for trial in tried if trial not in outcomes)]:
+        run = outcome.run
         place = dict(encoding=run.encoding, per_class=run.per_class, seed=run.seed, fold=run.fold)
         place |= dict(class_at=run.class_token or None, point=run.point, folder=str(run.folder))
-        ended = dict(failed=one.failed or None, results=one.results, correct=paired.load(run.folder))
+        ended = dict(failed=outcome.failed or None, results=outcome.results, correct=paired.load(run.folder))
         runs.append(place | dict(arguments=run.arguments) | ended)
     content = dict(title=title, metric=metric, quantity=asdict(quantity), baseline=baseline)
     content |= dict(rows=[asdict(row) for row in rows], runs=runs)
@@ -219,13 +219,13 @@ def write_report(
 
 def draw(path: Path, title: str, rows: Sequence[Row], metric: str, quantity: Quantity, baseline: str) -> None:
     """Draw the runs of each encoding; with several amounts of data, learning curves and gains over the baseline."""
-    shown = [row for row in rows if row.summary is not None]
-    if not shown:
+    summarized = [row for row in rows if row.summary is not None]
+    if not summarized:
         return
-    if all(row.per_class is None for row in shown):
-        picture = _points(title, shown, metric, quantity)
+    if all(row.per_class is None for row in summarized):
+        picture = _points(title, summarized, metric, quantity)
     else:
-        picture = _curves(title, shown, metric, quantity, baseline)
+        picture = _curves(title, summarized, metric, quantity, baseline)
     save_figure(path, picture)
 
 

@@ -69,8 +69,8 @@ class Experiment:
     draw: Callable[[Results, Path], None] | None = None  # draws picture.png; None: means as dots
 
     def __post_init__(self) -> None:
-        if not self.shows and (found := re.match(r"(table|figure)(\d+)", self.item)):
-            object.__setattr__(self, "shows", (f"{found[1].capitalize()} {found[2]}",))
+        if not self.shows and (match := re.match(r"(table|figure)(\d+)", self.item)):
+            object.__setattr__(self, "shows", (f"{match[1].capitalize()} {match[2]}",))
 
     @property
     def paper(self) -> str:

@@ -64,19 +64,19 @@ def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequ
 
     `chosen` are the layers on the page, counted from 1; none: all layers.
     """
-    shown, texts = [], {}
+    entries, texts = [], {}
     each = [attention.samples(side.cfg, side.prepared, samples, side.sample, side.classes) for side in sides]
     for alike in zip(*each):
         (name, _), *_ = alike
         content = []
         for side, (_, sample) in zip(sides, alike):
-            found, numbers = _describe(side, sample, name, chosen)
-            at = f"numbers-{len(shown)}-{len(content)}"
-            content.append(found | dict(numbers=[f"{at}-{i}" for i in range(len(numbers))]))
-            texts |= {f"{at}-{i}": text for i, text in enumerate(numbers)}
-        shown.append(dict(name=name, sides=content))
-    title = f"{shown[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
-    atomic.write(out, page(title, shown, texts))
+            description, numbers = _describe(side, sample, name, chosen)
+            prefix = f"numbers-{len(entries)}-{len(content)}"
+            content.append(description | dict(numbers=[f"{prefix}-{i}" for i in range(len(numbers))]))
+            texts |= {f"{prefix}-{i}": text for i, text in enumerate(numbers)}
+        entries.append(dict(name=name, sides=content))
+    title = f"{entries[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
+    atomic.write(out, page(title, entries, texts))
 
 
 @torch.no_grad()
@@ -94,14 +94,14 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
     if not len(visible):
         raise DataError(f"{name} gives no tokens. Take a sample that is not empty")
     view, axes, prefix = _view(side, sample, tokens, visible)
-    wrong = [one for one in chosen if not 1 <= one <= len(maps)]
+    wrong = [number for number in chosen if not 1 <= number <= len(maps)]
     if wrong:
         raise DataError(f"layers of {side.name} are 1 to {len(maps)}, got {wrong[0]}")
-    room, found = Budget(), []
+    room, pairs = Budget(), []
     numbers = list(chosen) or list(range(1, len(maps) + 1))
     for number in numbers:
         layer, text = layer_data(maps[number - 1], visible, room)
-        found.append((dict(number=number) | layer, text))
+        pairs.append((dict(number=number) | layer, text))
     content = dict(
         model=side.name,
         encoding=as_argument(side.cfg.model.backbone.get("encoding")),
@@ -112,9 +112,9 @@ def _describe(side: Side, sample: Sample, name: str, chosen: Sequence[int]) -> t
         dims=where.positions.shape[2],
         axes=axes,
         positions=encode_array(where.positions[0][visible].cpu().numpy(), "<f4"),
-        layers=[layer for layer, _ in found],
+        layers=[layer for layer, _ in pairs],
     )
-    return content, [text for _, text in found]
+    return content, [text for _, text in pairs]
 
 
 def _check(side: Side, maps: Sequence[AttentionMaps], where: Where) -> None:
@@ -136,7 +136,7 @@ def _check(side: Side, maps: Sequence[AttentionMaps], where: Where) -> None:
 
 def _view(side: Side, sample: Sample, tokens: TokenSet, visible: Tensor) -> tuple[View, list[str], list[str]]:
     """Return the view of the sample, the names of its axes, and the names of the tokens before those of the sample."""
-    (name,) = (one for one in sample["inputs"] if one in side.model.modalities)
+    (name,) = (modality for modality in sample["inputs"] if modality in side.model.modalities)
     adapter = cast(Adapter, side.model.modalities[name])
     prefix = list(adapter.prefix_names)
     places = tokens.where.positions[0][visible][len(prefix) :].cpu()

@@ -88,7 +88,7 @@ def extrapolate(
     shapes = {_scaled(test_shape, size): size for size in sizes}
     _check({size: shape for shape, size in shapes.items()}, cast(Any, model.modalities["image"]).test_patch)
     encoding = as_argument(cfg.model.backbone.get("encoding"))
-    if not any(one.scales_waves for one in encodings(model)):
+    if not any(part.scales_waves for part in encodings(model)):
         scalings = [scaling_name for scaling_name in scalings if scaling_name in SCALINGS]
     if not scalings:
         raise DataError(
@@ -97,19 +97,21 @@ def extrapolate(
     figures: list[Figure] = []
     quantities: dict[str, Quantity] = {}
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
-        at, did = resized(cfg, test_shape, shape, classes)
+        changed, did = resized(cfg, test_shape, shape, classes)
         test: dict[str, float] = {}
         for scaling_name in scalings:
             if not test or shape != train_shape:
                 scale(model, scaling_name, train_shape, shape, patch)
-                batches = with_stderr_progress(build_loader(at, "test", classes), f"{named(size)} px, {scaling_name}")
-                found = evaluate(at, model, batches)
-                test, quantities = found.values, found.quantities
+                batches = with_stderr_progress(
+                    build_loader(changed, "test", classes), f"{named(size)} px, {scaling_name}"
+                )
+                metrics = evaluate(changed, model, batches)
+                test, quantities = metrics.values, metrics.quantities
             tokens = cast(Adapter, model.modalities["image"]).count_tokens(shape)
             figures.append(Figure(named(size), shape, scaling_name, did, test, tokens))
-    shown = metric or main_metric(cfg.metrics)[0]
-    metric_value(shown, figures[0].test)
-    return Tested(str(path), encoding, cfg.seed, train_shape, shown, quantities[shown], figures)
+    main = metric or main_metric(cfg.metrics)[0]
+    metric_value(main, figures[0].test)
+    return Tested(str(path), encoding, cfg.seed, train_shape, main, quantities[main], figures)
 
 
 def named(size: Size) -> int | str:
@@ -129,7 +131,7 @@ def scale(model: TokenModel, scaling_name: ScalingName, train_shape: Shape, shap
 def encodings(model: TokenModel) -> list[PositionEncoding]:
     """Return the outermost encodings; they pass their scaling on to those inside."""
     every = [module for module in model.modules() if isinstance(module, PositionEncoding)]
-    inner = {part for whole in every for part in whole.modules() if part is not whole}
+    inner = {part for outer in every for part in outer.modules() if part is not outer}
     return [encoding for encoding in every if encoding not in inner]
 
 
@@ -141,9 +143,9 @@ def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str]
     """
     if shape == test_shape and _longest(cfg, "test") is None:
         return cfg, "as in the config"
-    at = copy.deepcopy(cfg)
+    changed = copy.deepcopy(cfg)
     transforms, did = [], []
-    for transform in at.test_dataloader.dataset.get("transforms", ()):
+    for transform in changed.test_dataloader.dataset.get("transforms", ()):
         options = inspect.signature(TRANSFORMS.get(transform["type"])).parameters
         size = options.get("size")
         if "longest" in options:
@@ -161,15 +163,17 @@ def resized(cfg: Config, test_shape: Shape, shape: Shape, classes: Sequence[str]
     if not did:
         transforms.insert(0, dict(type="Resize", size=shape))
         did.append(f"Resize to {shape[0]} x {shape[1]} put in front")
-    at.test_dataloader.dataset.transforms = transforms
-    at.test_dataloader.batch_size = max(1, cfg.test_dataloader.batch_size * math.prod(test_shape) // math.prod(shape))
-    made = _shape(at, "test", classes)
-    if made != shape:
+    changed.test_dataloader.dataset.transforms = transforms
+    changed.test_dataloader.batch_size = max(
+        1, cfg.test_dataloader.batch_size * math.prod(test_shape) // math.prod(shape)
+    )
+    actual = _shape(changed, "test", classes)
+    if actual != shape:
         raise DataError(
-            f"test images should be {shape[0]} x {shape[1]} after {', '.join(did)}, but are {made[0]} x {made[1]}: "
+            f"test images should be {shape[0]} x {shape[1]} after {', '.join(did)}, but are {actual[0]} x {actual[1]}: "
             "end the sizes of the config's test transforms with a crop"
         )
-    return at, ", ".join(did)
+    return changed, ", ".join(did)
 
 
 def _proportional(old: Any, test_shape: Shape, shape: Shape, kind: str) -> Any:
@@ -216,8 +220,8 @@ def _check(shapes: dict[Size, Shape], patch: int) -> None:
     if wrong:
         multiples = [other for size in wrong for other in _multiples(size, patch)]
         raise DataError(
-            f"--sizes: patches of {patch} do not divide {_listed(wrong)}; the nearest that they do are "
-            f"{_listed(multiples)}"
+            f"--sizes: patches of {patch} do not divide {_list_sizes(wrong)}; the nearest that they do are "
+            f"{_list_sizes(multiples)}"
         )
 
 
@@ -229,5 +233,5 @@ def _multiples(size: Size, patch: int) -> list[Size]:
     return [max(patch, size // patch * patch), max(patch, -(-size // patch) * patch)]
 
 
-def _listed(sizes: Sequence[Size]) -> str:
+def _list_sizes(sizes: Sequence[Size]) -> str:
     return ", ".join(dict.fromkeys(str(named(size)) for size in sizes))

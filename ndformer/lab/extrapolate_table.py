@@ -38,17 +38,17 @@ LINES: dict[ScalingName, tuple[str, str]] = {
 def summarised(tested: Sequence[Tested]) -> Rows:
     """Return the summary of each encoding, size and scaling, over the runs."""
     values: dict[Key, list[float]] = {}
-    for one in tested:
-        for figure in one.figures:
-            key = (one.encoding, figure.size, figure.scaling)
-            values.setdefault(key, []).append(figure.test[one.metric])
-    return {key: Summary.from_values(found) for key, found in values.items()}
+    for run in tested:
+        for figure in run.figures:
+            key = (run.encoding, figure.size, figure.scaling)
+            values.setdefault(key, []).append(figure.test[run.metric])
+    return {key: Summary.from_values(scores) for key, scores in values.items()}
 
 
 def shapes(tested: Sequence[Tested]) -> dict[int | str, Shape]:
     """Return all sizes with their heights and widths, small sizes first."""
-    found = {figure.size: figure.shape for one in tested for figure in one.figures}
-    return dict(sorted(found.items(), key=lambda item: (math.prod(item[1]), item[1])))
+    by_size = {figure.size: figure.shape for run in tested for figure in run.figures}
+    return dict(sorted(by_size.items(), key=lambda item: (math.prod(item[1]), item[1])))
 
 
 def _names(rows: Rows) -> list[str]:
@@ -81,16 +81,16 @@ def text(rows: Rows, sizes: Sequence[int | str], metric: str, quantity: Quantity
 
 def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
     """Write extrapolate.json and extrapolate.md."""
-    found = shapes(tested)
+    sizes = shapes(tested)
     means = [
-        dict(encoding=name, size=size, shape=found[size], scaling=kind, interpolated=kind != "none", **asdict(summary))
+        dict(encoding=name, size=size, shape=sizes[size], scaling=kind, interpolated=kind != "none", **asdict(summary))
         for (name, size, kind), summary in rows.items()
     ]
-    runs: list[dict[str, Any]] = [asdict(one) for one in tested]
+    runs: list[dict[str, Any]] = [asdict(run) for run in tested]
     for run in runs:
         run["trained"] = run.pop("train_shape")
-    for figure, one in ((f, g) for run, o in zip(runs, tested) for f, g in zip(run["figures"], o.figures)):
-        figure["interpolated"] = one.interpolated
+    for figure, source in ((f, g) for run, o in zip(runs, tested) for f, g in zip(run["figures"], o.figures)):
+        figure["interpolated"] = source.interpolated
     out.mkdir(parents=True, exist_ok=True)
     gaps = [dict(encoding=name, scaling=kind, **asdict(gap)) for (name, kind), gap in aspect_gap.gaps(tested).items()]
     content = dict(rows=means, aspect_gaps=gaps, runs=runs)
@@ -100,9 +100,9 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
 
 def tokens(tested: Sequence[Tested]) -> dict[Shape, int]:
     """Return the number of tokens of an image of each shape, where it is known and equal for all models."""
-    found = {(figure.shape, figure.tokens) for one in tested for figure in one.figures if figure.tokens is not None}
-    counts = dict(found)
-    return counts if len(counts) == len(found) else {}
+    pairs = {(figure.shape, figure.tokens) for run in tested for figure in run.figures if figure.tokens is not None}
+    counts = dict(pairs)
+    return counts if len(counts) == len(pairs) else {}
 
 
 class Chart(NamedTuple):
@@ -133,22 +133,22 @@ def _curves(path: Path, chart: Chart) -> None:
     rows, sizes, metric, quantity, train, _ = chart
     names, kinds = _names(rows), _ways(rows)
     numbers = [size for size in sizes if isinstance(size, int)]
-    at = numbers if len(numbers) == len(sizes) else range(len(sizes))
+    ticks = numbers if len(numbers) == len(sizes) else range(len(sizes))
     with new_figure(7, 4, f"test {metric} at other sizes") as figure:
         axis = figure.subplots()
         for (i, name), scaling in itertools.product(enumerate(names), kinds):
-            found = [rows[name, size, scaling] for size in sizes if (name, size, scaling) in rows]
-            if found:
-                means = [quantity.scaled(s.mean) for s in found]
-                halves = [quantity.scaled(s.margin or 0.0) for s in found]
+            summaries = [rows[name, size, scaling] for size in sizes if (name, size, scaling) in rows]
+            if summaries:
+                means = [quantity.scaled(s.mean) for s in summaries]
+                halves = [quantity.scaled(s.margin or 0.0) for s in summaries]
                 label = name if scaling == kinds[0] else None
                 form, style = LINES[scaling][0], dict[str, Any](ms=3.5, lw=1.2, capsize=2, color=f"C{i}")
-                axis.errorbar(at, means, halves, fmt=form, label=label, **style)
+                axis.errorbar(ticks, means, halves, fmt=form, label=label, **style)
         for shape in train:
-            same = [x for x, other in zip(at, sizes.values()) if other == shape]
-            for x in [min(shape)] if at is numbers else same:
+            same = [x for x, other in zip(ticks, sizes.values()) if other == shape]
+            for x in [min(shape)] if ticks is numbers else same:
                 axis.axvline(x, color="0.3", lw=0.8, ls=":")
-        axis.set_xticks(at, [str(size) for size in sizes])
+        axis.set_xticks(ticks, [str(size) for size in sizes])
         axis.set_xlabel("size of test images (dotted: of training)")
         axis.set_ylabel(f"{quantity.symbol} ({quantity.better} is better)".lstrip())
         axis.set_ylim(within(axis.get_ylim(), quantity))
@@ -168,8 +168,8 @@ def _maps(path: Path, chart: Chart) -> None:
     names, kinds = _names(rows), _ways(rows)
     values = np.full((len(names), len(kinds), len(heights), len(widths)), np.nan)
     for (name, size, scaling), summary in rows.items():
-        at = heights.index(sizes[size][0]), widths.index(sizes[size][1])
-        values[(names.index(name), kinds.index(scaling), *at)] = quantity.scaled(summary.mean)
+        cell = heights.index(sizes[size][0]), widths.index(sizes[size][1])
+        values[(names.index(name), kinds.index(scaling), *cell)] = quantity.scaled(summary.mean)
     low, high = np.nanmin(values), np.nanmax(values)
     high = max(high, low + (1 if quantity.is_share else 1e-3 * abs(low)))
     inches = 1.6 + (0.5 + 0.5 * len(widths)) * len(kinds), 0.8 + (0.6 + 0.34 * len(heights)) * len(names)

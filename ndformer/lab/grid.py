@@ -54,36 +54,36 @@ def choose(outcomes: Sequence[Outcome]) -> dict[tuple[str, int | None], Choice]:
     With several seeds the mean counts, and a point with a missing seed does not.
     """
     rows: dict[tuple[str, int | None], list[Outcome]] = {}
-    for one in outcomes:
-        rows.setdefault(one.run.row, []).append(one)
+    for outcome in outcomes:
+        rows.setdefault(outcome.run.row, []).append(outcome)
     chosen = {}
     for row, tried in rows.items():
         main, quantity = main_metric(tried[0].run.cfg.metrics)
         by_point: dict[str, list[Outcome]] = {}
-        for one in tried:
-            by_point.setdefault(repr(one.run.point), []).append(one)
+        for outcome in tried:
+            by_point.setdefault(repr(outcome.run.point), []).append(outcome)
         values = [
-            (statistics.fmean(one.results["val"][main] for one in runs if one.results), runs[0].run.point)
+            (statistics.fmean(outcome.results["val"][main] for outcome in runs if outcome.results), runs[0].run.point)
             for runs in by_point.values()
-            if all(one.results and not one.failed for one in runs)
+            if all(outcome.results and not outcome.failed for outcome in runs)
         ]
         values = [(value, point) for value, point in values if math.isfinite(value)]
         if values:
             best, _ = values[quantity.best([value for value, _ in values])]
             point, *tied = [point for value, point in values if value == best]
-            chosen[row] = Choice(point, best, tied, _edges(point, [one.run.point for one in tried]))
+            chosen[row] = Choice(point, best, tied, _edges(point, [outcome.run.point for outcome in tried]))
     return chosen
 
 
 def _edges(point: Point, tried: Sequence[Point]) -> list[str]:
     """Return the options whose value is the smallest or largest of several numbers."""
-    found = []
+    notes = []
     for key, text in point.items():
-        numbers = {number for one in tried if (number := _number(key, one[key])) is not None}
-        own = _number(key, text)
-        if len(numbers) > 1 and own in (min(numbers), max(numbers)):
-            found.append(f"{key}={text} is the {'largest' if own == max(numbers) else 'smallest'} tried")
-    return found
+        numbers = {number for trial in tried if (number := _number(key, trial[key])) is not None}
+        chosen_number = _number(key, text)
+        if len(numbers) > 1 and chosen_number in (min(numbers), max(numbers)):
+            notes.append(f"{key}={text} is the {'largest' if chosen_number == max(numbers) else 'smallest'} tried")
+    return notes
 
 
 def _number(key: str, text: str) -> float | None:
@@ -95,12 +95,12 @@ def describe_choices(tried: Sequence[Outcome]) -> str:
     """Return the notes on how points were chosen."""
     run, chosen = tried[0].run, choose(tried)
     _, quantity = main_metric(run.cfg.metrics)
-    values = {key: dict.fromkeys(one.run.point[key] for one in tried) for key in run.point}
+    values = {key: dict.fromkeys(outcome.run.point[key] for outcome in tried) for key in run.point}
     grid = "; ".join(f"{key} of {', '.join(texts)}" for key, texts in values.items())
-    seeds = list(dict.fromkeys(str(one.run.seed) for one in tried))
+    seeds = list(dict.fromkeys(str(outcome.run.seed) for outcome in tried))
     where = f"seed{'s' * (len(seeds) > 1)} {' and '.join(seeds)}" + ("" if run.fold is None else f", fold {run.fold}")
     notes = [f"{grid}: each encoding has the values that validated best on {where}. Test results were not used."]
-    for row in dict.fromkeys(one.run.row for one in tried):
+    for row in dict.fromkeys(outcome.run.row for outcome in tried):
         name = row[0] if row[1] is None else f"{row[0]}, {row[1]} per class"
         if row not in chosen:
             notes.append(f"- {name}: no run of the grid has finished, so its other seeds use the first point.")

@@ -55,8 +55,8 @@ def bounds(s: Summary, quantity: Quantity) -> tuple[float, float] | None:
     if s.margin is None:
         return None
     low, high = quantity.scaled(s.mean - s.margin), quantity.scaled(s.mean + s.margin)
-    least, most = quantity.limits
-    return (max(low, least), min(high, most)) if least <= quantity.scaled(s.mean) <= most else (low, high)
+    lower, upper = quantity.limits
+    return (max(low, lower), min(high, upper)) if lower <= quantity.scaled(s.mean) <= upper else (low, high)
 
 
 def interval(s: Summary, quantity: Quantity) -> str:

@@ -67,7 +67,7 @@ def train_once(cfg: Config, folder: Path, sample: bool = False, with_report: boo
 
     A second process that asks for the same run waits until it is done.
     """
-    with _locked(folder):
+    with _lock_folder(folder):
         if not (folder / RESULTS).is_file():
             if cfg.custom_imports:  # a worker process has not loaded the config
                 import_modules_from_strings(**cfg.custom_imports)
@@ -85,7 +85,7 @@ def _after_testing(
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Hold a lock that the system releases when this process ends, for whatever reason."""
     folder.mkdir(parents=True, exist_ok=True)
     number = os.open(folder / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
@@ -118,7 +118,7 @@ def run_jobs(
                     process.communicate()  # closes its pipe
                     if process.returncode == 0:
                         durations.setdefault(job.kind, []).append(time.monotonic() - start)
-                    left = _expected_seconds([*waiting, *(job for job, _ in running.values())], durations)
+                    left = _estimate_seconds([*waiting, *(job for job, _ in running.values())], durations)
                     left -= sum(time.monotonic() - since for _, since in running.values())
                     yield Ended(job, worker_error(job, process.returncode), max(0.0, left) / workers)
         finally:
@@ -155,7 +155,7 @@ def worker_error(job: Job, code: int) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "it ended without a message")
 
 
-def _expected_seconds(jobs: Sequence[Job], durations: dict[Hashable, list[float]]) -> float:
+def _estimate_seconds(jobs: Sequence[Job], durations: dict[Hashable, list[float]]) -> float:
     """Return the seconds that jobs take one after the other."""
     every = [seconds for some in durations.values() for seconds in some]
     return sum(statistics.fmean(durations.get(job.kind, every) or [0.0]) for job in jobs)

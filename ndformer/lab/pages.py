@@ -120,23 +120,25 @@ def without_experiment(paper: Paper) -> str:
 
 def _summary(judged: Sequence[Judged]) -> list[str]:
     """Return three or four findings, in words."""
-    from_paper = [one for one in judged if one.claim.is_from_paper]
-    controls = [one for one in judged if one.claim.text.startswith("control:")]
+    from_paper = [entry for entry in judged if entry.claim.is_from_paper]
+    controls = [entry for entry in judged if entry.claim.text.startswith("control:")]
     lines = []
     if from_paper:
-        counts = Counter(one.verdict.word for one in from_paper)
+        counts = Counter(entry.verdict.word for entry in from_paper)
         shares = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
         lines.append(f"- Claims of the paper, tested here: {len(from_paper)}. Verdicts: {shares}.")
     for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
-        with_interval = [one for one in from_paper if one.verdict.word == word and math.isfinite(one.verdict.margin)]
+        with_interval = [
+            entry for entry in from_paper if entry.verdict.word == word and math.isfinite(entry.verdict.margin)
+        ]
         if with_interval:
-            best = max(with_interval, key=lambda one: abs(one.verdict.margin))
+            best = max(with_interval, key=lambda entry: abs(entry.verdict.margin))
             lines.append(f"- {heading}: {best.claim.text}; {best.verdict.effect} ({_link(best.experiment)}).")
     if controls:
-        failed = [one for one in controls if one.verdict.word != "supported"]
-        names = ", ".join(dict.fromkeys(_link(one.experiment) for one in failed))
-        others = f" See the others at {names}." if failed else ""
-        lines.append(f"- Controls supported: {len(controls) - len(failed)} of {len(controls)}.{others}")
+        failed = [entry for entry in controls if entry.verdict.word != "supported"]
+        names = ", ".join(dict.fromkeys(_link(entry.experiment) for entry in failed))
+        link = f" See the others at {names}." if failed else ""
+        lines.append(f"- Controls supported: {len(controls) - len(failed)} of {len(controls)}.{link}")
     return ["## Summary", "\n".join(lines)]
 
 
@@ -219,7 +221,7 @@ def _verdict_counts(experiment: Experiment, results: Results | None) -> list[str
     """Return for each verdict the number of the paper's claims that have it, and of controls and claims of ours."""
     judged = Counter((claim.judge(results).word, claim.is_from_paper) for claim in experiment.claims if results)
     counts = [(judged[word, True], judged[word, False]) for word in WORDS]
-    return [f"{papers}{f' + {others}' if others else ''}" if papers or others else "" for papers, others in counts]
+    return [f"{papers}{f' + {control}' if control else ''}" if papers or control else "" for papers, control in counts]
 
 
 def index(papers: Sequence[Paper], folder: Path) -> str:

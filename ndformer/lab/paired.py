@@ -55,18 +55,18 @@ class PairedGain:
 def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
     """Return the gain over the seeds that both have; None with fewer than two, or with other test samples."""
     both = [seed for seed in first if seed in second]
-    if len(both) < 2 or len({one[seed].shape for one in (first, second) for seed in both}) > 1:
+    if len(both) < 2 or len({values[seed].shape for values in (first, second) for seed in both}) > 1:
         return None
     d = np.stack([first[seed].astype(np.float64) - second[seed].astype(np.float64) for seed in both])  # (S, n)
     S, n = d.shape
     mean, rows, columns = d.mean(), d.mean(1), d.mean(0)
     seeds = n * ((rows - mean) ** 2).sum() / (S - 1)  # mean squares
     samples = S * ((columns - mean) ** 2).sum() / (n - 1)
-    rest = ((d - rows[:, None] - columns + mean) ** 2).sum() / ((S - 1) * (n - 1))
-    total = seeds + samples - rest
+    interaction = ((d - rows[:, None] - columns + mean) ** 2).sum() / ((S - 1) * (n - 1))
+    total = seeds + samples - interaction
     freedom = S - 1.0
     if total > seeds:  # else the samples add nothing: the spread of seeds contains their part
-        squares = seeds**2 / (S - 1) + samples**2 / (n - 1) + rest**2 / ((S - 1) * (n - 1))
+        squares = seeds**2 / (S - 1) + samples**2 / (n - 1) + interaction**2 / ((S - 1) * (n - 1))
         freedom = max(freedom, total**2 / squares)
     return PairedGain(
         mean=float(mean),
@@ -77,10 +77,10 @@ def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[
 
 def holm(p: Sequence[float]) -> list[float]:
     """Return p-values adjusted for several comparisons (Holm 1979), in the given order."""
-    order, adjusted, least = np.argsort(p), [0.0] * len(p), 0.0
+    order, adjusted, lower_bound = np.argsort(p), [0.0] * len(p), 0.0
     for rank, index in enumerate(order):
-        least = max(least, min(1.0, (len(p) - rank) * p[index]))
-        adjusted[index] = least
+        lower_bound = max(lower_bound, min(1.0, (len(p) - rank) * p[index]))
+        adjusted[index] = lower_bound
     return adjusted
 
 

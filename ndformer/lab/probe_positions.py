@@ -75,8 +75,8 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
     """Probe `count` samples of the test set, by the config's seed, with the trained and the untrained model."""
     torch.manual_seed(cfg.seed)
     content = checkpoint.load(path)
-    known = content.get("classes")
-    untrained, model = build_model(cfg, class_names=known).eval(), build_model(cfg, class_names=known).eval()
+    classes = content.get("classes")
+    untrained, model = build_model(cfg, class_names=classes).eval(), build_model(cfg, class_names=classes).eval()
     checkpoint.load_weights(model, content, path)
     loader = build_loader(cfg, "test", content.get("classes", ()))
     data: Any = loader.data
@@ -89,14 +89,14 @@ def probe(cfg: Config, path: Path, count: int, tokens: int) -> Probed:
         if "inputs" not in sample:  # skip_bad leaves a sample out that cannot be read
             continue
         batch = collate([sample])
-        for one, into in zip((model, untrained), probes):
-            axes |= _record(one, one.to_device(batch)["inputs"], into)
+        for probed, into in zip((model, untrained), probes):
+            axes |= _record(probed, probed.to_device(batch)["inputs"], into)
     layers = [
-        Layer(name, own, probes[0].read(name), probes[1].read(name))
-        for name, own in with_progress(axes.items(), "layers read")
+        Layer(name, numbers, probes[0].read(name), probes[1].read(name))
+        for name, numbers in with_progress(axes.items(), "layers read")
     ]
-    seen = max((len(layer.x) for layer in probes[0].layers.values()), default=0)
-    return Probed(str(path), encoding_name(cfg), cfg.seed, seen, tokens, layers)
+    token_count = max((len(layer.x) for layer in probes[0].layers.values()), default=0)
+    return Probed(str(path), encoding_name(cfg), cfg.seed, token_count, tokens, layers)
 
 
 def with_progress(items: Iterable[_T], label: str, every: float = 5.0) -> Iterator[_T]:
@@ -120,7 +120,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
             "record_outputs() of ndformer.framework.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
-    found: dict[str, tuple[int, ...]] = {}
+    axes: dict[str, tuple[int, ...]] = {}
     for number, call in enumerate(calls, 1):
         first = [(f"{space}{call.space}embedding", call.before)] if number == 1 else []
         for name, x in (*first, (f"{space}{call.space}{number}", call.after)):
@@ -129,8 +129,8 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
                 continue
             features, places = (torch.cat(part) for part in zip(*rows))
             probe.add_sample(name, features, places, call.where)
-            found[name] = call.axes
-    return found
+            axes[name] = call.axes
+    return axes
 
 
 @contextmanager
@@ -140,11 +140,11 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 
     def note(space: str, first: int) -> Any:
         def hook(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], after: Tensor) -> None:
-            x, at = args[:2]
-            if not isinstance(at, Where):  # Point Transformer V3's: points one after the other, in a level
-                x, after, at = x[None], after[None], Where(at.positions[None], segment=at.sites.sample[None])
-            axes = tuple(range(first, first + at.positions.shape[2]))
-            calls.append(Call(space, axes, x, after, at))
+            x, where = args[:2]
+            if not isinstance(where, Where):  # Point Transformer V3's: points one after the other, in a level
+                x, after, where = x[None], after[None], Where(where.positions[None], segment=where.sites.sample[None])
+            axes = tuple(range(first, first + where.positions.shape[2]))
+            calls.append(Call(space, axes, x, after, where))
 
         return hook
 
@@ -196,9 +196,9 @@ def text(probed: Probed) -> str:
 def _cells(layer: Layer, kind: str, axis: int) -> list[str]:
     if axis not in layer.axes:
         return ["", "", "", ""]
-    at = layer.axes.index(axis)
-    own, first = getattr(layer.learned, kind), getattr(layer.initial, kind)
-    return [_number(values[at].item()) for values in (own.r2, first.r2, own.shuffled, own.error)]
+    index = layer.axes.index(axis)
+    learned, first = getattr(layer.learned, kind), getattr(layer.initial, kind)
+    return [_number(values[index].item()) for values in (learned.r2, first.r2, learned.shuffled, learned.error)]
 
 
 def _number(value: float) -> str:
@@ -214,13 +214,13 @@ def save(out: Path, probed: Probed, tables: str) -> None:
 
 
 def _plain(layer: Layer) -> dict[str, Any]:
-    found: dict[str, Any] = dict(name=layer.name, axes=layer.axes)
-    found |= dict(channels=layer.learned.channels, tokens=layer.learned.tokens, spacing=layer.learned.spacing)
+    data: dict[str, Any] = dict(name=layer.name, axes=layer.axes)
+    data |= dict(channels=layer.learned.channels, tokens=layer.learned.tokens, spacing=layer.learned.spacing)
     for kind in KINDS:
-        own: Reading = getattr(layer.learned, kind)
-        numbers = own._asdict() | dict(untrained=getattr(layer.initial, kind).r2)
-        found[kind] = {name: [None if math.isnan(v) else v for v in t.tolist()] for name, t in numbers.items()}
-    return found
+        reading: Reading = getattr(layer.learned, kind)
+        numbers = reading._asdict() | dict(untrained=getattr(layer.initial, kind).r2)
+        data[kind] = {name: [None if math.isnan(v) else v for v in t.tolist()] for name, t in numbers.items()}
+    return data
 
 
 def draw(path: Path, probed: Probed) -> None:

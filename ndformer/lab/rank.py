@@ -45,19 +45,19 @@ def join(paths: Sequence[Path]) -> dict[str, Compared]:
     """Return the comparisons of all files by data set; a later file replaces an encoding of an earlier one."""
     sets: dict[str, Compared] = {}
     for path in paths:
-        for name, found in _read(path).items():
-            before = sets.get(name, replace(found, cells={}))
-            if before.metric != found.metric:
+        for name, after in _read(path).items():
+            before = sets.get(name, replace(after, cells={}))
+            if before.metric != after.metric:
                 raise DataError(
-                    f"{path} has {found.metric} of {name}, another file has {before.metric}. Join one metric"
+                    f"{path} has {after.metric} of {name}, another file has {before.metric}. Join one metric"
                 )
-            if before.quantity != found.quantity:
+            if before.quantity != after.quantity:
                 raise DataError(
-                    f"{path} and another file are expected to have {found.metric} of {name} in one unit and direction, "
-                    f"got {found.quantity} and {before.quantity}. Run one of the comparisons again"
+                    f"{path} and another file are expected to have {after.metric} of {name} in one unit and direction, "
+                    f"got {after.quantity} and {before.quantity}. Run one of the comparisons again"
                 )
-            sets[name] = replace(found, cells=before.cells | found.cells)
-    return _named(sets)
+            sets[name] = replace(after, cells=before.cells | after.cells)
+    return _shorten_names(sets)
 
 
 def _read(path: Path) -> dict[str, Compared]:
@@ -77,10 +77,10 @@ def _read(path: Path) -> dict[str, Compared]:
         form = _from_rank if "sets" in content else _from_compare if "runs" in content else _from_rates
         sets: dict[str, Compared] = {}
         for name, metric, quantity, cell in form(content):
-            whole = _kind(cell.encoding)[1]
+            canonical = _kind(cell.encoding)[1]
             quantity = shipped_quantity(str(metric)) if quantity is None else Quantity.parse(quantity)
             compared = sets.setdefault(str(name), Compared(str(metric), {}, quantity))
-            compared.cells[whole] = _checked(replace(cell, encoding=whole))
+            compared.cells[canonical] = _check_cell(replace(cell, encoding=canonical))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         message = " ".join(str(error).split())
         raise DataError(f"{path} is not a file of ndformer compare or ndformer rank ({message:.80})") from None
@@ -95,8 +95,8 @@ def _from_rank(content: dict[str, Any]) -> Rows:
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
             correct = cell.get("correct", {})
-            found = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"], correct)
-            yield name, compared["metric"], compared.get("quantity"), found
+            parsed = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"], correct)
+            yield name, compared["metric"], compared.get("quantity"), parsed
 
 
 def _from_compare(content: dict[str, Any]) -> Rows:
@@ -105,10 +105,10 @@ def _from_compare(content: dict[str, Any]) -> Rows:
     config, *more = run["arguments"]
     options = more[more.index("--cfg-options") + 1 :]
     point = 1 if run.get("rate") is not None else len(run.get("point") or {})  # earlier files say the rate alone
-    own = (
+    run_specific = (
         1 + (run["per_class"] is not None) + (run["fold"] is not None) + point
     )  # the seed and what differs, at the end
-    name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-own]])
+    name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-run_specific]])
     correct: dict[Any, dict[str, str]] = {}  # encoding, amount and point -> seed -> correct samples
     for run in (run for run in content["runs"] if run.get("correct")):
         repeat = run["seed"] if run["fold"] is None else f"seed {run['seed']}, fold {run['fold']}"
@@ -130,16 +130,16 @@ def _from_rates(content: dict[str, Any]) -> Rows:
             yield name, "accuracy", None, Cell(encoding, {seed: run["test"] for seed, run in runs.items()})
 
 
-def _checked(cell: Cell) -> Cell:
+def _check_cell(cell: Cell) -> Cell:
     """Raise if a value is not a finite number."""
-    numbers = [*cell.values.values(), *(one for one in (cell.minutes, cell.params) if one is not None)]
-    if not all(type(one) in (int, float) and math.isfinite(one) for one in numbers):
+    numbers = [*cell.values.values(), *(number for number in (cell.minutes, cell.params) if number is not None)]
+    if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
         raise ValueError(f"{cell.encoding} has values that are not numbers")
     _ = [paired.decode(text) for text in cell.correct.values()]
     return cell
 
 
-def _named(sets: dict[str, Compared]) -> dict[str, Compared]:
+def _shorten_names(sets: dict[str, Compared]) -> dict[str, Compared]:
     """Return the comparisons with encodings named without options, where no data set has two of the same type."""
     kinds = {text: _kind(text)[0] for compared in sets.values() for text in compared.cells}
     counts = [Counter(kinds[text] for text in compared.cells) for compared in sets.values()]
@@ -158,4 +158,4 @@ def _kind(text: str) -> tuple[str, str]:
     except (ConfigError, RecursionError, MemoryError):  # the latter two of a text made for it
         raise DataError(f"a comparison has an unknown encoding, {text!r:.60}. Is the file from this program?") from None
     several = parsed if isinstance(parsed, list) else [parsed]
-    return ", ".join(one["type"] for one in several), as_argument(parsed)
+    return ", ".join(part["type"] for part in several), as_argument(parsed)

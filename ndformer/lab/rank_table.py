@@ -41,10 +41,10 @@ class Table:
 
     def gain(self, name: str, on: str) -> Summary | None:
         """Return the gain over the baseline, paired by seed and fold; above 0 is better."""
-        own, base = self.cell(name, on), self.cell(self.baseline, on)
-        if own is None or base is None or name == self.baseline:
+        cell, base = self.cell(name, on), self.cell(self.baseline, on)
+        if cell is None or base is None or name == self.baseline:
             return None
-        return paired.gain_over(own.values, base.values, own.correct, base.correct, self.sets[on].quantity)
+        return paired.gain_over(cell.values, base.values, cell.correct, base.correct, self.sets[on].quantity)
 
     def signs(self, on: str) -> dict[str, int]:
         """Return for each encoding whether it is better (1) or worse (-1) than the baseline, by Holm's correction."""
@@ -62,7 +62,7 @@ class Table:
         if len(means) < 2 or len(self.sets) < 2:
             return None
         scores = {
-            name: [one.quantity.oriented(s.mean) for one, s in zip(self.sets.values(), some) if s is not None]
+            name: [results.quantity.oriented(s.mean) for results, s in zip(self.sets.values(), some) if s is not None]
             for name, some in means.items()
         }
         # rounded: means of the same numbers in another order must be equal
@@ -71,7 +71,7 @@ class Table:
     def write(self, out: Path) -> str:
         """Write comparison.md, .json and .png, and return the text."""
         test, report = self.ranking, text(self)
-        sets = {on: asdict(one) for on, one in self.sets.items()}
+        sets = {on: asdict(results) for on, results in self.sets.items()}
         ranked = {} if test is None else asdict(test)
         if ranked:
             ranked["apart"] = ranked.pop("critical")
@@ -89,27 +89,27 @@ def text(table: Table) -> str:
     """Return the text of comparison.md: findings, means, then gains, costs and options to unfold."""
     test = table.ranking
     order = [*(test.ranks if test else []), *(n for n in table.names if not test or n not in test.ranks)]
-    heads = [f"{on}, {one.metric} {one.quantity.symbol}".rstrip() for on, one in table.sets.items()]
+    heads = [f"{on}, {results.metric} {results.quantity.symbol}".rstrip() for on, results in table.sets.items()]
     means = [
         [name, *([f"{test.ranks[name]:.2f}" if name in test.ranks else "-"] if test else [])]
-        + [mean(table.mean(name, on), one.quantity) for on, one in table.sets.items()]
+        + [mean(table.mean(name, on), results.quantity) for on, results in table.sets.items()]
         for name in order
     ]
     signs = {on: table.signs(on) for on in table.sets}
     gains = [
-        [name, *(_gain(table.gain(name, on), one.quantity, signs[on][name]) for on, one in table.sets.items())]
+        [name, *(_gain(table.gain(name, on), results.quantity, signs[on][name]) for on, results in table.sets.items())]
         for name in order
         if name != table.baseline
     ]
-    units = {in_units(one.quantity) for one in table.sets.values()}
-    heads_of_gains = [f"gain over {table.baseline}{', points' if units == {'in points'} else ''}"]
-    heads_of_gains += [
-        on if units == {"in points"} else f"{on}, {in_units(one.quantity)}" for on, one in table.sets.items()
+    units = {in_units(results.quantity) for results in table.sets.values()}
+    gain_heads = [f"gain over {table.baseline}{', points' if units == {'in points'} else ''}"]
+    gain_heads += [
+        on if units == {"in points"} else f"{on}, {in_units(results.quantity)}" for on, results in table.sets.items()
     ]
-    gains_text = f"{markdown.table(heads_of_gains, gains)}\n\n{_against(table, order)}" if gains else ""
+    gains_text = f"{markdown.table(gain_heads, gains)}\n\n{_against(table, order)}" if gains else ""
     details = "\n\n".join(part for part in (_costs(table, order), _options(table, order)) if part)
     parts = [
-        _ranked(table, test),
+        _describe_ranking(table, test),
         markdown.table(["encoding", *(["average rank"] if test else []), *heads], means),
         "Test results, ± or in brackets: 95 % intervals (Student t) over runs" + _few(table) + ".\n" + _gaps(table),
         markdown.folded(f"Gains over {table.baseline}", gains_text),
@@ -127,16 +127,16 @@ def _gaps(table: Table) -> str:
     """Return notes on missing results and on encodings with fewer runs, by data set."""
     notes = []
     if table.missing:
-        where = {on: [name for name, at in table.missing if at == on] for on in table.sets}
+        where = {on: [name for name, dataset in table.missing if dataset == on] for on in table.sets}
         cells = "; ".join(f"on {on} {_list(names)}" for on, names in where.items() if names)
         notes.append(f"**Missing:** {cells}. Nothing is put in their place, and encodings with a gap have no rank.")
     fewer = []
     for on in table.sets:
         runs = {name: len(cell.values) for name in table.names if (cell := table.cell(name, on)) is not None}
-        most = max(runs.values(), default=0)
+        maximum = max(runs.values(), default=0)
         fewer += [
-            f"on {on} {count} of {most} runs: {_list([name for name, own in runs.items() if own == count])}"
-            for count in sorted(set(runs.values()) - {most})
+            f"on {on} {count} of {maximum} runs: {_list([name for name, number in runs.items() if number == count])}"
+            for count in sorted(set(runs.values()) - {maximum})
         ]
     return "\n".join([*notes, *([f"Fewer runs: {'; '.join(fewer)}."] if fewer else [])])
 
@@ -151,7 +151,7 @@ def _about(test: Ranking) -> str:
     return f"Average ranks of {len(test.ranks)} encodings over {test.sets} data sets"
 
 
-def _ranked(table: Table, test: Ranking | None) -> str:
+def _describe_ranking(table: Table, test: Ranking | None) -> str:
     if test is None:
         return "No ranks: they need two encodings or more with results on every set, and two sets or more."
     names = len(test.ranks)
@@ -168,10 +168,10 @@ def _ranked(table: Table, test: Ranking | None) -> str:
     else:
         far = f"{test.critical:.2f} or more apart"
         notes.append(f"Two encodings differ significantly (Nemenyi, {ALPHA:g}) if their ranks are {far}.")
-        own = test.ranks.get(table.baseline)
-        if own is not None:
-            worse = [name for name, rank in test.ranks.items() if rank - own >= test.critical]
-            better = [name for name, rank in test.ranks.items() if own - rank >= test.critical]
+        base_rank = test.ranks.get(table.baseline)
+        if base_rank is not None:
+            worse = [name for name, rank in test.ranks.items() if rank - base_rank >= test.critical]
+            better = [name for name, rank in test.ranks.items() if base_rank - rank >= test.critical]
             groups = f"worse {_list(worse)}; better {_list(better)}"
             notes.append(f"Significantly different from {table.baseline} by rank: {groups}.")
     if test.critical > names - 1:
@@ -194,7 +194,7 @@ def _against(table: Table, order: Sequence[str]) -> str:
 
 def _and_samples(table: Table) -> str:
     """Return the words for gains that are paired by test sample, too."""
-    with_samples = [on for on, one in table.sets.items() if all(cell.correct for cell in one.cells.values())]
+    with_samples = [on for on, results in table.sets.items() if all(cell.correct for cell in results.cells.values())]
     if not with_samples:
         return ""
     return " and by test sample" + (f" (on {_list(with_samples)})" if len(with_samples) < len(table.sets) else "")
@@ -206,7 +206,7 @@ def _list(names: Sequence[str]) -> str:
 
 def _costs(table: Table, order: Sequence[str]) -> str:
     cells = [[name, *(_cost(table.cell(name, on)) for on in table.sets)] for name in order]
-    if not any("M" in one for row in cells for one in row[1:]):
+    if not any("M" in cell for row in cells for cell in row[1:]):
         return ""
     return (
         markdown.table(["parameters, minutes a run", *table.sets], cells)

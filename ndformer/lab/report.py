@@ -69,8 +69,8 @@ def runs_page(runs: Sequence[RunFolder]) -> str:
         (run,) = runs
         title = f"{named(run)} on {run.results.get('dataset', '')}"
         return page(title, *_headline(run), _figures(runs), *_run_details(run))
-    others = [folded(run.folder.name, *_run_details(run)) for run in runs]
-    return page(f"{len(runs)} runs", _figures(runs), *_side_by_side(runs), element("h2", "Each of them"), *others)
+    sections = [folded(run.folder.name, *_run_details(run)) for run in runs]
+    return page(f"{len(runs)} runs", _figures(runs), *_side_by_side(runs), element("h2", "Each of them"), *sections)
 
 
 def named(run: RunFolder) -> str:
@@ -85,8 +85,8 @@ def _headline(run: RunFolder) -> list[Markup]:
     if name is None:
         return []
     samples = run.data.get("test", {}).get("samples")
-    of = f"{in_words(name, [run])}, test set" + (f" ({samples:,} samples)" if isinstance(samples, int) else "")
-    return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {of}", class_="headline")]
+    label = f"{in_words(name, [run])}, test set" + (f" ({samples:,} samples)" if isinstance(samples, int) else "")
+    return [element("p", element("strong", _summary([test[name]], run.quantity(name))), f" {label}", class_="headline")]
 
 
 def _figures(runs: Sequence[RunFolder]) -> Markup:
@@ -102,17 +102,17 @@ def _figures(runs: Sequence[RunFolder]) -> Markup:
     head = ["encoding", "on", "runs", *metric_columns, "parameters", "minutes each"]
     rows = []
     for some in kinds.values():
-        of = [("test", name) for name in metrics] + [("val", name) for name in main]
-        shown = [
+        value_keys = [("test", name) for name in metrics] + [("val", name) for name in main]
+        summaries = [
             _summary([run.results[part][name] for run in some if name in run.results[part]], some[0].quantity(name))
-            for part, name in of
+            for part, name in value_keys
         ]
         minutes = [run.results["minutes"] for run in some if is_number(run.results.get("minutes"))]
         params = some[0].results.get("params", "")
         params = f"{params:,}" if isinstance(params, int) else ""
         spent = f"{sum(minutes) / len(minutes):.1f}" if minutes else ""
         data = f"{some[0].results.get('dataset', '')}{' (generated)' * bool(some[0].results.get('sample'))}"
-        rows.append([named(some[0]), data, len(some), *shown, params, spent])
+        rows.append([named(some[0]), data, len(some), *summaries, params, spent])
     note = (
         "±: the 95 % confidence interval of the mean over runs (Student t). Fewer than 3 runs are too few for an "
         "interval: train more seeds."
@@ -130,13 +130,13 @@ def _figures(runs: Sequence[RunFolder]) -> Markup:
 
 def in_words(name: str, runs: Sequence[RunFolder]) -> str:
     """Return the name of a value in words, from its metric if that has one."""
-    known: dict[str, str] = {}
+    words: dict[str, str] = {}
     for run in runs:
-        for one in run.config.get("metrics", ()):
-            if isinstance(one, dict) and one.get("type") in METRICS.all():
-                known |= METRICS.get(one["type"]).words
-    task, _, own = name.rpartition("/")
-    return f"{task}: " * bool(task) + known.get(own, own.replace("_", " "))
+        for metric in run.config.get("metrics", ()):
+            if isinstance(metric, dict) and metric.get("type") in METRICS.all():
+                words |= METRICS.get(metric["type"]).words
+    task, _, value_name = name.rpartition("/")
+    return f"{task}: " * bool(task) + words.get(value_name, value_name.replace("_", " "))
 
 
 def _summary(values: Sequence[float], quantity: Quantity) -> str:
@@ -149,44 +149,46 @@ def _side_by_side(runs: Sequence[RunFolder]) -> list[Markup]:
     """Return the runs' pictures by kind, and the differences between their configs."""
     parts = []
     for name in dict.fromkeys(name for run in runs for name in run.pictures):
-        found = [_named(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
-        parts += [element("h2", CALLED.get(name, name)), element("div", *found, class_="beside")]
+        figures = [_caption(run.folder.name, picture(run.pictures[name], name)) for run in runs if name in run.pictures]
+        parts += [element("h2", CALLED.get(name, name)), element("div", *figures, class_="beside")]
     for kind, heading in KINDS.items():
-        drawn = [(run.folder.name, _rendered(run, kind)) for run in runs]
-        found = [_named(name, *dict.fromkeys((some[0], some[-1]))) for name, some in drawn if some]  # first and last
-        parts += [element("h2", heading), element("div", *found, class_="beside")] if found else []
+        cards = [(run.folder.name, _make_cards(run, kind)) for run in runs]
+        figures = [
+            _caption(name, *dict.fromkeys((some[0], some[-1]))) for name, some in cards if some
+        ]  # first and last
+        parts += [element("h2", heading), element("div", *figures, class_="beside")] if figures else []
     differ: dict[str, list[Any]] = {}
     for place, run in enumerate(runs):
-        for at, was, now in changes(runs[0].config, run.config):
-            differ.setdefault(at, [_short(was)] * len(runs))[place] = _short(now)
-    rows = [[at, *values] for at, values in differ.items() if not at.startswith("versions")]
+        for key, was, now in changes(runs[0].config, run.config):
+            differ.setdefault(key, [_short(was)] * len(runs))[place] = _short(now)
+    rows = [[key, *values] for key, values in differ.items() if not key.startswith("versions")]
     if rows:
         heads = ["", *(run.folder.name for run in runs)]
         parts += [element("h2", "Differences between their configs"), table(heads, rows)]
     return parts
 
 
-def _named(name: str, *inner: Markup) -> Markup:
+def _caption(name: str, *inner: Markup) -> Markup:
     return element("figure", *inner, element("figcaption", name))
 
 
-def _rendered(run: RunFolder, kind: str) -> list[Markup]:
-    of = [one for one in run.rendered if one.kind == kind]
-    return [picture(one.png, one.caption) if one.png else element("p", one.caption) for one in of]
+def _make_cards(run: RunFolder, kind: str) -> list[Markup]:
+    samples = [sample for sample in run.rendered if sample.kind == kind]
+    return [picture(sample.png, sample.caption) if sample.png else element("p", sample.caption) for sample in samples]
 
 
 def _run_details(run: RunFolder) -> list[Markup]:
     parts: list[Markup] = []
     data = [section("Data", *_labels(run.data))] if run.data else []
-    drawn = {
+    sections = {
         name: section(CALLED.get(name, name), picture(png, CALLED.get(name, name)))
         for name, png in run.pictures.items()
     }
-    wide = [one for name, one in drawn.items() if png_width(run.pictures[name]) > NARROW]
-    parts += [*wide, columns(*(one for one in drawn.values() if one not in wide), *data)]
+    wide = [content for name, content in sections.items() if png_width(run.pictures[name]) > NARROW]
+    parts += [*wide, columns(*(content for content in sections.values() if content not in wide), *data)]
     for kind, heading in KINDS.items():
-        found = _rendered(run, kind)
-        parts += [element("h3", heading), element("div", *found, class_=f"cards {kind}")] if found else []
+        cards = _make_cards(run, kind)
+        parts += [element("h3", heading), element("div", *cards, class_=f"cards {kind}")] if cards else []
     return [
         *parts,
         columns(*_differs(run), *_began(run)),
@@ -196,25 +198,25 @@ def _run_details(run: RunFolder) -> list[Markup]:
 
 def _labels(data: Mapping[str, Any]) -> list[Markup]:
     """Return the numbers of samples of each split and class."""
-    splits = [split for split, one in data.items() if isinstance(one.get("classes"), dict)]
+    splits = [split for split, content in data.items() if isinstance(content.get("classes"), dict)]
     counts: dict[str, dict[str, int]] = {}
     for split in splits:
-        for number, one in data[split]["classes"].items():
-            name = str(one.get("name", number)) if isinstance(one, dict) else str(number)
-            samples = one.get("samples", 0) if isinstance(one, dict) else 0
+        for number, label in data[split]["classes"].items():
+            name = str(label.get("name", number)) if isinstance(label, dict) else str(number)
+            samples = label.get("samples", 0) if isinstance(label, dict) else 0
             counts.setdefault(name, {})[split] = samples if isinstance(samples, int) else 0
     sentences = []
     for split in splits:
-        of = [found[split] for found in counts.values() if split in found]
+        numbers = [class_counts[split] for class_counts in counts.values() if split in class_counts]
         like = data[split].get("like")
         kind = f" ({', '.join(map(str, like))})" if isinstance(like, list) and like else ""
-        classes = "" if set(counts) == {""} or not of else f" in {len(of)} classes, {_balance(of)}"
-        sentences.append(f"{split}{kind}: {data[split].get('samples', sum(of))} samples{classes}.")
-    most = max((max(of.values()) for of in counts.values()), default=1)
-    drawn = lambda of: bar(of.get(splits[0], 0) / max(1, most))
-    rows = [[name, *(of.get(split, 0) for split in splits), drawn(of)] for name, of in counts.items()]
-    whole = ["all", *(data[split].get("samples", "") for split in splits), ""]
-    listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, whole])
+        classes = "" if set(counts) == {""} or not numbers else f" in {len(numbers)} classes, {_balance(numbers)}"
+        sentences.append(f"{split}{kind}: {data[split].get('samples', sum(numbers))} samples{classes}.")
+    maximum = max((max(values.values()) for values in counts.values()), default=1)
+    share_bar = lambda values: bar(values.get(splits[0], 0) / max(1, maximum))
+    rows = [[name, *(values.get(split, 0) for split in splits), share_bar(values)] for name, values in counts.items()]
+    total = ["all", *(data[split].get("samples", "") for split in splits), ""]
+    listed = table(["class", *splits, f"of {splits[0]}" if splits else ""], [*rows, total])
     lines = [element("p", line) for line in sentences]
     if set(counts) <= {""}:  # samples of boxes and pixels have many classes each
         return lines
@@ -231,8 +233,8 @@ def _balance(counts: Sequence[int]) -> str:
 def _differs(run: RunFolder) -> list[Markup]:
     base = CONFIGS / Path(str(run.results.get("config", ""))).name
     if base.suffix == ".py" and base.is_file():
-        given = load(base).to_dict()
-        changed = [(key, _short(was), _short(now)) for key, was, now in changes(given, run.config)]
+        base_config = load(base).to_dict()
+        changed = [(key, _short(was), _short(now)) for key, was, now in changes(base_config, run.config)]
         changed = [row for row in changed if not row[0].startswith(("sample", "versions"))]
         rows = table(["", base.stem, "this run"], changed) if changed else element("p", "Nothing.")
         return [section(f"How this run differs from {base.name}", rows)]
@@ -243,13 +245,13 @@ def _began(run: RunFolder) -> list[Markup]:
     """Return start time, environment and command of a run."""
     if not run.began:
         return []
-    found = BEGAN.fullmatch(run.began)
-    if found is None:
+    match = BEGAN.fullmatch(run.began)
+    if match is None:
         return [section("The command, and the versions that it ran with", element("pre", run.began))]
-    rows = [["began", found["when"]], ["environment", found["versions"]]]
-    command = re.sub(r"^\S*tools/(\w+)\.py", r"ndformer \1", found["command"])
-    own = " with the folder of your module on PYTHONPATH" if run.config.get("custom_imports") else ""
-    again = f"To run it again{own}, add --overwrite or another --work-dir."
+    rows = [["began", match["when"]], ["environment", match["versions"]]]
+    command = re.sub(r"^\S*tools/(\w+)\.py", r"ndformer \1", match["command"])
+    path_note = " with the folder of your module on PYTHONPATH" if run.config.get("custom_imports") else ""
+    again = f"To run it again{path_note}, add --overwrite or another --work-dir."
     return [section("The command", element("pre", command), element("p", again), table(["", ""], rows))]
 
 

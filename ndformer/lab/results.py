@@ -46,7 +46,7 @@ def read(path: Path) -> Results:
     try:
         values = foreign.plain_json(path)["values"]
         return Results(
-            {row: {int(seed): _numbers(found) for seed, found in seeds.items()} for row, seeds in values.items()}
+            {row: {int(seed): _numbers(numbers) for seed, numbers in seeds.items()} for row, seeds in values.items()}
         )
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError) as error:
         raise DataError(f"{path} is not a file that ndformer reproduce writes: {error}") from error

@@ -54,7 +54,7 @@ def read(folder: Path) -> RunFolder:
         raise DataError(f"{folder} has no {RESULTS}. Name the folder of a finished run")
     try:
         content = foreign.plain_json(path)
-        _ = [Quantity.parse(one) for one in content.get("quantities", {}).values()]
+        _ = [Quantity.parse(quantity) for quantity in content.get("quantities", {}).values()]
     except (ValueError, AttributeError):
         content = None
     if not isinstance(content, dict) or not all(_numbers(content.get(part)) for part in ("test", "val")):
@@ -62,8 +62,8 @@ def read(folder: Path) -> RunFolder:
     best = folder / checkpoint.BEST
     data = checkpoint.load(best).get("data", {}) if checkpoint.exists(best) else {}
     log = folder / LOG
-    own = log.is_file() and not log.is_symlink()
-    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if own else ""
+    has_log = log.is_file() and not log.is_symlink()
+    began = foreign.content(log).partition(b"\n")[0].decode(errors="replace") if has_log else ""
     began = began if "ndformer" in began else ""
     config = saved.read(folder / saved.DATA)
     _check_config(config, folder / saved.DATA)
@@ -88,18 +88,18 @@ def _check_config(config: dict[str, Any], path: Path) -> None:
     metrics = config.get("metrics", [])
     wrong = {
         "model": not isinstance(backbone, dict),
-        "model.backbone.encoding": not (encoding is None or all(map(_is_named, _listed(encoding)))),
+        "model.backbone.encoding": not (encoding is None or all(map(_is_named, _as_list(encoding)))),
         "metrics": not (isinstance(metrics, (list, tuple)) and all(map(_is_named, metrics))),
         "the dataloaders": not all(
-            isinstance(one, dict) and isinstance(one.get("dataset", {}), dict) for one in loaders
+            isinstance(loader, dict) and isinstance(loader.get("dataset", {}), dict) for loader in loaders
         ),
     }
-    strange = next((at for at, is_wrong in wrong.items() if is_wrong), None)
+    strange = next((place for place, is_wrong in wrong.items() if is_wrong), None)
     if strange is not None:
         raise DataError(f"{path}: {strange} is not as a run writes it. Train the run again, or remove the folder")
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else [value]
 
 
@@ -109,12 +109,12 @@ def _is_named(value: Any) -> bool:
 
 def _without(value: Any, keys: Sequence[str]) -> Any:
     if isinstance(value, dict):
-        return {key: _without(one, keys) for key, one in value.items() if key not in keys}
-    return [_without(one, keys) for one in value] if isinstance(value, (list, tuple)) else value
+        return {key: _without(entry, keys) for key, entry in value.items() if key not in keys}
+    return [_without(entry, keys) for entry in value] if isinstance(value, (list, tuple)) else value
 
 
 def _pictures(folder: Path) -> dict[str, bytes]:
-    found = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
-    own = [one for one in found if one.is_file() and not one.is_symlink()]  # a link could lead out of the folder
-    read = {one.stem: foreign.content(one) for one in own if one.stat().st_size <= MAX_BYTES}
+    paths = sorted(folder.glob("*.png"), key=lambda path: ((*FIRST, path.stem).index(path.stem), path.name))
+    files = [path for path in paths if path.is_file() and not path.is_symlink()]  # a link could lead out of the folder
+    read = {path.stem: foreign.content(path) for path in files if path.stat().st_size <= MAX_BYTES}
     return {name: png for name, png in read.items() if png.startswith(PNG)}

@@ -88,9 +88,9 @@ def collect(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home
     """Return the results of all cells that are measured."""
     values: dict[str, dict[int, Values]] = {}
     for cell in cells(experiment, scale, seeds, home):
-        found = _read(cell)
-        if found is not None:
-            values.setdefault(cell.row, {})[cell.seed] = found
+        numbers = _read(cell)
+        if numbers is not None:
+            values.setdefault(cell.row, {})[cell.seed] = numbers
     return Results(values)
 
 
@@ -144,9 +144,9 @@ def _read(cell: Cell) -> Values | None:
     try:
         content = foreign.plain_json(cell.folder / CELL)
         values = {str(name): float(value) for name, value in content["values"].items()}
-        is_whole = (content["row"], content["seed"]) == (cell.row, cell.seed) and all(
+        is_complete = (content["row"], content["seed"]) == (cell.row, cell.seed) and all(
             map(math.isfinite, values.values())
         )
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
         return None
-    return values if is_whole else None
+    return values if is_complete else None

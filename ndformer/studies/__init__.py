@@ -65,19 +65,22 @@ PAPERS = {  # name -> title, introduction of the page
 
 @cache
 def every() -> dict[str, Experiment]:
-    found: list[Experiment] = []
+    experiments: list[Experiment] = []
     for file in sorted(ROOT.rglob("*.py")):
         if "EXPERIMENTS" in file.read_text(encoding="utf-8") and file != ROOT / "__init__.py":
             parts = file.relative_to(ROOT).with_suffix("").parts
-            found += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
-    return {experiment.name: experiment for experiment in sorted(found, key=lambda experiment: experiment.name)}
+            experiments += importlib.import_module(".".join([__name__, *parts])).EXPERIMENTS
+    return {experiment.name: experiment for experiment in sorted(experiments, key=lambda experiment: experiment.name)}
 
 
 def paper_experiments(name: str) -> list[Experiment]:
     """Return the experiments of a paper in its order; those without a table or figure come last."""
     place = {item: number for number, item in enumerate(CONTENTS.get(name, ()))}
-    found = [experiment for experiment in every().values() if experiment.paper == name]
-    return sorted(found, key=lambda one: min((place.get(item, len(place)) for item in one.shows), default=len(place)))
+    experiments = [experiment for experiment in every().values() if experiment.paper == name]
+    return sorted(
+        experiments,
+        key=lambda experiment: min((place.get(item, len(place)) for item in experiment.shows), default=len(place)),
+    )
 
 
 def find(name: str) -> Experiment:
@@ -86,15 +89,15 @@ def find(name: str) -> Experiment:
         return every()[name]
     paper, _, item = name.partition(":")
     label = re.sub(r"^([a-z]+)(\d.*)", r"\1 \2", item).capitalize()  # figure1: Figure 1
-    shown = [experiment.name for experiment in paper_experiments(paper) if label in experiment.shows]
+    names = [experiment.name for experiment in paper_experiments(paper) if label in experiment.shows]
     why = NOT_MEASURED.get(paper, {}).get(label)
-    if shown:
-        raise UnknownNameError(f"no experiment '{name}': {label} is shown by {', '.join(shown)}")
+    if names:
+        raise UnknownNameError(f"no experiment '{name}': {label} is shown by {', '.join(names)}")
     if why:
         raise UnknownNameError(f"no experiment '{name}': {label} is {why}, with nothing to measure")
-    known = paper_experiments(paper) or every().values()
+    choices = paper_experiments(paper) or every().values()
     raise UnknownNameError(
-        f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(one.name for one in known)}"
+        f"no experiment '{name}'{nearest(name, every())} Known: {', '.join(experiment.name for experiment in choices)}"
     )
 
 

@@ -32,9 +32,9 @@ class Shuffled(PositionEncoding):
 
     def embed(self, x: Tensor, state: Where) -> Tensor:
         assert state.segment is None or not self.class_tokens
-        first, others = x.split([self.class_tokens, x.shape[1] - self.class_tokens], dim=1)
+        first, tokens = x.split([self.class_tokens, x.shape[1] - self.class_tokens], dim=1)
         generator = None if self.training else Generator().manual_seed(0)  # the same order in each evaluation
-        keys = torch.rand(others.shape[:2], generator=generator).to(x.device)  # (B, N)
+        keys = torch.rand(tokens.shape[:2], generator=generator).to(x.device)  # (B, N)
         if state.segment is not None:  # packed samples are permuted each by itself; padding is one of the runs
             starts = F.pad(state.segment.diff(dim=1) != 0, (1, 0))
             order = (starts.cumsum(1) + keys.double()).argsort(1)
@@ -46,4 +46,4 @@ class Shuffled(PositionEncoding):
             order = torch.empty_like(slots).scatter_(
                 1, slots, keys.masked_fill(padding, 2.0).argsort(dim=1, stable=True)
             )
-        return torch.cat([first, others.gather(1, order[..., None].expand_as(others))], dim=1)
+        return torch.cat([first, tokens.gather(1, order[..., None].expand_as(tokens))], dim=1)

@@ -31,8 +31,8 @@ def controls(row: str) -> list[str]:
 
 def split_control(row: str) -> tuple[str, Control]:
     """Return the name of a row without the control at its end, and this control."""
-    found = next((ending for ending in ENDINGS if row.endswith(ending)), "")
-    return row.removesuffix(found), ENDINGS.get(found, "")
+    ending = next((ending for ending in ENDINGS if row.endswith(ending)), "")
+    return row.removesuffix(ending), ENDINGS.get(ending, "")
 
 
 class Samples(NamedTuple):
@@ -123,10 +123,10 @@ def answers_to(reader: Reader, samples: Samples) -> Tensor:
     """Return the outputs (B, outputs), computed in batches."""
     reader.eval()
     parts = []
-    for at in range(0, len(samples.tokens), TEST_BATCH):
-        positions = samples.positions if len(samples.positions) == 1 else samples.positions[at : at + TEST_BATCH]
-        cameras = None if samples.cameras is None else samples.cameras[at : at + TEST_BATCH]
-        tokens = samples.tokens[at : at + TEST_BATCH]
+    for start in range(0, len(samples.tokens), TEST_BATCH):
+        positions = samples.positions if len(samples.positions) == 1 else samples.positions[start : start + TEST_BATCH]
+        cameras = None if samples.cameras is None else samples.cameras[start : start + TEST_BATCH]
+        tokens = samples.tokens[start : start + TEST_BATCH]
         parts.append(reader(samples._replace(tokens=tokens, positions=positions, cameras=cameras)))
     reader.train()
     return torch.cat(parts)

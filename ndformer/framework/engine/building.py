@@ -109,16 +109,16 @@ def with_targets(cfg: Config, data: Dataset | None = None) -> Config:
         return cfg
     cfg, data = copy.deepcopy(cfg), build_dataset(cfg, "train") if data is None else data
     parts = data.parts.values() if isinstance(data, Mixture) else [data]
-    names, *others = [list(part.classes) for part in parts]
+    names, *further_names = [list(part.classes) for part in parts]
     for key, options in metrics_with_targets(cfg):
-        given = options.get("targets")
-        if given is None and any(other != names for other in others):
+        targets = options.get("targets")
+        if targets is None and any(class_names != names for class_names in further_names):
             raise ConfigError(
                 f"{key}.targets: expected the names of targets, got none. Set it: tasks have different ones"
             )
-        if given is not None and not others and list(given) != names:
-            raise ConfigError(f"{key}.targets: expected {names}, as in the data, got {list(given)}. Set it to None")
-        options["targets"] = names if given is None else given
+        if targets is not None and not further_names and list(targets) != names:
+            raise ConfigError(f"{key}.targets: expected {names}, as in the data, got {list(targets)}. Set it to None")
+        options["targets"] = names if targets is None else targets
     return cfg
 
 

@@ -30,12 +30,12 @@ def calibrate(cfg: Config) -> tuple[Config, list[str]]:
     parts = [] if encoding is None else [encoding] if isinstance(encoding, dict) else list(encoding)
     if not any(map(_is_from_data, parts)):
         return cfg, messages
-    positions = _first_positions(_with_parts(cfg, [_measured(part, None) for part in parts]))
+    positions = _first_positions(_with_parts(cfg, [_measure(part, None) for part in parts]))
     if len({where.positions.shape[2] for where in positions}) > 1:
         raise ConfigError(
             "'auto' and 'spread' need one position space, and this model has several: give numbers instead"
         )
-    measured = processes.gather_objects([_measured(part, positions) for part in parts])[0]
+    measured = processes.gather_objects([_measure(part, positions) for part in parts])[0]
     messages += [
         f"measured on the first batch: {change}"
         for part, numbers in zip(parts, measured)
@@ -60,7 +60,7 @@ def _changes(part: dict[str, Any], measured: dict[str, Any]) -> Iterator[str]:
             yield f"{name}={value} of {part['type']}, for '{part[name]}'"
 
 
-def _measured(part: dict[str, Any], positions: Sequence[Where] | None) -> dict[str, Any]:
+def _measure(part: dict[str, Any], positions: Sequence[Where] | None) -> dict[str, Any]:
     return ENCODINGS.get(part["type"]).from_data(dict(part), positions)
 
 

@@ -115,7 +115,7 @@ class Preparation:
 
     def sample(self, files: tuple[Path, ...]) -> Sample:
         """Return the transformed sample of one or more files."""
-        return self._prepared({self.modality(path): (self.opened(path), path) for path in files})
+        return self._prepare({self.modality(path): (self.opened(path), path) for path in files})
 
     def sample_from_memory(self, value: Any) -> Sample:
         """Return the transformed sample of a value of the model's modality, or of a dict with several modalities."""
@@ -125,7 +125,7 @@ class Preparation:
             names = ", ".join(f"{name}=..." for name in self.adapters)
             raise DataError(f"the model has several modalities: give dict({names}) with one or more of them")
         by_name = by_name or {next(iter(self.adapters)): value}
-        return self._prepared({name: self._open_value(name, inner) for name, inner in by_name.items()})
+        return self._prepare({name: self._open_value(name, inner) for name, inner in by_name.items()})
 
     def _open_value(self, name: str, value: Any) -> tuple[Sample, Path]:
         """Return the sample of a path or a value in memory, and a name for it."""
@@ -136,7 +136,7 @@ class Preparation:
         except ValueError as error:
             raise DataError(f"{name}: {error}") from None
 
-    def _prepared(self, parts: dict[str, tuple[Sample, Path]]) -> Sample:
+    def _prepare(self, parts: dict[str, tuple[Sample, Path]]) -> Sample:
         paths = [path for _, path in parts.values()]
         metadata = dict(label=-1, index=0, path=str(paths[0]))
         sample: Sample = {}

@@ -47,7 +47,7 @@ def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, pa
     samples = [loader.data[i] for i in range(0, count, -(-count // min(SAMPLES, batch_size)))]
     single, double = (_forward(model, collate(samples * times))[1] for times in (1, 2))
     if processes > 1 and sharded:
-        single, double = (saved - _cast_weights(model) for saved in (single, double))
+        single, double = (saved - _measure_cast_weights(model) for saved in (single, double))
     return dict(
         parameters=sum(map(size, model.parameters())) + _bytes(model.buffers()),
         gradients=sum(size(parameter) for parameter in model.parameters() if parameter.requires_grad),
@@ -128,7 +128,7 @@ def _communication(model: TokenModel, sharded: bool) -> int:
     return gathered + largest + 2 * (_bytes(model.parameters()) - sum(sizes))
 
 
-def _cast_weights(model: TokenModel) -> int:
+def _measure_cast_weights(model: TokenModel) -> int:
     """Return the bytes of the copies of block weights that autocast makes: FSDP gathers such weights in its dtype."""
     if model.amp is None:
         return 0
@@ -140,16 +140,16 @@ def _forward(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int]:
 
     That is what the forward pass saves, and the largest block that the backward pass computes again.
     """
-    loss, saved, _ = _saved(model, batch)
+    loss, saved, _ = _measure_saved(model, batch)
     recomputed = {block: vars(block).pop("forward") for block in find_blocks(model) if "forward" in vars(block)}
     if recomputed:
-        saved += max(_saved(model, batch)[2])
+        saved += max(_measure_saved(model, batch)[2])
         for block, forward in recomputed.items():
             block.forward = forward
     return loss, saved
 
 
-def _saved(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int, list[int]]:
+def _measure_saved(model: TokenModel, batch: dict[str, Any]) -> tuple[Tensor, int, list[int]]:
     """Return the loss, the bytes that the forward pass saves, and those of each block."""
     weights = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
     saved: dict[int, int] = {}  # by address

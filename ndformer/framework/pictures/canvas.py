@@ -74,10 +74,10 @@ class Canvas:
             place = np.full(0, math.nan)
         if len(place) != len(self.axes) or not np.isfinite(place).all():
             raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
-        found = self._nearest(place)
-        if self.exact and (self.coordinates[found] != place).any():
+        token = self._nearest(place)
+        if self.exact and (self.coordinates[token] != place).any():
             raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
-        return found
+        return token
 
     def named(self, token: int) -> str:
         return ",".join(f"{value:.3g}" for value in self.coordinates[token])

@@ -65,34 +65,34 @@ def _measure(cfg: dict[str, Any], where: Where, heads: int, queries: Tensor, dra
     x = F.layer_norm(random, [dim])  # tokens as attention layers get them
     split = x.unflatten(-1, (heads, HEAD_DIM)).transpose(1, 2)  # (1, H, N, h)
     same = torch.ones_like(split)
-    found: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
 
     inputs = layer.input(encoding.embed(torch.zeros_like(x), state), state)
     added = layer.qk_input(inputs, state)[0]
     if added.any():
         unit = F.normalize(added, dim=-1)
-        found["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
+        values["similarity"] = (unit[queries] @ unit.T)[:, None].expand(-1, heads, -1)
 
     if encoding.has_block_update:
-        found["influence"] = _influence(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
+        values["influence"] = _influence(encoding, x, state, queries)[:, None].expand(-1, heads, -1)
 
     logits = torch.zeros(len(queries), heads, N)
     q, k = layer.qk(same, same, x, state)
     if not (torch.equal(q, same) and torch.equal(k, same)):
-        found["logit"] = (q[0, :, queries] @ k[0].mT * HEAD_DIM**-0.5).transpose(0, 1)
-        logits = logits + found["logit"]
+        values["logit"] = (q[0, :, queries] @ k[0].mT * HEAD_DIM**-0.5).transpose(0, 1)
+        logits = logits + values["logit"]
     _, _, bias = layer(split, split, x, state)
     if bias is not None:
         rows = [bias.rows(i, i + 1)[0, :, 0].expand(heads, -1) for i in queries.tolist()]
-        found["bias"] = torch.stack(rows)
-        logits = logits + found["bias"]
-    if not found or set(found) - {"similarity", "influence"}:
-        found["attention"] = logits.softmax(-1)
+        values["bias"] = torch.stack(rows)
+        logits = logits + values["bias"]
+    if not values or set(values) - {"similarity", "influence"}:
+        values["attention"] = logits.softmax(-1)
     if layer.transforms_values:
         v = layer.values(same, x, state)
         received = [layer.output(v[:, :, [key]].expand_as(v), x, state)[0, :, queries] for key in range(N)]
-        found["value"] = F.cosine_similarity(torch.stack(received), same[0, 0, 0], dim=-1).permute(2, 1, 0)
-    return Measured(found, encoding.content_dependent, randomized, encoding.uses_cameras)
+        values["value"] = F.cosine_similarity(torch.stack(received), same[0, 0, 0], dim=-1).permute(2, 1, 0)
+    return Measured(values, encoding.content_dependent, randomized, encoding.uses_cameras)
 
 
 def _influence(encoding: PositionEncoding, x: Tensor, state: Any, queries: Tensor) -> Tensor:
@@ -144,8 +144,8 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     axes = [torch.arange(float(n)) for n in SIZES[dims]]
     positions = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(0, -2)[None]  # (1, N, P)
     share = positions / torch.tensor(SIZES[dims])
-    first, others = share[..., 0], share[..., 1:]
-    inside = (first > 0.1) & (first < 0.45) & (others > 0.5).all(-1) & (others < 0.9).all(-1)
+    first, other_axes = share[..., 0], share[..., 1:]
+    inside = (first > 0.1) & (first < 0.45) & (other_axes > 0.5).all(-1) & (other_axes < 0.9).all(-1)
     where = Where(  # with objects and cameras for encodings that use them
         positions, grid=SIZES[dims], objects=5 * inside.long(), cameras=two_cameras(share[..., -1] > 0.5)
     )
@@ -154,30 +154,30 @@ def draw(kind: type[PositionEncoding], options: Options, compare: Sequence[Optio
     title = f"{kind.__name__}{_format_options(options)}, {dims}-D, untrained"
     if compare:
         each = [measure(dict(type=kind, **{**options, **more}), where, heads, queries) for more in compare]
-        found = {name: torch.cat([one.values[name][:, :1] for one in each], dim=1) for name in each[0].values}
+        by_name = {name: torch.cat([option.values[name][:, :1] for option in each], dim=1) for name in each[0].values}
         columns = ["\n".join(f"{key}={value}" for key, value in more.items()) for more in compare]
         title += ", head 1"
     else:
         each = [measure(dict(type=kind, **options), where, heads, queries)]
-        found = each[0].values
+        by_name = each[0].values
         columns = [f"head {h + 1}" for h in range(heads)]
-        if all(torch.equal(values, values[:, :1].expand_as(values)) for values in found.values()):
-            found = {name: values[:, :1] for name, values in found.items()}
+        if all(torch.equal(values, values[:, :1].expand_as(values)) for values in by_name.values()):
+            by_name = {name: values[:, :1] for name, values in by_name.items()}
             columns = ["all heads"]
-    randomized = list(dict.fromkeys(name for one in each for name in one.randomized))
+    randomized = list(dict.fromkeys(name for option in each for name in option.randomized))
     if randomized:
         title += f" (starts at 0, drawn at random: {', '.join(randomized)})"
-    if any(one.uses_cameras for one in each):
+    if any(option.uses_cameras for option in each):
         title += f" (far half of the last axis: a camera turned by {CAMERA_TURN}°)"
     blocks = []
-    for name, values in found.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
+    for name, values in by_name.items():  # (Q, columns, N) -> (Q, columns, *keys.shape)
         selected = torch.stack([value[:, row.keys] for value, row in zip(values, rows)])
         blocks.append(Panels(values=selected.numpy(), **NAMES[name]))
     names = [row.name for row in rows]
     if dims == 1:
         steps = positions[0, :, 0].numpy() - queries.numpy()[:, None]
         return curves(title, blocks, steps, names, columns, "relative position of the key")
-    note = "ring: the query" + (", its token is random" if any(one.content_dependent for one in each) else "")
+    note = "ring: the query" + (", its token is random" if any(option.content_dependent for option in each) else "")
     note += "; first axis down, second to the right" if dims == 2 else ""
     note += "; gray: keys it does not see" if any(np.isinf(block.values).any() for block in blocks) else ""
     marks = [[row.mark] * len(columns) for row in rows]

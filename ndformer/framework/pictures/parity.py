@@ -19,8 +19,8 @@ def plot(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[s
         from matplotlib.colors import LogNorm
 
         for t, (axis, name) in enumerate(zip(axes, names)):
-            known = np.isfinite(truth[:, t])
-            x, y = truth[known, t], predicted[known, t]
+            has_truth = np.isfinite(truth[:, t])
+            x, y = truth[has_truth, t], predicted[has_truth, t]
             low, high = (float(v) for v in np.percentile(x, AXIS_PERCENTILES))
             margin = 0.05 * (high - low) or 1.0
             ends = (low - margin, high + margin)

@@ -26,8 +26,8 @@ def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
 
 def find_pack(name: str, transforms: Sequence[Any]) -> Pack | None:
     """Return the last Pack of this modality, or the registered one where no transform is; None if there is neither."""
-    found = [pack for pack in packs(transforms) if name in (pack.input_name, *pack.extra_input_names)]
-    return found[-1] if found else next((kind() for kind in _pack_kinds() if kind.input_name == name), None)
+    matches = [pack for pack in packs(transforms) if name in (pack.input_name, *pack.extra_input_names)]
+    return matches[-1] if matches else next((kind() for kind in _pack_kinds() if kind.input_name == name), None)
 
 
 def _pack_kinds() -> list[type[Pack]]:
@@ -37,23 +37,23 @@ def _pack_kinds() -> list[type[Pack]]:
 def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.ndarray:
     """Return an (H, W, 3) uint8 picture of a sample, packed or not, drawn by its transforms or by registered packs."""
     fields = sample.get("inputs", sample)
-    own_packs = {pack.input_name: pack for pack in packs(transforms)}
+    transform_packs = {pack.input_name: pack for pack in packs(transforms)}
     registered = {kind.input_name: kind for kind in _pack_kinds() if kind.input_name in fields}
     drawers = {
-        name: own_packs.get(name) or registered[name]()
-        for name in registered | own_packs
+        name: transform_packs.get(name) or registered[name]()
+        for name in registered | transform_packs
         if fields.get(name) is not None
     }
     covered = {name for pack in drawers.values() for name in pack.extra_input_names}
-    found = [pack.picture(sample, size) for name, pack in drawers.items() if name not in covered]
-    if not found:
+    pictures = [pack.picture(sample, size) for name, pack in drawers.items() if name not in covered]
+    if not pictures:
         raise DataError(
             f"nothing draws samples of {', '.join(fields)}: give the transform that packs them `input_name` and "
             "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
-    if len(found) == 1:
-        return found[0]
-    return np.concatenate([np.asarray(resize_to_fit(pixels, size, 4 * size)) for pixels in found], 1)
+    if len(pictures) == 1:
+        return pictures[0]
+    return np.concatenate([np.asarray(resize_to_fit(pixels, size, 4 * size)) for pixels in pictures], 1)
 
 
 def write_labelled(

@@ -47,18 +47,18 @@ class Cloud:
         return len(self.centers)
 
     def data(self) -> dict[str, Any]:
-        drawn = np.linspace(0, len(self.points) - 1, min(MAX_POINTS, len(self.points))).astype(int)
+        selection = np.linspace(0, len(self.points) - 1, min(MAX_POINTS, len(self.points))).astype(int)
         low, high = (edge(np.concatenate([self.points, self.centers]), axis=0) for edge in (np.min, np.max))
-        reach = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
+        radius = max(float(np.linalg.norm(self.points - (low + high) / 2, axis=1).max()), 1e-9)
 
-        def normalized(places: np.ndarray) -> np.ndarray:
-            return (places - (low + high) / 2) / reach
+        def normalize(places: np.ndarray) -> np.ndarray:
+            return (places - (low + high) / 2) / radius
 
         return dict(
             kind="cloud",
-            points=encode_array(normalized(self.points[drawn]), "<f4"),
-            token=encode_array(self.token[drawn], "<i4"),
-            centers=encode_array(normalized(self.centers), "<f4"),
+            points=encode_array(normalize(self.points[selection]), "<f4"),
+            token=encode_array(self.token[selection], "<i4"),
+            centers=encode_array(normalize(self.centers), "<f4"),
         )
 
 

@@ -89,17 +89,20 @@ def encode_bias(bias: Bias, where: Where, tokens: Tensor, blob: Blob, budget: Bu
 def _polynomial(bias: Bias, tokens: Tensor, blob: Blob) -> Form | None:
     if isinstance(bias, SeparableBias):
         axes, entries = len(bias.axes), bias.parabolas().entries
-        terms = {tuple(at.count(axis) for axis in range(axes)): (len(set(at)), one) for at, one in entries.items()}
+        terms = {
+            tuple(exponents.count(axis) for axis in range(axes)): (len(set(exponents)), entry)
+            for exponents, entry in entries.items()
+        }
     elif isinstance(bias, PolynomialBias):
-        terms = {at: (1, one) for at, one in zip(bias.exponents, bias.coefficients)}
+        terms = {exponents: (1, coefficient) for exponents, coefficient in zip(bias.exponents, bias.coefficients)}
     else:
         return None
     return dict(
         form="polynomial",
         axes=_axes(bias, tokens, blob),
-        exponents=[list(at) for at in terms],
+        exponents=[list(exponents) for exponents in terms],
         times=[times for times, _ in terms.values()],  # off-diagonal entries of M count twice
-        coefficients=[blob.add(numbers(one[0][:, tokens])) for _, one in terms.values()],
+        coefficients=[blob.add(numbers(coefficient[0][:, tokens])) for _, coefficient in terms.values()],
     )
 
 

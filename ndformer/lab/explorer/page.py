@@ -45,8 +45,7 @@ def colors() -> dict[str, str]:
     """Return 256 colors of each color map, three bytes a color."""
     maps = {kind: color_map(kind)(np.linspace(0, 1, 256))[:, :3] for kind in ("share", "signed")}
     return {
-        kind: base64.b64encode((found * 255).round().astype(np.uint8).tobytes()).decode()
-        for kind, found in maps.items()
+        kind: base64.b64encode((rgb * 255).round().astype(np.uint8).tobytes()).decode() for kind, rgb in maps.items()
     }
 
 

@@ -48,13 +48,13 @@ def boxes(numbers: Tensor) -> Tensor:
     x = torch.arange(W, device=numbers.device).expand(B, H, W).flatten(1)
     flat = numbers.flatten(1)
 
-    def reduced(values: Tensor, start: int, how: str) -> Tensor:
+    def reduce(values: Tensor, start: int, how: str) -> Tensor:
         out = torch.full((B, K + 1), start, dtype=torch.int64, device=numbers.device)
         return out.scatter_reduce(1, flat, values, how)[:, 1:]
 
     low, high = (H, W), -1
     return torch.stack(
-        [reduced(y, low[0], "amin"), reduced(x, low[1], "amin"), reduced(y, high, "amax"), reduced(x, high, "amax")], -1
+        [reduce(y, low[0], "amin"), reduce(x, low[1], "amin"), reduce(y, high, "amax"), reduce(x, high, "amax")], -1
     )
 
 

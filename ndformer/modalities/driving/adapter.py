@@ -136,8 +136,8 @@ class Pillars(SensorAdapter):
         patches = np.zeros((len(cameras) * rows * columns, 7))
         patches[:, 2:5] = torch.cartesian_prod(cameras, torch.arange(rows), torch.arange(columns)).numpy()
         patches[:, 3:5] += 0.5
-        scene = self.joint_canvas(sample, pack, dict(points=pillars, images=patches))
-        return [scene.painted(distinct_colors(len(scene.coordinates)), 0)]
+        canvas = self.joint_canvas(sample, pack, dict(points=pillars, images=patches))
+        return [canvas.painted(distinct_colors(len(canvas.coordinates)), 0)]
 
     def forward(
         self,
@@ -272,7 +272,7 @@ class CameraPatches(SensorAdapter):
             [self._places(matrix, key.numpy().tobytes(), view) for matrix, key in zip(cameras, keys)]
         )
         valid = cameras.flatten(2).any(-1).repeat_interleave(view[0] * view[1], 1)  # (B, N)
-        full = calibration.get("seen") is None and len({len(images_of_sample) for images_of_sample in pictures}) == 1
+        full = calibration.get("seen") is None and len({len(sample_images) for sample_images in pictures}) == 1
         where = Where(positions, valid=None if full else valid)
         return TokenSet(x, replace(where, cameras=lifted(cameras, view)), torch.ones_like(valid, dtype=torch.int64))
 

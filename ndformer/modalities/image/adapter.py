@@ -131,7 +131,7 @@ class ImagePatches(Adapter):
     def forward(self, images: Tensor | list[Tensor]) -> TokenSet:
         """Return the tokens of images, with `where.grid` if they have one size, as one packed row if they do not."""
         self._check(images)
-        size, known = self._patch_size(), self.plane is None and not self._drops
+        size, has_grid = self._patch_size(), self.plane is None and not self._drops
         weight, bias = resized_projection(self.project.weight, size), self.project.bias
         if isinstance(images, Tensor):
             images = images.to(weight.dtype)
@@ -146,7 +146,7 @@ class ImagePatches(Adapter):
                 B, N, _ = x.shape
                 index = remaining_tokens([N] * B, self.drop_tokens, x)
                 x, positions = (t.expand(B, -1, -1).flatten(0, 1)[index].unflatten(0, (B, -1)) for t in (x, positions))
-            return self.with_tokens(x, positions, grid=grid if known else None)
+            return self.with_tokens(x, positions, grid=grid if has_grid else None)
         grids = [(image.shape[1] // size, image.shape[2] // size) for image in images]
         # images of one size are neighbors in the row, so that attention cuts it without copying
         order = sorted(range(len(images)), key=lambda i: (math.prod(grids[i]), grids[i]))
@@ -159,7 +159,7 @@ class ImagePatches(Adapter):
             pixels, positions = pixels[index], positions[index]
             counts = [remaining(count, self.drop_tokens) for count in counts]
         x = F.linear(pixels.to(weight.dtype), weight.flatten(1), bias)  # equal to the convolution
-        tokens = self.with_tokens_packed(x, positions, counts, order, grids if known else None)
+        tokens = self.with_tokens_packed(x, positions, counts, order, grids if has_grid else None)
         return tokens if self.packed else unpacked(tokens, len(images))
 
     def _patch_size(self) -> int:

@@ -100,7 +100,7 @@ class Tubelets(Adapter):
             for video in videos:
                 self._check(video.shape)
             if len({video.shape for video in videos}) > 1:
-                return self._packed(videos)
+                return self._pack(videos)
             videos = torch.stack(videos)
         self._check(videos.shape[1:])
         # one copy in the layout of the convolution, changed in place: allocations take longer than the computation
@@ -112,7 +112,7 @@ class Tubelets(Adapter):
         x, positions = x.flatten(2).transpose(1, 2), self._positions(grid, x.device)[None]  # (B, N, dim), (1, N, 3)
         return self.with_tokens(x, positions, grid=grid)
 
-    def _packed(self, videos: list[Tensor]) -> TokenSet:
+    def _pack(self, videos: list[Tensor]) -> TokenSet:
         """Return the tokens of clips of different sizes as one packed row."""
         grids = [tuple(side // part for side, part in zip((v.shape[0], *v.shape[2:]), self.tubelet)) for v in videos]
         # clips of one size are neighbors in the row, so that attention cuts it without copying

@@ -94,18 +94,18 @@ def reference(cell: Cell, data: DataSet | None, options: Sequence[str]) -> Value
     """Return the errors of the mean of the training data (of sums, of a value for each atom), or of a linear model."""
     cfg = training_run(cell, CONFIG, None, data, [*OPTIONS, *options]).cfg
     prepare_data(cfg, data is None)
-    (known, composition), (truth, counts) = (target_table(build_dataset(cfg, split)) for split in ("train", "test"))
+    (targets, composition), (truth, counts) = (target_table(build_dataset(cfg, split)) for split in ("train", "test"))
     assert composition is not None
     assert counts is not None
-    start = [references(composition, values, name) for values, name in zip(known.T, READOUTS.values())]
-    spreads = np.array([(known[:, t] - composition @ fit).std() for t, fit in enumerate(start)])
+    start = [references(composition, values, name) for values, name in zip(targets.T, READOUTS.values())]
+    spreads = np.array([(targets[:, t] - composition @ fit).std() for t, fit in enumerate(start)])
     predicted = np.stack(
-        [counts @ fit + (known[:, t] - composition @ fit).mean() for t, fit in enumerate(start)], axis=1
+        [counts @ fit + (targets[:, t] - composition @ fit).mean() for t, fit in enumerate(start)], axis=1
     )
     if cell.row == COMPOSITION:
         x, y = composition.copy(), counts.copy()
         x[:, 0] = y[:, 0] = 1  # a constant, in the column of no element
-        predicted = y @ np.stack([per_part(x, values) for values in known.T], axis=1)
+        predicted = y @ np.stack([per_part(x, values) for values in targets.T], axis=1)
     mae = np.abs(truth - predicted).mean(0)
     test = {f"MAE_{split_unit(name)[0]}": float(value) for name, value in zip(TARGETS, mae)}
     test["standardized_MAE"] = float((mae / spreads).mean())

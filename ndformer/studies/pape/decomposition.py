@@ -69,10 +69,10 @@ def concatenated(run: Run, model: TokenModel, images: Tensor) -> float:
     settings = copy.deepcopy(run.settings)
     encoding = settings.model.backbone.encoding
     (encoding if isinstance(encoding, dict) else encoding[-1])["impl"] = "paper_concat"
-    theirs = build_model(settings).eval()
-    theirs.load_state_dict(model.state_dict())
-    ours = model.features(dict(image=images)).features
-    return (theirs.features(dict(image=images)).features - ours).abs().max().item()
+    paper_model = build_model(settings).eval()
+    paper_model.load_state_dict(model.state_dict())
+    features = model.features(dict(image=images)).features
+    return (paper_model.features(dict(image=images)).features - features).abs().max().item()
 
 
 def maps(layer_map: AttentionMaps, images: Tensor) -> list[Panels]:

@@ -46,7 +46,7 @@ def measure(cell: Cell) -> Values:
                 model(tokens)
             if turn >= 2:  # warm
                 seconds[name].append(time.process_time() - begin)
-    ratios = [own / none for own, none in zip(seconds["own"], seconds["none"])]
+    ratios = [with_encoding / none for with_encoding, none in zip(seconds["own"], seconds["none"])]
     return {
         "time": statistics.median(ratios),
         "ms": 1e3 * statistics.median(seconds["own"]),

@@ -68,9 +68,9 @@ def defined(dims: int, seed: int) -> float:
 
 def concatenated(dims: int, seed: int) -> float:
     """Compare equations 13 and 14 (appendix A.2: 3 m + 2 more channels) with the same weights without them."""
-    ours, theirs = Attending(f"PaPE(m={M})", dims, seed), Attending(f"PaPE(m={M}, impl='paper_concat')", dims, seed)
-    theirs.attention.load_state_dict(ours.attention.state_dict())
-    return _max_difference(ours.logits(), theirs.logits())
+    plain, concat = Attending(f"PaPE(m={M})", dims, seed), Attending(f"PaPE(m={M}, impl='paper_concat')", dims, seed)
+    concat.attention.load_state_dict(plain.attention.state_dict())
+    return _max_difference(plain.logits(), concat.logits())
 
 
 @torch.no_grad()
@@ -79,8 +79,8 @@ def second_degree(dims: int, seed: int) -> float:
     pape, polynomial = Attending(f"PaPE(m={M})", dims, seed), Attending(f"Polynomial(degree=2, m={M})", dims, seed)
     polynomial.attention.qkv.load_state_dict(pape.attention.qkv.state_dict())
     layer = polynomial.layer
-    for to, of in ((layer.wp, "wp"), (layer.powers[0], "wb"), (layer.powers[1], "wa")):
-        to.copy_(getattr(pape.layer, of))
+    for to, source in ((layer.wp, "wp"), (layer.powers[0], "wb"), (layer.powers[1], "wa")):
+        to.copy_(getattr(pape.layer, source))
     return _max_difference(pape.logits(), polynomial.logits())
 
 
@@ -94,16 +94,16 @@ def squared(dims: int, seed: int) -> float:
 
 def moved(encoding: str, dims: int, seed: int) -> float:
     """Compare logits before and after a translation."""
-    found = Attending(encoding, dims, seed)
-    return _max_difference(found.logits(), found.logits(found.r + torch.linspace(3, 50, dims).double()))
+    attending = Attending(encoding, dims, seed)
+    return _max_difference(attending.logits(), attending.logits(attending.r + torch.linspace(3, 50, dims).double()))
 
 
 def turned(encoding: str, dims: int, seed: int) -> float:
     """Compare logits before and after a random rotation."""
-    found = Attending(encoding, dims, seed)
+    attending = Attending(encoding, dims, seed)
     rotation, _ = torch.linalg.qr(torch.randn(dims, dims, generator=Generator().manual_seed(seed)).double())
     rotation[:, 0] *= torch.linalg.det(rotation).sign()
-    return _max_difference(found.logits(), found.logits(found.r @ rotation))
+    return _max_difference(attending.logits(), attending.logits(attending.r @ rotation))
 
 
 def _max_difference(a: Tensor, b: Tensor) -> float:
@@ -124,8 +124,8 @@ ROWS = {
 
 
 def measure(cell: Cell) -> Values:
-    found = {space: ROWS[cell.row](dims, cell.seed) for space, dims in SPACES.items()}
-    return {space: math.log10(max(difference, FLOOR)) for space, difference in found.items()}
+    differences = {space: ROWS[cell.row](dims, cell.seed) for space, dims in SPACES.items()}
+    return {space: math.log10(max(difference, FLOOR)) for space, difference in differences.items()}
 
 
 EQUAL = {  # claim -> row whose two ways to the logits agree

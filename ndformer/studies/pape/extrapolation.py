@@ -25,11 +25,11 @@ class Sizes(NamedTuple):
 
 SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
 COLUMNS = {
-    f"{name} {size}{way}": f"{name}, {size} px{way}, %"
+    f"{name} {size}{suffix}": f"{name}, {size} px{suffix}, %"
     for name, sizes in SIZES.items()
     for size in (sizes.train, *sizes.larger)
-    for way in ("", " interpolated")
-    if not (way and size == sizes.train)
+    for suffix in ("", " interpolated")
+    if not (suffix and size == sizes.train)
 }
 LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
 
@@ -62,15 +62,15 @@ def draw(results: Results, path: Path) -> None:
     with new_figure(10, 4, "tested at larger sizes: accuracy in %") as figure:
         axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
         for axis, (name, sizes) in zip(axes, SIZES.items()):
-            at = (sizes.train, *sizes.larger)
+            sides = (sizes.train, *sizes.larger)
             for color, row in enumerate(results.values):
-                for way, line in (("", "o-"), (" interpolated", "s--")):
-                    columns = [f"{name} {size}{'' if size == sizes.train else way}" for size in at]
+                for suffix, line in (("", "o-"), (" interpolated", "s--")):
+                    columns = [f"{name} {size}{'' if size == sizes.train else suffix}" for size in sides]
                     summaries = [Summary.from_values(results.column(row, column)) for column in columns]
                     means, halves = [s.mean for s in summaries], [s.half or 0.0 for s in summaries]
-                    label = None if way else row
-                    axis.errorbar(at, means, halves, color=f"C{color}", fmt=line, ms=3, lw=1, capsize=2, label=label)
-            axis.set_xticks(at, [str(size) for size in at])
+                    label = None if suffix else row
+                    axis.errorbar(sides, means, halves, color=f"C{color}", fmt=line, ms=3, lw=1, capsize=2, label=label)
+            axis.set_xticks(sides, [str(size) for size in sides])
             axis.set(xlabel="pixels", title=name)
             axis.set_ylim(within(axis.get_ylim(), Quantity.create("higher", "share")))
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")

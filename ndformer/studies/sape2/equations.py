@@ -40,11 +40,11 @@ def step_by_step(mode: str, gates: float, seed: int) -> float:
     tables = layer.tables  # (axis, h, npos_max): rows' tokens differ along axis 1, columns' along axis 0
     bias = torch.zeros(HEADS, HEIGHT * WIDTH, HEIGHT * WIDTH).double()
     for head in range(HEADS):
-        for axis, others in ((0, 1), (1, 0)):
+        for axis, fixed_axis in ((0, 1), (1, 0)):
             vectors = []
             for i in range(HEIGHT * WIDTH):
                 place = divmod(i, WIDTH)
-                line = [m for m in range(HEIGHT * WIDTH) if divmod(m, WIDTH)[others] == place[others]]
+                line = [m for m in range(HEIGHT * WIDTH) if divmod(m, WIDTH)[fixed_axis] == place[fixed_axis]]
                 open_ = {j: (gates * q[head, i] @ k[head, j]).sigmoid() for j in line}  # eq. 9
                 values = []
                 for m in line:
@@ -53,9 +53,9 @@ def step_by_step(mode: str, gates: float, seed: int) -> float:
                     e = (p - low) * tables[axis, :, high] + (1 - p + low) * tables[axis, :, low]  # eq. 11
                     values.append(z[head, i] @ e)  # eq. 12
                 vectors.append(torch.stack(values))
-            for i, one in enumerate(vectors):
+            for i, vector in enumerate(vectors):
                 for j, other in enumerate(vectors):
-                    bias[head, i, j] += (one - other).norm()  # eq. 15
+                    bias[head, i, j] += (vector - other).norm()  # eq. 15
     logits = (q @ k.mT + bias) * (DIM // HEADS) ** -0.5  # eq. 16
     return (attention.logits(x, where, state)[0] - logits).abs().max().item()
 

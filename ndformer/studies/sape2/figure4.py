@@ -48,13 +48,13 @@ def compared(layer_map: AttentionMaps, images: Tensor) -> Values:
     place = layer_map.where.positions[0, before:]
     distances = torch.cdist(place, place).expand_as(unlike)
     alone, both = terms["semantic"].softmax(-1), (terms["semantic"] + terms["unlikeness"]).softmax(-1)
-    own = ((both - alone) * same).sum(-1).mean()
+    shift = ((both - alone) * same).sum(-1).mean()
     return {
         "across": (unlike[~same].mean() / unlike[same & other].mean()).item(),
         "apart": torch.corrcoef(torch.stack([unlike[..., other].flatten(), distances[..., other].flatten()]))[
             0, 1
         ].item(),
-        "own": 100 * own.item(),
+        "own": 100 * shift.item(),
     }
 
 

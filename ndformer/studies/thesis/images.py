@@ -49,8 +49,8 @@ SETS = {
 def row_encoding(cell: Cell, dim: int) -> str:
     if cell.row == PRETRAINED:
         return pretrained_encoding(pretrained(cell.folder, cell.seed, dim=dim))
-    own = {"Learnable Fourier": STARTS, TUNED: "LearnableFourier"}
-    return (ENCODINGS | own)[split_control(cell.row)[0]]
+    learnable = {"Learnable Fourier": STARTS, TUNED: "LearnableFourier"}
+    return (ENCODINGS | learnable)[split_control(cell.row)[0]]
 
 
 def train_small(cell: Cell, on: TrainingSet) -> Run:
@@ -62,7 +62,7 @@ def draw(results: Results, path: Path) -> None:
     base = "Absolute" if "Absolute" in results.values else next(iter(results.values))
     gains = {row: {n: results.gains(row, base, f"signs@{n}") for n in EPOCHS} for row in results.values}
     curves = {
-        row: {n: Summary.from_values(found[n]) for n in EPOCHS} for row, found in gains.items() if found[min(EPOCHS)]
+        row: {n: Summary.from_values(values[n]) for n in EPOCHS} for row, values in gains.items() if values[min(EPOCHS)]
     }
     learning_curves(path, f"Hand signs: gain over {base}", "images per sign", {"points of accuracy": curves})
 

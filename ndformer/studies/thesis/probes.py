@@ -133,8 +133,8 @@ def by_distance(cosines: Tensor) -> float:
     """Return the mean cosine of neighbors in a row, minus that of patches of a row that are four columns apart."""
     rows, columns = grid_positions()[0].T
     level = rows[:, None] == rows
-    columns_apart = (columns[:, None] - columns).abs()
-    return (cosines[level & (columns_apart == 1)].mean() - cosines[level & (columns_apart == 4)].mean()).item()
+    column_distance = (columns[:, None] - columns).abs()
+    return (cosines[level & (column_distance == 1)].mean() - cosines[level & (column_distance == 4)].mean()).item()
 
 
 def draw_similarity(results: Results, path: Path) -> None:

@@ -89,7 +89,7 @@ def measure(cell: Cell, dims: int, depth: int, base_steps: int = STEPS) -> Value
         if dims < task.min_dims:
             continue
         steps = base_steps * task.times
-        for class_at in ("nowhere", "origin") if name == "place" else ("nowhere",):
+        for class_position in ("nowhere", "origin") if name == "place" else ("nowhere",):
             torch.manual_seed(cell.seed)
             generator, tester = Generator().manual_seed(cell.seed), Generator().manual_seed(10_000 + cell.seed)
             encoding = parse_encoding(ENCODINGS[row])
@@ -98,10 +98,10 @@ def measure(cell: Cell, dims: int, depth: int, base_steps: int = STEPS) -> Value
                 "class" if name == "place" else "mean"
             )  # a class token without a position learns none in one block
             words = nn.Embedding(WORDS, 48)
-            reader = Reader(words, task.outputs, like, encoding, depth=depth, class_at=class_at, readout=readout)
+            reader = Reader(words, task.outputs, like, encoding, depth=depth, class_at=class_position, readout=readout)
             test = draw_samples(name, dims, TEST, tester, "places" if control == "places" else "")  # true answers
             batches = (draw_samples(name, dims, BATCH, generator, control) for _ in range(steps))
-            column = "place origin" if class_at == "origin" else name
+            column = "place origin" if class_position == "origin" else name
 
             def record(
                 step: int,
@@ -183,13 +183,13 @@ def _about(dims: int) -> str:
         f"*{name}*: {task.question} ({task.outputs} answers)" for name, task in TASKS.items() if dims >= task.min_dims
     ]
     rotation = ", and rotated by a random angle" if dims > 1 else ""
-    of_distance, of_counting = B_ALONE[dims]
+    on_distance, on_counting = B_ALONE[dims]
     return (
         "A sample has twelve tokens: some are the words A, B or C, the others have no meaning. Questions: "
         f"{'; '.join(questions)}. {STEPS} steps with {BATCH} samples{', twice as many for turn' if dims > 1 else ''}; "
         f"48 channels, 4 heads; {TEST} test samples. The mean of the tokens is read out, for place the class token. "
         "Models are tested on samples as in training, shifted as by another crop, scaled to twice the distances"
-        f"{rotation}. The positions of B without that of A give {of_distance} % of distance and {of_counting} % of "
+        f"{rotation}. The positions of B without that of A give {on_distance} % of distance and {on_counting} % of "
         "counting. CoPE as published sees no later token, and a class token at the origin is the first. Controls: "
         "no positions; tokens permuted over the positions of their sample; random training answers. With shuffled "
         "positions place is above chance: A can be at any of the twelve positions, and the half with more of them is "

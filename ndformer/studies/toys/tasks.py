@@ -34,22 +34,22 @@ def direction(generator: Generator, count: int, dims: int) -> Samples:
 def distance(generator: Generator, count: int, dims: int) -> Samples:
     """Ask whether B is near A. B is on a near or a far shell around A, and a meaningless word is on the other."""
     tokens, positions = _tokens_and_positions(generator, count, dims, [1, 2])
-    near = torch.rand(count, generator=generator) < 0.5
-    radius = torch.rand(count, 2, generator=generator) * 1.5 + torch.where(torch.stack([near, ~near], 1), 0.5, 2.5)
+    inner = torch.rand(count, generator=generator) < 0.5
+    radius = torch.rand(count, 2, generator=generator) * 1.5 + torch.where(torch.stack([inner, ~inner], 1), 0.5, 2.5)
     positions[:, 0] = positions[:, 0] * 0.5 + SIDE / 4  # A near the center, so that others can be on any side
     positions[:, 1:3] = positions[:, :1] + radius[..., None] * _unit(generator, count * 2, dims).view(count, 2, dims)
-    return Samples(tokens, positions, near.long())
+    return Samples(tokens, positions, inner.long())
 
 
 def counting(generator: Generator, count: int, dims: int) -> Samples:
     """Ask how many of six B are within 2 of A, 0 to 3. Meaningless words make the number of near tokens always 3."""
     tokens, positions = _tokens_and_positions(generator, count, dims, [1, *[2] * 6])
     inside = torch.randint(4, (count,), generator=generator)
-    others = TOKENS - 7
-    near = torch.cat([torch.arange(6) < inside[:, None], torch.arange(others) < 3 - inside[:, None]], 1)
-    radius = torch.rand(near.shape, generator=generator) * 1.3 + torch.where(near, 0.5, 2.4)
+    word_count = TOKENS - 7
+    inner = torch.cat([torch.arange(6) < inside[:, None], torch.arange(word_count) < 3 - inside[:, None]], 1)
+    radius = torch.rand(inner.shape, generator=generator) * 1.3 + torch.where(inner, 0.5, 2.4)
     positions[:, 0] = positions[:, 0] * 0.25 + SIDE * 3 / 8
-    sides = _unit(generator, near.numel(), dims).view(*near.shape, dims)
+    sides = _unit(generator, inner.numel(), dims).view(*inner.shape, dims)
     positions[:, 1:] = positions[:, :1] + radius[..., None] * sides
     return Samples(tokens, positions, inside)
 

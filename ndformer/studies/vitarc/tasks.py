@@ -132,8 +132,8 @@ def measure(cell: Cell, steps: int = STEPS, train: int = TRAIN, test: int = TEST
         torch.manual_seed(cell.seed)
         samples = draw_samples(task, "train", train, cell.seed)
         painter = Painter(encoding, samples, places)
-        trained_on = shuffled_answers(samples, cell.seed) if cell.row == LABELS else samples
-        fit(painter, batches(trained_on, cell.seed), steps, LR)
+        train_samples = shuffled_answers(samples, cell.seed) if cell.row == LABELS else samples
+        fit(painter, batches(train_samples, cell.seed), steps, LR)
         values[task] = solve_rate(painter, draw_samples(task, "test", test, cell.seed, but=samples))
     return values | {name: fmean(values[task] for task in tasks) for name, tasks in MEANS.items()}
 

@@ -119,13 +119,13 @@ def with_current_options(value: Any, place: Place | None = None) -> Any:
 
 def _parallel_problems(cfg: dict[str, Any]) -> list[str]:
     """Return a problem for options of train_cfg.parallel that its type does not use, or that no processes fit."""
-    given = cfg["train_cfg"].get("parallel")
-    if not isinstance(given, dict):
+    parallel = cfg["train_cfg"].get("parallel")
+    if not isinstance(parallel, dict):
         return []
-    unused = [name for name, value in given.items() if name != "type" and value != getattr(Sharding, name)]
-    if given["type"] == "ddp" and unused:
+    unused = [name for name, value in parallel.items() if name != "type" and value != getattr(Sharding, name)]
+    if parallel["type"] == "ddp" and unused:
         return [f"train_cfg.parallel: {', '.join(unused)}: only for type='fsdp', got type='ddp'"]
-    if given.get("shard") == 0:
+    if parallel.get("shard") == 0:
         return ["train_cfg.parallel.shard: expected -1 (all processes) or at least 1, got 0"]
     return []
 
@@ -152,22 +152,22 @@ class _Checker:
 
     def call(self, values: dict[str, Any], kind: Any, prefix: str, place: Place | None = None) -> None:
         """Check `values` as the arguments of `kind`."""
-        known, accepts_others = arguments(kind)
+        parameters, accepts_any = arguments(kind)
         provided = place.provided if place else ()
-        free = [name for name in known if name not in provided]
+        free = [name for name in parameters if name not in provided]
         self.readable += [f"{prefix}{name}" for name in free]
         for name, value in values.items():
-            if name in known and name in provided:
+            if name in parameters and name in provided:
                 self.messages.append(f"{prefix}{name}: ndformer sets it for {kind.__name__}, leave it out")
-            elif name in known and not (place and name in place.from_data and value is None):
-                hint = place.hints.get(name, known[name].hint) if place else known[name].hint
+            elif name in parameters and not (place and name in place.from_data and value is None):
+                hint = place.hints.get(name, parameters[name].hint) if place else parameters[name].hint
                 self.value(value, hint, name, f"{prefix}{name}")
-            elif name not in known and not accepts_others:
+            elif name not in parameters and not accepts_any:
                 self.unread.append(_Unread(prefix, name, [*free, "type"] if place else free, kind, place, values))
         for name in free:
             if place and name in place.from_data:
                 continue
-            if name not in values and (known[name].required or (place and name in place.required)):
+            if name not in values and (parameters[name].required or (place and name in place.required)):
                 self.missing.append((f"{prefix}{name}", "every config" if kind is Keys else kind.__name__))
 
     def value(self, value: Any, hint: Any, name: str, path: str) -> None:
@@ -258,9 +258,9 @@ class _Checker:
         if "." not in path:  # one loader is enough
             ends = {place: end for place, end in ends.items() if not place.startswith(("val_", "test_"))}
         close = difflib.get_close_matches(name.rpartition(".")[2], set(ends.values()), 1, cutoff)
-        found = difflib.get_close_matches(path, [place for place, end in ends.items() if end in close], 1, 0.0)
+        matches = difflib.get_close_matches(path, [place for place, end in ends.items() if end in close], 1, 0.0)
         shared = rf"^(train|val|test)_dataloader\.dataset\.(?!{'|'.join(LOADER_KEYS)})"  # `dataset` sets all three
-        return [re.sub(shared, "dataset.", place) for place in found]
+        return [re.sub(shared, "dataset.", place) for place in matches]
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:

@@ -139,17 +139,17 @@ def _put(old: Any, keys: Sequence[str], value: Any, path: str = "") -> Any:
     """Return a copy of `old` with `value` merged in under the keys; in lists, keys are indices."""
     if not keys:
         return merge_values(old, value, path)
-    key, others = keys[0], keys[1:]
+    key, inner_keys = keys[0], keys[1:]
     inner = f"{path}.{key}" if path else key
     if isinstance(old, (list, tuple)):
         if not key.isdigit() or int(key) >= len(old):
             raise ConfigError(f"{inner}: expected an index below {len(old)}, the length of the list {path}, got {key}")
         i = int(key)
-        return type(old)([*old[:i], _put(old[i], others, value, inner), *old[i + 1 :]])
+        return type(old)([*old[:i], _put(old[i], inner_keys, value, inner), *old[i + 1 :]])
     if not isinstance(old, dict | None):
         raise ConfigError(f"{inner}: expected a dict or a list at {path}, got {old!r}")
     old = old or {}
-    return {**old, key: _put(old.get(key), others, value, inner)}
+    return {**old, key: _put(old.get(key), inner_keys, value, inner)}
 
 
 def _without(value: Any, keys: Sequence[str]) -> Any:
@@ -167,8 +167,8 @@ def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, 
     if name is None or versions == {} or not isinstance(versions, dict | None):
         return cfg
     if not isinstance(name, str) or name not in (versions or {}):
-        known = ", ".join(versions or {}) or "none"
-        raise ConfigError(f"{path} has no preset '{name}'{nearest(str(name), versions or {})} It has: {known}")
+        names = ", ".join(versions or {}) or "none"
+        raise ConfigError(f"{path} has no preset '{name}'{nearest(str(name), versions or {})} It has: {names}")
     return merge(cfg, versions[name] if versions else {}) | dict(preset=name, versions={})
 
 
@@ -180,13 +180,13 @@ def _small(cfg: dict[str, Any]) -> dict[str, Any]:
 def _finished(cfg: dict[str, Any]) -> dict[str, Any]:
     """Add the defaults, and remove repeated `data_root`s and unused `_delete_`s."""
     sample = {key: value for key, value in cfg.items() if key == "sample"}  # its `_delete_`s are used later
-    return drop_repeated_roots(completed(_unmarked(cfg) | sample))
+    return drop_repeated_roots(completed(_unmark(cfg) | sample))
 
 
-def _unmarked(value: Any) -> Any:
+def _unmark(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _unmarked(inner) for key, inner in value.items() if key != "_delete_"}
-    return type(value)(map(_unmarked, value)) if isinstance(value, (list, tuple)) else value
+        return {key: _unmark(inner) for key, inner in value.items() if key != "_delete_"}
+    return type(value)(map(_unmark, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _import(custom: Any, data: Path | None) -> None:

@@ -35,8 +35,8 @@ def parse_reference(text: str) -> Reference:
         return Reference(Path(text))
     source, option_text = match["source"], match["options"]
     if source not in SOURCES:
-        known = ", ".join(SOURCES)
-        raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, SOURCES)} Known: {known}")
+        names = ", ".join(SOURCES)
+        raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, SOURCES)} Known: {names}")
     options = parse_encoding(f"options({option_text})") if option_text else {}
     options = {key: value for key, value in options.items() if key != "type"}
     accepted = [name for name in OPTIONS if name in inspect.signature(SOURCES[source].convert).parameters]

@@ -31,7 +31,7 @@ WEIGHTS = (".pth", ".pt", ".pt2", ".ckpt", ".safetensors", ".onnx")
 def write(folder: Path, cfg: dict[str, Any]) -> None:
     """Write config.py and config.json, each atomically."""
     text = format_config(cfg)
-    content = dict(digest=_digest(text.encode()), config=_marked(cfg))
+    content = dict(digest=_digest(text.encode()), config=_mark(cfg))
     data = json.dumps(content, indent=1, allow_nan=False, default=repr)  # repr: for classes set by Python code
     for name, written in ((CODE, text), (DATA, f"{data}\n")):
         with atomic.replacing(folder / name) as half:
@@ -92,11 +92,11 @@ def read(path: Path) -> dict[str, Any]:
     """Read the config in a config.json; nothing in it is executed."""
     cfg = _content(path)["config"]
     try:
-        cfg = plain(_unmarked(cfg), "config", path)
+        cfg = plain(_unmark(cfg), "config", path)
     except (ValueError, TypeError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise _damaged(path) from None
+        raise _damage_error(path) from None
     return cfg
 
 
@@ -118,7 +118,7 @@ def _content(path: Path) -> dict[str, Any]:
             raise
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict) or "digest" not in content:
-        raise _damaged(path)
+        raise _damage_error(path)
     return content
 
 
@@ -128,33 +128,33 @@ def check_values(text: bytes, path: Path) -> None:
         raise ConfigError(f"{path} has a config of more than {MAX_VALUES} values. Give the CONFIG of the run")
 
 
-def _damaged(path: Path) -> ConfigError:
+def _damage_error(path: Path) -> ConfigError:
     return ConfigError(f"{path} is damaged: it is not a config that a run wrote. Give the CONFIG of the run")
 
 
 PLACEHOLDERS = {"__tuple__", "__dict__", "__float__"}
 
 
-def _marked(value: Any) -> Any:
+def _mark(value: Any) -> Any:
     if isinstance(value, dict):
-        marked = {key: _marked(inner) for key, inner in value.items()}
+        marked = {key: _mark(inner) for key, inner in value.items()}
         plain_keys = all(isinstance(key, str) for key in value) and not PLACEHOLDERS & set(value)
         return marked if plain_keys else dict(__dict__=[list(pair) for pair in marked.items()])
     if isinstance(value, tuple):
-        return dict(__tuple__=[_marked(inner) for inner in value])
+        return dict(__tuple__=[_mark(inner) for inner in value])
     if isinstance(value, list):
-        return [_marked(inner) for inner in value]
+        return [_mark(inner) for inner in value]
     return dict(__float__=str(value)) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _unmarked(value: Any) -> Any:
+def _unmark(value: Any) -> Any:
     if isinstance(value, list):
-        return [_unmarked(inner) for inner in value]
+        return [_unmark(inner) for inner in value]
     if not isinstance(value, dict):
         return value
     if not PLACEHOLDERS & set(value):
-        return {key: _unmarked(inner) for key, inner in value.items()}
+        return {key: _unmark(inner) for key, inner in value.items()}
     ((mark, content),) = value.items()
     if mark == "__float__":
         return float(content)
-    return tuple(_unmarked(content)) if mark == "__tuple__" else {key: _unmarked(inner) for key, inner in content}
+    return tuple(_unmark(content)) if mark == "__tuple__" else {key: _unmark(inner) for key, inner in content}

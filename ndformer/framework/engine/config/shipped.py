@@ -67,9 +67,9 @@ def check_removed(path: Path, prefix: str) -> None:
 
     `prefix` begins the message for a base, which lines of the user's file replace, not a command.
     """
-    if path.stem not in (found := removed()) or not (prefix or _may_ship(path)):
+    if path.stem not in (replacements := removed()) or not (prefix or _may_ship(path)):
         return
-    config, encoding = found[path.stem]
+    config, encoding = replacements[path.stem]
     command = f"{config} --encoding {shlex.quote(encoding)}"
     base = f"_base_/{config.removesuffix('_pape')}.py"
     lines = f'_base_ = ["{base}"]\n' + format_config(dict(model=dict(backbone=dict(encoding=parse_encoding(encoding)))))

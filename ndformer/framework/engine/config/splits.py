@@ -36,8 +36,8 @@ def _sets(dataset: dict[str, Any], root: Any) -> Sets:
 def _wrong_split(split: str, sets: Sets) -> list[str]:
     problems = []
     for name, dataset in sets.items():
-        known = arguments(DATASETS.get(dataset["type"]))[0]
-        read = dataset.get("split", known["split"].default) if "split" in known else split
+        parameters = arguments(DATASETS.get(dataset["type"]))[0]
+        read = dataset.get("split", parameters["split"].default) if "split" in parameters else split
         if read != split:
             got = f"is '{read}'" if "split" in dataset else f"is missing, and would be '{read}'"
             problems.append(
@@ -54,11 +54,11 @@ def _overlapping(split: str, dataset: dict[str, Any], other_split: str, other: d
         kind, Dataset
     ):
         return []
-    known = arguments(kind)[0]
+    parameters = arguments(kind)[0]
     problems = []
     cuts = kind.parted_by + (() if split == "test" else kind.held_out_by)
-    for option in (name for name in cuts if name in known):
-        value, other_value = (each.get(option, known[option].default) for each in (dataset, other))
+    for option in (name for name in cuts if name in parameters):
+        value, other_value = (each.get(option, parameters[option].default) for each in (dataset, other))
         if value != other_value:
             problems.append(
                 f"{split}_dataloader.dataset{name}.{option}: is {value!r}, and {other_value!r} for {other_split}, so "

@@ -103,8 +103,8 @@ class SampleAttention:
                 raise DataError(f"layers of this model have no class token: choose another, --query {self.canvas.how}")
             first = (~placed).long().argmax(1).masked_fill(placed.all(1), -1)
             return QueryView(index // K, index % K, first.expand(R))
-        others = [self._shared_axes(other) for other in self.maps if other.layer is maps.layer and other is not maps]
-        for points, places, real in others:  # rows of the same layer in another call
+        axes = [self._shared_axes(other) for other in self.maps if other.layer is maps.layer and other is not maps]
+        for points, places, real in axes:  # rows of the same layer in another call
             min_distance = torch.minimum(min_distance, _nearest(points, places.flatten(0, 1), real.flatten())[0])
         query = torch.full((R,), -1)
         row, slot = int(index[token]) // K, int(index[token]) % K
@@ -207,8 +207,8 @@ def samples(
 
 
 def _read_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
-    sample, (first, *others) = prepared.sample(files), files
-    if others or list(sample["inputs"]) != ["image"]:
+    sample, (first, *further) = prepared.sample(files), files
+    if further or list(sample["inputs"]) != ["image"]:
         return sample
     return with_photo(sample, prepared.opened(first), prepared.chains["image"])
 

@@ -91,16 +91,16 @@ def text(report: CoverageReport) -> str:
     steps = " x ".join(f"{step:.3g}" for step in report.span.step)
     extent = " x ".join(f"{extent:.3g}" for extent in report.span.extent)
     lines = [f"{report.name}: tokens are {steps} apart, a sample spans up to {extent}"]
-    width = max((len(one.name) for one in report.coverages), default=0)
-    for one in report.coverages:
-        short, used, long = one.counts
-        ends = f"of length {min(one.lengths):.3g} to {max(one.lengths):.3g}"
-        unused = [f"{n} {why}" for n, why in zip((short, long), one.why) if n]
-        parts = [f"  {one.name:{width}}  {used:4} of {len(one.lengths):<4} used, {ends}", *unused]
-        lines.append("; ".join([*parts, one.note] if one.note else parts))
+    width = max((len(coverage.name) for coverage in report.coverages), default=0)
+    for coverage in report.coverages:
+        short, used, long = coverage.counts
+        ends = f"of length {min(coverage.lengths):.3g} to {max(coverage.lengths):.3g}"
+        unused = [f"{n} {why}" for n, why in zip((short, long), coverage.why) if n]
+        parts = [f"  {coverage.name:{width}}  {used:4} of {len(coverage.lengths):<4} used, {ends}", *unused]
+        lines.append("; ".join([*parts, coverage.note] if coverage.note else parts))
     if not report.coverages:
         lines.append("  this encoding does not report its coverage")
-    return "\n".join(lines + [f"warning: {warning}" for one in report.coverages for warning in one.warnings])
+    return "\n".join(lines + [f"warning: {warning}" for coverage in report.coverages for warning in coverage.warnings])
 
 
 def default_file(encoding: Any) -> Path:
@@ -111,22 +111,22 @@ def default_file(encoding: Any) -> Path:
 
 def draw(path: Path, reports: Sequence[CoverageReport]) -> None:
     """Draw the lengths of each kind on a line; gray is the range from token spacing to sample extent."""
-    kinds = [(report, one) for report in reports for one in report.coverages]
+    kinds = [(report, coverage) for report in reports for coverage in report.coverages]
     with new_figure(8, 1.4 + 0.45 * len(kinds), "coverage of the encodings by the data") as figure:
         axis = figure.subplots()
-        for y, (report, one) in enumerate(kinds):
+        for y, (report, coverage) in enumerate(kinds):
             diagonal = math.hypot(*report.span.extent)
             axis.fill_betweenx([y - 0.35, y + 0.35], min(report.span.step), diagonal, color="0.9", lw=0)
             for name, color, lengths in (
-                ("too short", "C3", [n for n in one.lengths if n < one.short]),
-                ("used", "C2", [n for n in one.lengths if one.short <= n <= one.long]),
-                ("too long", "C1", [n for n in one.lengths if n > one.long]),
+                ("too short", "C3", [n for n in coverage.lengths if n < coverage.short]),
+                ("used", "C2", [n for n in coverage.lengths if coverage.short <= n <= coverage.long]),
+                ("too long", "C1", [n for n in coverage.lengths if n > coverage.long]),
             ):
                 axis.plot(lengths, [y] * len(lengths), "|", color=color, ms=12, label=name if y == 0 else None)
         axis.set_xscale("symlog", linthresh=min(min(report.span.step) for report in reports))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         several = len(reports) > 1
-        labels = [f"{report.name}: {one.name}" if several else one.name for report, one in kinds]
+        labels = [f"{report.name}: {coverage.name}" if several else coverage.name for report, coverage in kinds]
         axis.set_yticks(range(len(kinds)), labels)
         axis.set_ylim(len(kinds) - 0.5, -0.5)
         axis.set_xlabel("length, in the encoding's unit (gray: from token spacing to sample extent)")

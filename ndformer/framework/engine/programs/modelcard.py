@@ -64,7 +64,7 @@ def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any
         metrics = [dict(type=key, value=value) for key, value in values.items()]
         result = dict(task=dict(type=task or "other"), dataset=dict(name=dataset, type=data.lower()), metrics=metrics)
         head["model-index"] = [dict(name=name, results=[result])]
-    quantities = {name: Quantity.parse(one) for name, one in results.get("quantities", {}).items()}
+    quantities = {name: Quantity.parse(value) for name, value in results.get("quantities", {}).items()}
     quantity = lambda key: quantities[key] if key in quantities else find_quantity(cfg.metrics, key)
     rows = {key: quantity(key).log_text(value) for key, value in values.items()}
     val = " (the val split of the data, which has no test split)" if results.get("test_is_val") else ""
@@ -115,7 +115,7 @@ def _training(cfg: Config, content: dict[str, Any], results: dict[str, Any]) -> 
 def _data(content: dict[str, Any]) -> str:
     """Return the data card: the classes, and the number of training samples of each."""
     train = content.get("data", {}).get("train", {}).get("classes", {})
-    counts = {one["name"]: one["samples"] for one in train.values() if one["name"]}
+    counts = {entry["name"]: entry["samples"] for entry in train.values() if entry["name"]}
     classes = content.get("classes", [])
     rows = [f"- {plain(name)}{f', {counts[name]} samples' if name in counts else ''}" for name in classes[:MAX_CLASSES]]
     more = [f"- and {len(classes) - MAX_CLASSES} more"] if len(classes) > MAX_CLASSES else []
@@ -138,7 +138,7 @@ def _results(path: Path) -> dict[str, Any]:
         return {}
     try:
         results = foreign.plain_json(path)
-        _ = [Quantity.parse(one) for one in results.get("quantities", {}).values()]
+        _ = [Quantity.parse(quantity) for quantity in results.get("quantities", {}).values()]
     except (ValueError, AttributeError):
         results = None
     if not isinstance(results, dict) or not isinstance(results.get("test", {}), dict):

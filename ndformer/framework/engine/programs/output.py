@@ -13,8 +13,8 @@ TABLES = (".csv", ".json")
 def ready(path: Path, endings: tuple[str, ...]) -> None:
     """Make the folder of an output file, or raise if the file cannot be written."""
     if path.suffix not in endings:
-        *others, last = endings
-        expected = f"{', '.join(others)} or {last}" if others else last
+        *first, last = endings
+        expected = f"{', '.join(first)} or {last}" if first else last
         raise DataError(f"--out: expected a name that ends in {expected}, got '{path}'")
     if path.is_dir():
         raise DataError(f"--out: expected a file, got the folder {path}. Give a file in it")

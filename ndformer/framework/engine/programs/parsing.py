@@ -41,7 +41,7 @@ _OPTIONS = {
     "--device": "gpu gpus cuda",
     "--cfg-options": "cfg opts",
 }
-KEYS, OPTIONS = ({name: ours for ours, names in table.items() for name in names.split()} for table in (_KEYS, _OPTIONS))
+KEYS, OPTIONS = ({name: key for key, names in table.items() for name in names.split()} for table in (_KEYS, _OPTIONS))
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,8 +69,8 @@ class Parser(argparse.ArgumentParser):
         if i is None or files is None:
             return words
         config, weights = files
-        given = map(Path, words[i + 1 : i + 2])
-        has_checkpoint = any(path.suffix in SUFFIXES or checkpoint.is_sharded(path) for path in given)
+        paths = map(Path, words[i + 1 : i + 2])
+        has_checkpoint = any(path.suffix in SUFFIXES or checkpoint.is_sharded(path) for path in paths)
         both = positionals[1:2] == [CHECKPOINT] and not has_checkpoint
         return [*words[:i], str(config), *([str(weights)] if both else []), *words[i + 1 :]]
 

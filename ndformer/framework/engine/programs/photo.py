@@ -30,13 +30,13 @@ def with_photo(sample: Sample, raw: Sample, transforms: Sequence[Any]) -> Sample
     photo, rng = raw, np.random.default_rng(0)
     try:
         for transform in transforms:
-            photo = TRANSFORMS.create(_enlarged(transform, times))(photo, rng)
+            photo = TRANSFORMS.create(_enlarge(transform, times))(photo, rng)
     except (DataError, ValueError):  # a transform that refuses this size
         return sample
     return sample | dict(photo=photo) if _same_view(sample, photo, times) else sample
 
 
-def _enlarged(transform: dict[str, Any], times: int) -> dict[str, Any]:
+def _enlarge(transform: dict[str, Any], times: int) -> dict[str, Any]:
     options = inspect.signature(TRANSFORMS.get(transform["type"])).parameters
     larger = {}
     for name in (name for name in SIZES if name in options):

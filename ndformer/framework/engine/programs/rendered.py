@@ -108,7 +108,7 @@ def read(folder: Path) -> list[Picture]:
         return []
     try:
         index = foreign.plain_json(path)
-        entries = [(str(one["kind"]), str(one["says"]), str(one["file"])) for one in index[:MAX_PICTURES]]
+        entries = [(str(entry["kind"]), str(entry["says"]), str(entry["file"])) for entry in index[:MAX_PICTURES]]
     except (ValueError, LookupError, TypeError):
         raise DataError(f"{path} is damaged: it is not a file that a run wrote. Delete it") from None
     pictures, files = [], {file.name for file in path.parent.iterdir() if file.is_file()}

@@ -49,10 +49,10 @@ def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> N
 
 def _compare(values: dict[str, Any]) -> None:
     """Raise in all processes if the values of one differ from those of rank 0."""
-    first, *others = processes.gather_objects(values)
-    for rank, other in enumerate(others, 1):
+    first, *later_ranks = processes.gather_objects(values)
+    for rank, other in enumerate(later_ranks, 1):
         different = (change for change in changes(first, other) if not change[0].endswith(ENDINGS))
-        differences = [f"{path} {theirs!r:.60}, rank 0 {ours!r:.60}" for path, ours, theirs in different]
+        differences = [f"{path} {value!r:.60}, rank 0 {reference!r:.60}" for path, reference, value in different]
         if differences:
             more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise DataError(

@@ -172,7 +172,7 @@ def check_weights(
     expected, loaded = model.state_dict(), dict(content["model"])
     missing, extra = [n for n in expected if n not in loaded], [n for n in loaded if n not in expected]
     wrong = [n for n in expected if n in loaded and expected[n].shape != loaded[n].shape]
-    tables = {n: _resized(model, n, loaded[n], expected[n]) for n in wrong if re.search(r"\.tables\.\d+$", n)}
+    tables = {n: _resize_table(model, n, loaded[n], expected[n]) for n in wrong if re.search(r"\.tables\.\d+$", n)}
     resized = {n: table for n, table in tables.items() if table is not None}
     if resize:
         loaded |= resized
@@ -201,7 +201,7 @@ def check_finite(weights: dict[str, Tensor], path: str | Path) -> None:
         )
 
 
-def _resized(model: nn.Module, name: str, table: Tensor, target: Tensor) -> Tensor | None:
+def _resize_table(model: nn.Module, name: str, table: Tensor, target: Tensor) -> Tensor | None:
     """Interpolate a position table (heads, entries) to the shape of `target`; None if it cannot be.
 
     A table over several axes must have equal sides.

@@ -50,7 +50,7 @@ def shard(
     common["offload_policy"] = CPUOffloadPolicy(pin_memory=kind != "cpu") if offload else OffloadPolicy()
     exact = MixedPrecisionPolicy(cast_forward_inputs=False)  # float32 weights, for positions, heads and BatchNorm
     low = MixedPrecisionPolicy(amp, None if amp is None else torch.float32, cast_forward_inputs=False)
-    for block in _unshared(model, blocks):
+    for block in _find_unshared(model, blocks):
         for part in () if amp is None else _exact_parts(block):
             fully_shard(part, mp_policy=exact, reshard_after_forward=False, **common)
             for name in LAYER_METHODS if isinstance(part, LayerEncoding) else ():
@@ -89,7 +89,7 @@ def _register_methods(model: nn.Module) -> None:
     model.register_forward_hook(lambda *_: inside.pop() and None, always_call=True)
 
 
-def _unshared(model: nn.Module, blocks: list[nn.Module]) -> list[nn.Module]:
+def _find_unshared(model: nn.Module, blocks: list[nn.Module]) -> list[nn.Module]:
     """Return the blocks that share no parameter with another part; FSDP needs shared ones in one unit, the model's."""
     inside = {module for block in blocks for module in block.modules()}
     parts = [block.parameters() for block in blocks]
@@ -100,12 +100,12 @@ def _unshared(model: nn.Module, blocks: list[nn.Module]) -> list[nn.Module]:
 
 def _exact_parts(block: nn.Module) -> list[nn.Module]:
     """Return the modules of a block that compute in float32: BatchNorm and the outermost encodings with weights."""
-    found: list[nn.Module] = []
+    parts: list[nn.Module] = []
     for module in block.modules():
-        inner = any(module in set(part.modules()) for part in found)
+        inner = any(module in set(part.modules()) for part in parts)
         if isinstance(module, (BatchNorm, LayerEncoding)) and not inner and any(p.dim() for p in module.parameters()):
-            found.append(module)
-    return found
+            parts.append(module)
+    return parts
 
 
 def _average_gradient(parameter: Tensor) -> None:
@@ -127,13 +127,13 @@ def _use_alike(model: nn.Module, args: Any, kwargs: dict[str, Any], output: Any)
 
 def _leaves(node: Any) -> set[Tensor]:
     """Return the tensors whose gradients a backward pass from this node of the graph computes."""
-    nodes, seen, leaves = [node], {node}, set()
+    nodes, visited, leaves = [node], {node}, set()
     while nodes:
         node = nodes.pop()
         if node.name() == "torch::autograd::AccumulateGrad":
             leaves.add(node.variable)
-        further = {next_node for next_node, _ in node.next_functions if next_node is not None} - seen
-        seen |= further
+        further = {next_node for next_node, _ in node.next_functions if next_node is not None} - visited
+        visited |= further
         nodes += further
     return leaves
 

@@ -35,7 +35,7 @@ class Hooks(list[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Return the states of the hooks that have `state_dict()`, by class and options."""
         states = {
-            name: (hook, hook.state_dict()) for name, hook in self._named().items() if hasattr(hook, "state_dict")
+            name: (hook, hook.state_dict()) for name, hook in self._name_hooks().items() if hasattr(hook, "state_dict")
         }
         for hook, state in states.values():
             _check_readable(type(hook).__name__, state)
@@ -47,7 +47,7 @@ class Hooks(list[Any]):
         Options may change if a class has only one hook. Older versions numbered all hooks, as in `Count.1`: such names
         are known if the config has the same hooks as that of the checkpoint.
         """
-        named = self._named()
+        named = self._name_hooks()
         if is_same_config:
             numbered = {f"{type(hook).__name__}.{i}": name for i, (name, hook) in enumerate(named.items())}
             states = {numbered.get(name, name): state for name, state in states.items()}
@@ -64,7 +64,7 @@ class Hooks(list[Any]):
         for name in named:
             print(f"the checkpoint has no state of the hook {name}: it starts anew")
 
-    def _named(self) -> dict[str, Any]:
+    def _name_hooks(self) -> dict[str, Any]:
         """Return hooks by name: Count(every=2), and "Count(every=2) 2" for the second hook with the same options."""
         named: dict[str, Any] = {}
         counts: Counter[str] = Counter()

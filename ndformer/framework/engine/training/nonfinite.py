@@ -45,7 +45,7 @@ def origin(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], T
     inputs = _first(processes.gather_objects(_bad_input(batch)))
     return (
         inputs
-        or _first(processes.gather_objects(_recomputed(model, batch, compute_loss)))
+        or _first(processes.gather_objects(_recompute(model, batch, compute_loss)))
         or ("computed again, all values are finite: an operation is not deterministic")
     )
 
@@ -63,7 +63,7 @@ def _bad_input(batch: dict[str, Any]) -> str:
     return ""
 
 
-def _recomputed(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], Tensor]) -> str:
+def _recompute(model: nn.Module, batch: dict[str, Any], compute_loss: Callable[[], Tensor]) -> str:
     """Return the sentence on the first output or gradient that is not finite, or ""."""
     first: list[str] = []
     hooks = [module.register_forward_hook(_watch(name, batch, first)) for name, module in model.named_modules() if name]

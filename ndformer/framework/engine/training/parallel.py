@@ -38,8 +38,8 @@ class Parallel:
     @classmethod
     def from_config(cls, train_cfg: Mapping[str, Any]) -> Parallel:
         """Read train_cfg.parallel, .recompute and .sync_batchnorm, which the config's checks have accepted."""
-        given = train_cfg.get("parallel") or "ddp"
-        options = dict(type=given) if isinstance(given, str) else dict(given)
+        parallel = train_cfg.get("parallel") or "ddp"
+        options = dict(type=parallel) if isinstance(parallel, str) else dict(parallel)
         return cls(**options, **{n: train_cfg[n] for n in ("recompute", "sync_batchnorm") if n in train_cfg})
 
     def sizes(self, count: int) -> tuple[int, int]:
@@ -70,7 +70,7 @@ def parallelize(
             raise ValueError(f"recompute='blocks' needs a ModuleList `blocks`, got {type(model.backbone).__name__}")
         for block in blocks:
             norms = [module for module in block.modules() if isinstance(module, BatchNorm)]
-            recomputed = partial(_recomputed, block.forward, norms)
+            recomputed = partial(_recompute, block.forward, norms)
             # torch.compile cannot trace a checkpoint with a context, but what it calls
             block.forward = torch.compiler.disable(recomputed, recursive=False) if norms and compile else recomputed
     if several and settings.type == "fsdp":
@@ -93,7 +93,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return [block for part in lists if isinstance(part, nn.ModuleList) for block in part]
 
 
-def _recomputed(forward: Callable[..., Any], norms: list[nn.Module], *args: Any, **kwargs: Any) -> Any:
+def _recompute(forward: Callable[..., Any], norms: list[nn.Module], *args: Any, **kwargs: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     if norms:
@@ -109,11 +109,11 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     sharded = [g for g in gradients if processes.is_sharded(g)]
     if not sharded:
         return nn.utils.clip_grad_norm_(parameters, max_norm)
-    whole = [g for g in gradients if not processes.is_sharded(g)]
+    unsharded = [g for g in gradients if not processes.is_sharded(g)]
     squares = nn.utils.get_total_norm([processes.local(g) for g in sharded]).square()
     mesh: Any = sharded[0].device_mesh  # pyright: ignore[reportAttributeAccessIssue]
     dist.all_reduce(squares, group=mesh.get_group(mesh.ndim - 1))
-    norm = (squares + nn.utils.get_total_norm(whole).square()).sqrt() if whole else squares.sqrt()
+    norm = (squares + nn.utils.get_total_norm(unsharded).square()).sqrt() if unsharded else squares.sqrt()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1)
     torch._foreach_mul_([processes.local(g) for g in gradients], scale)  # pyright: ignore[reportPrivateImportUsage]
     return norm

@@ -56,14 +56,14 @@ def read(text: str) -> Pretrained:
     if not checkpoint.exists(reference.path):
         checkpoint.load(reference.path)  # raises, and lists the folder's checkpoints
     if reference.source is not None:
-        return _imported(reference)
+        return _import_weights(reference)
     try:
         content = checkpoint.load(reference.path)
     except DataError:  # not a checkpoint of ndformer: the importers read it next
         content = {}
     if {"format", "config", "classes"} & content.keys():
         return Pretrained(reference, NATIVE, content["model"], _architecture(content, reference.path))
-    return _recognized(reference)
+    return _recognize(reference)
 
 
 def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
@@ -81,7 +81,7 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
     return architecture
 
 
-def _imported(reference: Reference) -> Pretrained:
+def _import_weights(reference: Reference) -> Pretrained:
     name = str(reference.source)
     source = SOURCES[name]
     options = dict(head_dim=source.head_dim) | reference.options
@@ -108,14 +108,14 @@ def collect_architecture(imported: Imported) -> dict[str, Any]:
     return architecture
 
 
-def _recognized(reference: Reference) -> Pretrained:
+def _recognize(reference: Reference) -> Pretrained:
     """Read a file with the only importer that accepts it."""
     accepted: list[Pretrained] = []
     timm_error = ""
     for name in SOURCES:
         named = Reference(reference.path, name)
         try:
-            weights = _imported(named)
+            weights = _import_weights(named)
         except DataError as error:
             if name == "timm" or (error.option and not timm_error):
                 timm_error = f"{error}; {error.option}".rstrip("; ")
@@ -166,9 +166,9 @@ def adapt_config(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool =
                 f"{weights.reference.path}: expected a config with the modality '{name}', got {', '.join(modalities)}. "
                 f"Give a config of '{name}'"
             )
-        settings, own = modalities[name], () if same else POSITION_ARGUMENTS
-        data, positions = ({key: settings[key] for key in keys if key in settings} for keys in (DATA_ARGUMENTS, own))
-        modalities[name] = data | {key: value for key, value in adapter.items() if key not in own} | positions
+        settings, names = modalities[name], () if same else POSITION_ARGUMENTS
+        data, positions = ({key: settings[key] for key in keys if key in settings} for keys in (DATA_ARGUMENTS, names))
+        modalities[name] = data | {key: value for key, value in adapter.items() if key not in names} | positions
     head = _set_pool(model.get("head"), source)
     changed = model | dict(modalities=modalities, backbone=backbone, head=head)
     groups = cfg.get("param_groups")
@@ -177,21 +177,21 @@ def adapt_config(cfg: dict[str, Any], weights: Pretrained, keep_encoding: bool =
     return cfg | dict(model=changed, weights=str(weights.reference), param_groups=groups)
 
 
-def _listed(encoding: Parts) -> list[dict[str, Any]]:
+def _list_encodings(encoding: Parts) -> list[dict[str, Any]]:
     return [] if not encoding else [encoding] if isinstance(encoding, dict) else list(encoding)
 
 
 def _types(encoding: Parts) -> list[str]:
-    return [part["type"] for part in _listed(encoding)]
+    return [part["type"] for part in _list_encodings(encoding)]
 
 
 def _merge_encodings(configured: Parts, pretrained: Parts, combine: bool) -> Parts:
     """Return the configured encoding, with missing arguments from the pretrained one of the same type."""
     if not configured:
         return pretrained
-    by_type = {part["type"]: part for part in _listed(pretrained)}
-    parts = [by_type.get(part["type"], {}) | part for part in _listed(configured)]
-    extra = [part for part in _listed(pretrained) if part["type"] not in _types(configured)] if combine else []
+    by_type = {part["type"]: part for part in _list_encodings(pretrained)}
+    parts = [by_type.get(part["type"], {}) | part for part in _list_encodings(configured)]
+    extra = [part for part in _list_encodings(pretrained) if part["type"] not in _types(configured)] if combine else []
     return parts[0] if len(parts) == 1 and not extra and isinstance(configured, dict) else [*extra, *parts]
 
 

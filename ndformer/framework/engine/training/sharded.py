@@ -87,17 +87,17 @@ class Saver:
 
     def _begin(self, path: Path) -> Path:
         """Create a temporary folder beside `path`, on rank 0; return its path on all processes."""
-        made: list[Any] = [None]
+        outcome: list[Any] = [None]
         if processes.rank() == 0:
             try:
-                made = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
+                outcome = [tempfile.mkdtemp(prefix=".", suffix=atomic.ENDING, dir=path.parent)]
             except OSError as error:
-                made = [contents.unwritable(path, str(error.strerror))]
+                outcome = [contents.unwritable(path, str(error.strerror))]
         if self.group is not None:
-            dist.broadcast_object_list(made, 0, self.group)
-        if isinstance(made[0], Exception):
-            raise made[0]
-        return Path(made[0])
+            dist.broadcast_object_list(outcome, 0, self.group)
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        return Path(outcome[0])
 
     def wait_staged(self) -> None:
         """Wait until the saved tensors are copied, so that they may change."""
@@ -144,9 +144,9 @@ def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     def without_tensors(value: Any, keys: list[Any]) -> Any:
         if isinstance(value, Tensor):
-            value, others = value.detach(), keys[0] not in TENSOR_KEYS
-            value = value.clone() if others else value  # a hook may change it before the next optimizer step
-            if others and not processes.is_sharded(value):
+            value, is_copied = value.detach(), keys[0] not in TENSOR_KEYS
+            value = value.clone() if is_copied else value  # a hook may change it before the next optimizer step
+            if is_copied and not processes.is_sharded(value):
                 return value
             name = "/".join(map(str, keys))
             tensors[name], places[name] = value, keys
@@ -155,10 +155,10 @@ def split(content: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {key: without_tensors(inner, [*keys, key]) for key, inner in value.items()}
         return copy.deepcopy(value)  # it is written while training goes on and changes it
 
-    return tensors, dict(values=without_tensors(_renamed(content, "params", "names"), []), places=places)
+    return tensors, dict(values=without_tensors(_rename_states(content, "params", "names"), []), places=places)
 
 
-def _renamed(content: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+def _rename_states(content: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     """Return the content with the states of the optimizer by `names` of parameters instead of numbers `params`."""
     if not content.get("optimizer"):
         return content
@@ -205,17 +205,17 @@ def _content(folder: Path, metadata: dcp.Metadata, templates: dict[str, Tensor])
     for name, tensor in tensors.items():
         *keys, last = places[name]
         reduce(operator.getitem, keys, content)[last] = tensor
-    return _renamed(content, "names", "params")
+    return _rename_states(content, "names", "params")
 
 
 def distribute(content: dict[str, Any], templates: dict[str, Tensor]) -> dict[str, Any]:
     """Return the content of a file, with the tensors of a parameter's name and shape as shards."""
-    return _renamed(_distributed(_renamed(content, "params", "names"), templates, []), "names", "params")
+    return _rename_states(_distribute(_rename_states(content, "params", "names"), templates, []), "names", "params")
 
 
-def _distributed(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:
+def _distribute(value: Any, templates: dict[str, Tensor], keys: list[Any]) -> Any:
     if isinstance(value, dict):
-        return {key: _distributed(inner, templates, [*keys, key]) for key, inner in value.items()}
+        return {key: _distribute(inner, templates, [*keys, key]) for key, inner in value.items()}
     template: Any = _template(keys, value.shape, templates) if isinstance(value, Tensor) else None
     if template is None:
         return value

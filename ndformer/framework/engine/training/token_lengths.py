@@ -31,8 +31,8 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
     A sample is unusable, with length -1, if its file cannot be read or has more than `limit` tokens. The first one
     raises its error unless the dataset has `skip_bad`.
     """
-    known = None if _knows_sizes(data) else data.lengths()  # counts of shards may be of other transforms
-    counts = _measured(cfg, data) if known is None else known.tolist()
+    stored = None if _knows_sizes(data) else data.lengths()  # counts of shards may be of other transforms
+    counts = _measure(cfg, data) if stored is None else stored.tolist()
     lengths, bad = np.full(len(data), -1, np.int64), {}
     for i, count in enumerate(counts):
         error = count
@@ -53,7 +53,7 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
     return lengths, bad
 
 
-def _measured(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
+def _measure(cfg: Config, data: Dataset) -> Iterator[int | DataError]:
     """Yield the number of tokens of each sample, computed from its size, or its error."""
     adapter = _adapter(cfg, data)
 
@@ -91,10 +91,10 @@ def cells_by_length(cfg: Config, data: Dataset, lengths: Sequence[int]) -> tuple
     def tokens(cells: int) -> int:
         return adapter.count_tokens((cells * side, side)) or 0
 
-    most = 1
-    while tokens(most) <= max(lengths, default=0):
-        most *= 2
-    return tokens(1), [bisect.bisect_right(range(1, most), length, key=tokens) for length in lengths]
+    upper = 1
+    while tokens(upper) <= max(lengths, default=0):
+        upper *= 2
+    return tokens(1), [bisect.bisect_right(range(1, upper), length, key=tokens) for length in lengths]
 
 
 def _knows_sizes(data: Dataset) -> bool:

@@ -103,19 +103,19 @@ class Watchdog:
 
     def _report(self) -> None:
         rank = processes.rank()
-        own = Report(self.position, _waits(), stacks())
+        report = Report(self.position, _waits(), stacks())
         after = "another process hangs" if self.called.is_set() else f"no progress for {self.minutes:g} minutes"
-        print(f"watchdog: {after}; rank {rank}: {own}\n{own.stacks}", file=sys.stderr, flush=True)
+        print(f"watchdog: {after}; rank {rank}: {report}\n{report.stacks}", file=sys.stderr, flush=True)
         if self.store is None:
             return
         keys = [f"{HANGS} {i}" for i in range(processes.count())]
-        self.store.set(keys[rank], json.dumps(asdict(own)))
+        self.store.set(keys[rank], json.dumps(asdict(report)))
         self.store.set(HANGS, "")
         with contextlib.suppress(RuntimeError):
             self.store.wait([REPORTED] if rank else keys, timedelta(seconds=ANSWER))
         if rank == 0 or not self.store.check([REPORTED]):
-            found = [Report(**json.loads(self.store.get(key))) if self.store.check([key]) else None for key in keys]
-            print(summary(found), file=sys.stderr, flush=True)
+            reports = [Report(**json.loads(self.store.get(key))) if self.store.check([key]) else None for key in keys]
+            print(summary(reports), file=sys.stderr, flush=True)
             self.store.set(REPORTED, "")
             time.sleep(min(2 * TICK, ANSWER))  # for the others to read it: rank 0 may host the store
 

@@ -30,13 +30,13 @@ class Scan(Describer):
         extra = len(raw) % (4 * WIDE)
         points = np.frombuffer(raw[: len(raw) - extra], "<f4").reshape(-1, WIDE)
         finite = np.isfinite(points).all(1)
-        found: dict[str, Any] = dict(format="LiDAR scan (nuScenes)", points=len(points))
+        facts: dict[str, Any] = dict(format="LiDAR scan (nuScenes)", points=len(points))
         valid = points[finite]
         for name, column in zip(COLUMNS, valid.T if len(valid) else ()):
-            found[name] = [round(float(column.min()), 3), round(float(column.max()), 3)]
+            facts[name] = [round(float(column.min()), 3), round(float(column.max()), 3)]
         if len(valid):
-            found |= dict(rings=len(np.unique(valid[:, 4])))
-            found |= dict(on_the_car=int((np.abs(valid[:, :2]) < CLOSE).all(1).sum()))
+            facts |= dict(rings=len(np.unique(valid[:, 4])))
+            facts |= dict(on_the_car=int((np.abs(valid[:, :2]) < CLOSE).all(1).sum()))
         odd = {
             f"{extra} bytes at its end are no row of {WIDE} numbers: it is cut off": extra,
             f"{(~finite).sum()} of {len(points)} points are not finite": (~finite).any(),
@@ -44,9 +44,9 @@ class Scan(Describer):
             f"some points are farther than {FOREIGN:g} m": len(valid) and (np.abs(valid[:, :3]) > FOREIGN).any(),
             "rings are no whole numbers": len(valid) and (valid[:, 4] != np.rint(valid[:, 4])).any(),
         }
-        rows_shown = points[:FIRST].astype(float).round(3).tolist()
-        first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in rows_shown]
-        return found, true_sentences(odd), first
+        first_rows = points[:FIRST].astype(float).round(3).tolist()
+        first: list[dict[str, Any]] = [dict(zip(COLUMNS, row)) for row in first_rows]
+        return facts, true_sentences(odd), first
 
 
 @DESCRIBERS.register_module()
@@ -73,15 +73,15 @@ class Table(Describer):
                 count += 1
         except (OSError, ValueError) as error:
             odd[f"after {count} rows {error}"] = True
-        found: dict[str, Any] = dict(format=f"nuScenes table ({path.stem})", rows=count)
-        found |= dict(columns=", ".join(sorted(keys)))
+        facts: dict[str, Any] = dict(format=f"nuScenes table ({path.stem})", rows=count)
+        facts |= dict(columns=", ".join(sorted(keys)))
         if path.stem == "category":
-            found |= dict(detected=sum(name in CATEGORIES for name in counts))
+            facts |= dict(detected=sum(name in CATEGORIES for name in counts))
         odd |= {
             "it is empty": not count and not odd,
             f"{count - len(tokens)} rows have the token of another one": len(tokens) < count,
         }
-        return found, true_sentences(odd), first
+        return facts, true_sentences(odd), first
 
 
 @DESCRIBERS.register_module()
@@ -102,12 +102,12 @@ class Submission(Describer):
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             reason = " ".join(str(error).split())[:MAX_LENGTH]
             raise DataError(f"{path} cannot be read as nuScenes' predictions ({reason}): export it again") from None
-        found: dict[str, Any] = dict(format="nuScenes predictions", samples=len(results), boxes=len(boxes))
-        found |= dict(classes=dict(classes)) if boxes else {}
-        found |= dict(scores=[min(scores), max(scores)]) if boxes else {}
+        facts: dict[str, Any] = dict(format="nuScenes predictions", samples=len(results), boxes=len(boxes))
+        facts |= dict(classes=dict(classes)) if boxes else {}
+        facts |= dict(scores=[min(scores), max(scores)]) if boxes else {}
         empty = sum(not some for some in results.values())
         odd = {f"{empty} of {len(results)} samples have no boxes": empty, "it has no samples": not results}
-        return found, true_sentences(odd), first
+        return facts, true_sentences(odd), first
 
 
 def _bytes(path: Path) -> bytes:

@@ -73,8 +73,8 @@ def velocities(places: np.ndarray, times: np.ndarray, around: np.ndarray) -> np.
 
     Where one of them is missing, the object's own position is used; NaN where both are missing or too far apart.
     """
-    own = np.arange(len(places))
-    first, last = (np.where(around[:, side] == NO, own, around[:, side]) for side in (0, 1))
+    index = np.arange(len(places))
+    first, last = (np.where(around[:, side] == NO, index, around[:, side]) for side in (0, 1))
     seconds = 1e-6 * times[last] - 1e-6 * times[first]  # as the devkit computes it, to the last bit
     max_seconds = np.where((around != NO).all(1), 2 * LATE, LATE)
     valid = (around != NO).any(1) & (seconds <= max_seconds) & (seconds > 0)

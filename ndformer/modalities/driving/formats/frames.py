@@ -44,10 +44,10 @@ def read_frames(tables: Tables) -> Frames:
     channel, mounts, lenses = _mounts(tables)
     sensors = np.full((len(tokens), len(CHANNELS)), NO)
     numbers: dict[str, int] = {}
-    files, taken, before, poses, mount = [], [], [], [], []
+    files, timestamps, before, poses, mount = [], [], [], [], []
     keys = dict(filename=text, timestamp=integer, is_key_frame=flag, prev=text, sample_token=text)
     for row in tables.rows("sample_data", calibrated_sensor_token=text, ego_pose_token=text, **keys):
-        own, kind = tables.lookup(channel, row["calibrated_sensor_token"], "calibrated_sensor", "sample_data")
+        calibration, kind = tables.lookup(channel, row["calibrated_sensor_token"], "calibrated_sensor", "sample_data")
         if kind not in CHANNELS or (kind != LIDAR and not row["is_key_frame"]):
             continue
         if row["is_key_frame"]:
@@ -55,10 +55,10 @@ def read_frames(tables: Tables) -> Frames:
             sensors[sample, CHANNELS.index(kind)] = len(files)
         tables.add(numbers, row["token"], "sample_data")
         files.append(row["filename"])
-        taken.append(row["timestamp"])
+        timestamps.append(row["timestamp"])
         before.append(row["prev"] if kind == LIDAR else "")
         poses.append(row["ego_pose_token"])
-        mount.append(own)
+        mount.append(calibration)
     blind = np.flatnonzero(sensors[:, 0] == NO)
     if len(blind):
         raise DataError(
@@ -66,7 +66,7 @@ def read_frames(tables: Tables) -> Frames:
             f"first is {list(tokens)[blind[0]]}: get nuScenes' metadata again"
         )
     rows = [tables.lookup(numbers, token, "sample_data", "sample_data") if token else NO for token in before]
-    when, earlier = np.array(taken, np.int64), np.array(rows, np.int64)
+    when, earlier = np.array(timestamps, np.int64), np.array(rows, np.int64)
     wrong = np.flatnonzero((earlier != NO) & (when[earlier] >= when))
     if len(wrong):
         raise DataError(
@@ -92,17 +92,17 @@ def read_frames(tables: Tables) -> Frames:
 def _mounts(tables: Tables) -> tuple[dict[str, tuple[int, str]], np.ndarray, np.ndarray]:
     """Return by token the index of a calibration and its channel; poses (M, 7) and intrinsics (M, 3, 3)."""
     sensors = {row["token"]: row["channel"] for row in tables.rows("sensor", channel=text)}
-    known, mounts, lenses = {}, [], []
+    calibrations, mounts, lenses = {}, [], []
     numbers: dict[str, int] = {}
     for row in tables.rows("calibrated_sensor", sensor_token=text, translation=3, rotation=4):
         channel = tables.lookup(sensors, row["sensor_token"], "sensor", "calibrated_sensor")
         number = tables.add(numbers, row["token"], "calibrated_sensor")
-        known[row["token"]] = number, channel
+        calibrations[row["token"]] = number, channel
         mounts.append(row["translation"] + row["rotation"])
         lenses.append(_lens(tables, row) if channel in CAMERAS else np.zeros((3, 3)))
     posed = np.array(mounts, np.float64).reshape(-1, 7)
-    _check_poses(tables, "calibrated_sensor", [*known], posed)
-    return known, posed, np.array(lenses, np.float64).reshape(-1, 3, 3)
+    _check_poses(tables, "calibrated_sensor", [*calibrations], posed)
+    return calibrations, posed, np.array(lenses, np.float64).reshape(-1, 3, 3)
 
 
 def _lens(tables: Tables, row: dict) -> np.ndarray:

@@ -78,7 +78,7 @@ def load_index(tables: Tables) -> Index | None:
         arrays = foreign.arrays(path)
         if int(arrays["form"]) == FORM and np.array_equal(arrays["stamps"], stamps(tables)):
             read = lambda kind: kind(**{item.name: arrays[f"{kind.__name__}.{item.name}"] for item in fields(kind)})
-            return _checked(Index(*map(read, KINDS)))
+            return _check_index(Index(*map(read, KINDS)))
         reason = "of other tables than are there now"
     except (OSError, ValueError, EOFError, KeyError, IndexError, TypeError, zipfile.BadZipFile):
         reason = "damaged"
@@ -93,7 +93,7 @@ def _parts(index: Index) -> dict[str, np.ndarray]:
     return {f"{type(p).__name__}.{item.name}": getattr(p, item.name) for p in parts for item in fields(p)}
 
 
-def _checked(index: Index) -> Index:
+def _check_index(index: Index) -> Index:
     """Raise a ValueError unless all row indices exist."""
     frames, boxes = index.frames, index.boxes
     ends = [

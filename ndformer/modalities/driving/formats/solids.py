@@ -23,9 +23,9 @@ def overlapping(boxes: np.ndarray, other_boxes: np.ndarray) -> np.ndarray:
     for side, turns in enumerate((boxes[:, 6], other_boxes[:, 6])):
         for quarter in (0, np.pi / 2):
             axes = np.stack([np.cos(turns + quarter), np.sin(turns + quarter)], -1)  # of each box
-            own = np.einsum("kcd,kd->kc", grounds[side], axes)
+            projection = np.einsum("kcd,kd->kc", grounds[side], axes)
             cross = np.einsum("mcd,kd->kmc", grounds[1 - side], axes)
-            low, high = own.min(1)[:, None], own.max(1)[:, None]
+            low, high = projection.min(1)[:, None], projection.max(1)[:, None]
             split = (cross.min(2) >= high) | (cross.max(2) <= low)  # (own, other)
             separate |= split if side == 0 else split.T
     return ~separate

@@ -74,8 +74,8 @@ class SensorScene(Canvas):
     def middle(self) -> int:
         """The pillar nearest to the center of all, or a patch in the middle of the first camera."""
         if self.pillars:
-            own = self.coordinates[: self.pillars]
-            return int(((own - (own.min(0) + own.max(0)) / 2) ** 2).sum(1).argmin())
+            pillar_places = self.coordinates[: self.pillars]
+            return int(((pillar_places - (pillar_places.min(0) + pillar_places.max(0)) / 2) ** 2).sum(1).argmin())
         return int(np.abs(self.places[:, 2:5] - [0, self.plane[0] / 2, self.plane[1] / 2]).sum(1).argmin())
 
     def token(self, text: str) -> int:
@@ -87,9 +87,9 @@ class SensorScene(Canvas):
         if len(place) == 2 and self.pillars and np.isfinite(place).all():
             return int(((self.coordinates[: self.pillars] - place) ** 2).sum(1).argmin())
         if len(place) == 3:
-            own = np.flatnonzero((self.places[self.pillars :, 2:5] - [0, 0.5, 0.5] == place).all(1))
-            if len(own):
-                return self.pillars + int(own[0])
+            matches = np.flatnonzero((self.places[self.pillars :, 2:5] - [0, 0.5, 0.5] == place).all(1))
+            if len(matches):
+                return self.pillars + int(matches[0])
         raise DataError(f"query: expected {self.how}, got '{text}'", "set it with --query")
 
     def named(self, token: int) -> str:
@@ -102,8 +102,8 @@ class SensorScene(Canvas):
         """Describe how to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
         formats = []
         if self.pillars:
-            own = self.coordinates[: self.pillars]
-            low, high = own.min(0), own.max(0)
+            pillar_places = self.coordinates[: self.pillars]
+            low, high = pillar_places.min(0), pillar_places.max(0)
             formats.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} metres)")
         if len(self.places) > self.pillars:
             cameras = "/".join(f"{camera:.0f}" for camera in np.unique(self.places[self.pillars :, 2]))

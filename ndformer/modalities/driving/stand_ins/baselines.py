@@ -58,17 +58,17 @@ def targets(data: NuScenes, i: int) -> tuple[np.ndarray, np.ndarray]:
 def unseen(boxes: np.ndarray, labels: np.ndarray, samples: int, classes: int) -> Predictions:
     """Return the mean boxes in the most frequent cells of each class."""
     cells = np.floor(boxes[:, :2] / CELL).astype(np.int64)
-    found, kinds, scores = [np.zeros((0, 9), np.float32)], [], []
+    mean_boxes, kinds, scores = [np.zeros((0, 9), np.float32)], [], []
     for label in range(classes):
-        own = labels == label
-        places, which, count = np.unique(cells[own], axis=0, return_inverse=True, return_counts=True)
+        has_label = labels == label
+        places, which, count = np.unique(cells[has_label], axis=0, return_inverse=True, return_counts=True)
         for cell in np.argsort(-count, kind="stable")[:PLACES]:
-            some = boxes[own][which.ravel() == cell]
-            found.append(np.nan_to_num(some.mean(0, keepdims=True)))
+            some = boxes[has_label][which.ravel() == cell]
+            mean_boxes.append(np.nan_to_num(some.mean(0, keepdims=True)))
             kinds.append(label)
             scores.append(count[cell] / samples)
     order = np.argsort(-np.array(scores), kind="stable")
-    return np.concatenate(found)[order], np.array(kinds, np.int64)[order], np.array(scores)[order]
+    return np.concatenate(mean_boxes)[order], np.array(kinds, np.int64)[order], np.array(scores)[order]
 
 
 def by_shape(boxes: np.ndarray, labels: np.ndarray, shares: np.ndarray) -> Predictions:
@@ -76,8 +76,8 @@ def by_shape(boxes: np.ndarray, labels: np.ndarray, shares: np.ndarray) -> Predi
     alike = {name: [CLASSES.index(other) for other in group] for group in GROUPS for name in group}
     rows = [(box, label) for box, kind in zip(boxes, labels) for label in alike[CLASSES[kind]]]
     kinds = np.array([label for _, label in rows], np.int64)
-    found = np.array([box for box, _ in rows]).reshape(-1, 9)
-    return np.nan_to_num(found), kinds, shares[kinds]
+    candidates = np.array([box for box, _ in rows]).reshape(-1, 9)
+    return np.nan_to_num(candidates), kinds, shares[kinds]
 
 
 def by_pixels(data: NuScenes, i: int) -> Predictions:
@@ -85,7 +85,7 @@ def by_pixels(data: NuScenes, i: int) -> Predictions:
     moment = data.records[i]
     to_global = data.pose(int(data.table.frames.sensors[moment.number, 0]))
     annotation, cameras = data.boxes(moment, to_global), data.camera_inputs(moment, to_global)
-    found, kinds = [np.zeros((0, 9))], []
+    candidates, kinds = [np.zeros((0, 9))], []
     for box, label in zip(annotation["boxes"].astype(np.float64), annotation["classes"]):
         foot = np.array([*box[:2], box[2] - box[5] / 2, 1.0])
         for pose, lens, image in zip(cameras["camera_to_lidar"], cameras["intrinsics"], cameras["images"]):
@@ -94,7 +94,7 @@ def by_pixels(data: NuScenes, i: int) -> Predictions:
             if ray[2] > 0 and (pixel > 0).all() and (pixel < image.size).all():
                 step = pose[:3, :3] @ np.linalg.solve(lens, [*pixel, 1.0])
                 place = pose[:3, 3] + (foot[2] - pose[2, 3]) / min(step[2], -1e-6) * step
-                found.append(np.array([[*place[:2], *box[2:7], 0.0, 0.0]]))
+                candidates.append(np.array([[*place[:2], *box[2:7], 0.0, 0.0]]))
                 kinds.append(int(label))
                 break
-    return np.concatenate(found), np.array(kinds, np.int64), np.full(len(kinds), 0.5)
+    return np.concatenate(candidates), np.array(kinds, np.int64), np.full(len(kinds), 0.5)

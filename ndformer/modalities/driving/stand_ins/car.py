@@ -99,9 +99,9 @@ def scan(boxes: np.ndarray, height: float, rng: np.random.Generator) -> tuple[np
         start, step, half = turn @ -box[:3], directions @ turn.T, box[[4, 3, 5]] / 2
         with np.errstate(divide="ignore", invalid="ignore"):
             entry, exit_ = (-half - start) / step, (half - start) / step
-        near, far = np.minimum(entry, exit_).max(1), np.maximum(entry, exit_).min(1)
-        met = (near <= far) & (near > 0) & (near < depth)
-        depth[met], hit[met] = near[met], k
+        entry_max, exit_min = np.minimum(entry, exit_).max(1), np.maximum(entry, exit_).min(1)
+        met = (entry_max <= exit_min) & (entry_max > 0) & (entry_max < depth)
+        depth[met], hit[met] = entry_max[met], k
     in_range = depth < FAR * (1 - 0.1 * rng.random(len(depth)))
     places = directions[in_range] * (depth[in_range] + rng.normal(0, SCAN_NOISE, in_range.sum()))[:, None]
     ring = np.repeat(np.arange(BEAMS), AROUND)[in_range]

@@ -19,10 +19,10 @@ CLASSES = ("car", "lorry", "cycle", "person")  # in the order of GROUPS
 def baselines(train: Lidar, test: Lidar) -> Iterable[tuple[str, float]]:
     """Yield the mAP of the most frequent places of each class in training."""
     boxes, labels = (np.concatenate([record[part] for record in train.records]) for part in (1, 2))
-    found, kinds, scores = unseen(boxes, labels, len(train), len(CLASSES))
+    usual_boxes, kinds, scores = unseen(boxes, labels, len(train), len(CLASSES))
     metric = CentreDistance()
     for record in test.records:
-        metric.process({}, [Boxes3D(sample=test.read(record), boxes=found, labels=kinds, scores=scores)])
+        metric.process({}, [Boxes3D(sample=test.read(record), boxes=usual_boxes, labels=kinds, scores=scores)])
     yield "the usual places, mAP", metric.compute_metrics(metric.results)["mAP"]
 
 

@@ -45,9 +45,9 @@ class Writer:
         for name in ATTRIBUTES:
             self.row("attribute", name, name=name, description="generated")
         self.row("visibility", "all", level="v80-100", description="generated")
-        first, *others = VERSIONS[self.version].values()
+        first, *further_splits = VERSIONS[self.version].values()
         names = sorted(split_scenes(first))[:train] + [
-            name for split in others for name in sorted(split_scenes(split))[:val]
+            name for split in further_splits for name in sorted(split_scenes(split))[:val]
         ]
         logs = [self.scene(name, number, moments) for number, name in enumerate(names)]
         self.row("map", "all", log_tokens=logs, category="semantic_prior", filename="maps/all.png")
@@ -129,8 +129,8 @@ class Writer:
             points, hit = scan(local, ROOF, rng)
             points.tofile(path)
             return np.bincount(hit[hit >= 0], minlength=len(boxes))
-        made = picture(boxes, around.colors, back, np.array(mount.lens), (HEIGHT, WIDTH), rng)
-        made.save(path, quality=90)
+        image = picture(boxes, around.colors, back, np.array(mount.lens), (HEIGHT, WIDTH), rng)
+        image.save(path, quality=90)
         return np.zeros(0, np.int64)
 
     def annotations(self, name: str, around: Street, drive: Drive, counts: Iterable[np.ndarray], moments: int) -> None:

@@ -54,8 +54,8 @@ def street(rng: np.random.Generator, seconds: float) -> Street:
         group = int(rng.choice(len(GROUPS), p=(0.3, 0.2, 0.25, 0.25)))
         name = GROUPS[group][rng.integers(len(GROUPS[group]))]
         box = _box(group, name, rng)
-        others = np.array(boxes).reshape(-1, 9)
-        if not any(overlapping(later(box[None] + MARGIN, t), later(others, t)).any() for t in times):
+        earlier_boxes = np.array(boxes).reshape(-1, 9)
+        if not any(overlapping(later(box[None] + MARGIN, t), later(earlier_boxes, t)).any() for t in times):
             boxes.append(box)
             names.append(name)
         if len(boxes) == OBJECTS:

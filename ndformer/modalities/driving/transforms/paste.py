@@ -25,7 +25,7 @@ def pasted(sample: Sample, donor: Sample, limits: Sequence[int], rng: np.random.
     added = [donor["points"][inside(donor["points"], box)] for box in boxes]
     images = list(sample["images"])
     for box in boxes[np.argsort(-np.linalg.norm(boxes[:, :2], axis=1), kind="stable")]:  # near ones cover far ones
-        images = [_covered(sample, donor, images[c], c, box) for c in range(len(images))]
+        images = [_paste_box(sample, donor, images[c], c, box) for c in range(len(images))]
     rows = {name: np.concatenate([sample[name], donor[name][chosen]]) for name in ("boxes", "classes", "attributes")}
     return sample | rows | dict(points=np.concatenate([points, *added]), images=images)
 
@@ -43,7 +43,7 @@ def _choose(sample: Sample, donor: Sample, limits: Sequence[int], rng: np.random
     return sorted(chosen)
 
 
-def _covered(
+def _paste_box(
     sample: Sample, donor: Sample, image: Image.Image | None, camera: int, box: np.ndarray
 ) -> Image.Image | None:
     """Paste the donor's image of a box into the image of the same camera, if all of the box is in front of both."""

@@ -37,11 +37,11 @@ class MoveScene:
         points = sample["points"].copy()
         points[:, :3] = points[:, :3].astype(np.float64) @ matrix[:3, :3].T + shift
         moved = {name: matrix @ sample[name] for name in ("camera_to_lidar", "cloud_transform")}
-        moved |= dict(boxes=_moved(sample["boxes"], matrix, factor)) if "boxes" in sample else {}
+        moved |= dict(boxes=_transform_boxes(sample["boxes"], matrix, factor)) if "boxes" in sample else {}
         return sample | moved | dict(points=points)
 
 
-def _moved(boxes: np.ndarray, matrix: np.ndarray, factor: float) -> np.ndarray:
+def _transform_boxes(boxes: np.ndarray, matrix: np.ndarray, factor: float) -> np.ndarray:
     """Transform boxes (K, 9) by a similarity (4, 4)."""
     boxes = boxes.astype(np.float64)
     ahead = np.column_stack([np.cos(boxes[:, 6]), np.sin(boxes[:, 6])]) @ matrix[:2, :2].T
@@ -68,8 +68,8 @@ class KeepRange:
         within = lambda rows: ((rows[:, :3] >= self.low) & (rows[:, :3] < self.high)).all(1)
         selected: Sample = dict(points=sample["points"][within(sample["points"])])
         if "boxes" in sample:
-            near = within(sample["boxes"])
-            selected |= {name: sample[name][near] for name in ("boxes", "classes", "attributes")}
+            inside = within(sample["boxes"])
+            selected |= {name: sample[name][inside] for name in ("boxes", "classes", "attributes")}
         return sample | selected
 
 

@@ -33,16 +33,16 @@ class Recording(Describer):
             warnings.simplefilter("always")
             events = read_events(path)
         odd = [str(warning.message).removeprefix(f"{path} ") for warning in caught]
-        found: dict[str, Any] = dict(format=detect_format(path), events=len(events))
-        found |= dict(height=events.height, width=events.width)
+        facts: dict[str, Any] = dict(format=detect_format(path), events=len(events))
+        facts |= dict(height=events.height, width=events.width)
         if len(events):
             span = int(events.t.max() - events.t.min())
-            found |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
-            found |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
-            found |= dict(positive_share=round(float((events.p > 0).mean()), 4))
-            found |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
+            facts |= dict(start_us=int(events.t[0]), end_us=int(events.t[-1]), seconds=span / 1e6)
+            facts |= dict(events_per_second=round(len(events) * 1e6 / span) if span else None)
+            facts |= dict(positive_share=round(float((events.p > 0).mean()), 4))
+            facts |= {axis: [int(getattr(events, axis).min()), int(getattr(events, axis).max())] for axis in "xy"}
         first = [dict(zip("xytp", row)) for row in zip(*(getattr(events, name)[:rows].tolist() for name in "xytp"))]
-        return found, odd + oddities(events), first
+        return facts, odd + oddities(events), first
 
 
 def oddities(events: Events) -> list[str]:

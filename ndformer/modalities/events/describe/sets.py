@@ -21,14 +21,14 @@ class RecordingBoxes(Describer):
         if not path.is_file():
             raise DataError(f"{path} is missing: get the dataset again, or give another file")
         boxes = checked(path, read_boxes)
-        found: dict[str, Any] = dict(format="GEN1 boxes", boxes=len(boxes))
+        facts: dict[str, Any] = dict(format="GEN1 boxes", boxes=len(boxes))
         if len(boxes):
-            found |= dict(
+            facts |= dict(
                 moments=len(np.unique(boxes["t"])), start_us=int(boxes["t"].min()), end_us=int(boxes["t"].max())
             )
-            found |= dict(classes={int(c): int(n) for c, n in zip(*np.unique(boxes["class_id"], return_counts=True))})
+            facts |= dict(classes={int(c): int(n) for c, n in zip(*np.unique(boxes["class_id"], return_counts=True))})
         first = [{name: row[name].item() for name in boxes.dtype.names or ()} for row in boxes[:20]]
-        return found, odd_boxes(boxes), first
+        return facts, odd_boxes(boxes), first
 
 
 def odd_boxes(boxes: np.ndarray) -> list[str]:

@@ -40,26 +40,28 @@ class Packets:
     @classmethod
     def from_file(cls, path: Path) -> Packets:
         data = mapped(path)
-        lines, at = comment_lines(data, "#", "#!end-header")
+        lines, byte = comment_lines(data, "#", "#!end-header")
         if not lines or not lines[0].startswith("#!AER-DAT3"):
             raise ValueError("it does not begin with #!AER-DAT3.1")
         packets: list[tuple[int, int, int]] = []
-        while at + HEADER.size <= len(data):
-            kind, _, size, offset, overflow, capacity, number, _ = HEADER.unpack(data[at : at + HEADER.size].tobytes())
+        while byte + HEADER.size <= len(data):
+            kind, _, size, offset, overflow, capacity, number, _ = HEADER.unpack(
+                data[byte : byte + HEADER.size].tobytes()
+            )
             pixels = size == 8 and offset == 4 and overflow < 1 << 31  # times have at most 62 bits
             if size == 0 or number > capacity or (kind == PIXELS and not pixels):
-                raise ValueError(f"its packet at byte {at} is damaged: {number} of {capacity} events of {size} bytes")
-            at += HEADER.size
+                raise ValueError(f"its packet at byte {byte} is damaged: {number} of {capacity} events of {size} bytes")
+            byte += HEADER.size
             if kind == PIXELS:
-                complete = min(number, (len(data) - at) // 8)
-                packets.append((at, complete, overflow << 31))
+                complete = min(number, (len(data) - byte) // 8)
+                packets.append((byte, complete, overflow << 31))
                 if complete < number:
                     warnings.warn(
                         f"{path} is cut off: {number - complete} events of its last packet are missing", stacklevel=2
                     )
-            at += capacity * size
-        if len(data) - at > 0:
-            cut_off(path, len(data) - at, sum(count for _, count, _ in packets))
+            byte += capacity * size
+        if len(data) - byte > 0:
+            cut_off(path, len(data) - byte, sum(count for _, count, _ in packets))
         place, count, overflow = np.array([packet for packet in packets if packet[1]], np.int64).reshape(-1, 3).T
         first = overflow + _uint32(data, place + 4)
         return cls(path, data, place, count, overflow, first, sensor(lines))
@@ -68,7 +70,7 @@ class Packets:
         """Read the events of some packets, without those marked as invalid."""
         place, count = self.place[chosen], self.count[chosen]
         foreign.check_size(self.path, 2 * EVENT * int(count.sum()))
-        parts = [self.data[at : at + 8 * n] for at, n in zip(place.tolist(), count.tolist())]
+        parts = [self.data[start : start + 8 * n] for start, n in zip(place.tolist(), count.tolist())]
         raw = np.concatenate([np.zeros(0, np.uint8), *parts]).view("<u4").reshape(-1, 2)
         word, time = raw.T
         t = time.astype(np.int64) + np.repeat(self.overflow[chosen], count)
@@ -88,7 +90,7 @@ class Packets:
 
 
 def sensor(lines: list[str]) -> cameras.Size | None:
-    names = [found[1] for found in map(SOURCE.match, lines) if found]
+    names = [match[1] for match in map(SOURCE.match, lines) if match]
     return next((size for size in map(cameras.size_by_name, names) if size), None)
 
 

@@ -33,12 +33,12 @@ def read_aedat1(path: Path) -> Events:
 
 def _read(path: Path, kind: np.dtype) -> Events:
     data = mapped(path)
-    lines, at = comment_lines(data, "#", END)
-    count, left = divmod(len(data) - at, kind.itemsize)
+    lines, offset = comment_lines(data, "#", END)
+    count, left = divmod(len(data) - offset, kind.itemsize)
     if left:
         cut_off(path, left, count)
     foreign.check_size(path, 3 * EVENT * count)
-    table = np.frombuffer(data[at : at + kind.itemsize * count], kind)
+    table = np.frombuffer(data[offset : offset + kind.itemsize * count], kind)
     address, t = table["address"].astype(np.int64), unwrapped(table["time"].astype(np.int64), 1 << 32)
     name = camera(lines)
     if name is None:

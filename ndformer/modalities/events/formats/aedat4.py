@@ -30,14 +30,14 @@ def read_aedat4(path: Path) -> Events:
     _check_packets(path)
     try:
         with _quiet():
-            return _decoded(path, aedat)
+            return _decode(path, aedat)
     except (DataError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a Rust panic is no Exception
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
-def _decoded(path: Path, aedat: object) -> Events:
+def _decode(path: Path, aedat: object) -> Events:
     decoder = aedat.Decoder(foreign.local(foreign.regular(path)))  # pyright: ignore[reportAttributeAccessIssue]
     streams = {number: stream for number, stream in decoder.id_to_stream().items() if stream["type"] == "events"}
     if not streams:
@@ -71,15 +71,15 @@ def _quiet() -> Iterator[None]:
 def _check_packets(path: Path) -> None:
     """Raise if a packet decompresses to more than one file may take."""
     with foreign.opened(path) as file:
-        at = len(MARK) + 4 + _uint32(file.read(len(MARK) + 4)[-4:])
+        offset = len(MARK) + 4 + _uint32(file.read(len(MARK) + 4)[-4:])
         size = file.seek(0, 2)
-        while at + 8 <= size:
-            file.seek(at)
+        while offset + 8 <= size:
+            file.seek(offset)
             head = file.read(26)
             packed = _uint32(head[4:8])
             if head[8:12] in PACKED:
                 foreign.check_size(path, foreign.frame_size(head[8:], packed))
-            at += 8 + packed
+            offset += 8 + packed
 
 
 def _uint32(content: bytes) -> int:

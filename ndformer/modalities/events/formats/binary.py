@@ -18,18 +18,18 @@ def mapped(path: Path) -> np.ndarray:
 
 def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[list[str], int]:
     """Return the first lines that start with `mark`, up to the line `end`, and the number of their bytes."""
-    lines, at, begin = [], 0, data[: HEADER + LINE].tobytes()
-    while begin.startswith(mark.encode(), at):
-        if at >= HEADER:
+    lines, offset, begin = [], 0, data[: HEADER + LINE].tobytes()
+    while begin.startswith(mark.encode(), offset):
+        if offset >= HEADER:
             raise ValueError(f"its header has more than {HEADER} bytes")
-        stop = begin.find(b"\n", at, at + LINE) + 1
+        stop = begin.find(b"\n", offset, offset + LINE) + 1
         if stop == 0:
-            raise ValueError(f"the line of its header at byte {at} does not end")
-        lines.append(begin[at:stop].decode("latin-1").strip())
-        at = stop
+            raise ValueError(f"the line of its header at byte {offset} does not end")
+        lines.append(begin[offset:stop].decode("latin-1").strip())
+        offset = stop
         if end is not None and lines[-1].lower() == end:
             break
-    return lines, at
+    return lines, offset
 
 
 def cut_off(path: Path, left: int, count: int) -> None:

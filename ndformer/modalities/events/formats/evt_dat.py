@@ -46,16 +46,16 @@ class Dat:
 
     def __init__(self, path: Path) -> None:
         self.path, data = path, mapped(path)
-        lines, at = comment_lines(data, "%")
+        lines, start = comment_lines(data, "%")
         if lines:
-            if len(data) < at + 2 or data[at + 1] != 8:
+            if len(data) < start + 2 or data[start + 1] != 8:
                 raise ValueError("after its header come no type and size of events, or the size is not 8")
-            at += 2
+            start += 2
         self.size = cameras.parse_size("\n".join(lines))
-        count, left = divmod(len(data) - at, 8)
+        count, left = divmod(len(data) - start, 8)
         if left:
             cut_off(path, left, count)
-        self.records = data[at : at + 8 * count].view("<u4").reshape(-1, 2) if count else np.zeros((0, 2), "<u4")
+        self.records = data[start : start + 8 * count].view("<u4").reshape(-1, 2) if count else np.zeros((0, 2), "<u4")
 
     def __len__(self) -> int:
         return len(self.records)
@@ -73,9 +73,9 @@ class Dat:
         foreign.check_size(self.path, EVENT * len(records))
         time, word = np.asarray(records).T
         x, y = word & 0x3FFF, word >> 14 & 0x3FFF
-        return Events.from_arrays(x, y, time, word >> 28 & 1, *(self.size or self._assumed(cameras.extent(x, y))))
+        return Events.from_arrays(x, y, time, word >> 28 & 1, *(self.size or self._assume_size(cameras.extent(x, y))))
 
-    def _assumed(self, reached: cameras.Size) -> cameras.Size:
+    def _assume_size(self, reached: cameras.Size) -> cameras.Size:
         """GEN1's recordings do not name their sensor."""
         return cameras.smallest(reached, (GEN1,)) or cameras.assume_size(self.path, reached, cameras.PROPHESEE)
 
@@ -105,15 +105,15 @@ def evt_version(text: str) -> str | None:
 
 def read_raw(path: Path) -> Events:
     data = mapped(path)
-    lines, at = comment_lines(data, "%", "% end")
+    lines, start = comment_lines(data, "%", "% end")
     text = "\n".join(lines).lower()
     version = evt_version(text)
     if version not in WORDS:
         raise ValueError("its header names none of EVT2, EVT2.1, EVT3 and EVT4, which are known here")
     size, wide = geometry(text), WORDS[version]
-    count, left = divmod(len(data) - at, wide)
+    count, left = divmod(len(data) - start, wide)
     foreign.check_size(path, 4 * wide * count)  # the minimum for decoding
-    words = np.frombuffer(data[at : at + wide * count], "<u2" if version == "3" else "<u4")
+    words = np.frombuffer(data[start : start + wide * count], "<u2" if version == "3" else "<u4")
     decoder = dict[str, Decodes]({"2": Evt2(), "21": Evt21(legacy(words, text)), "3": Evt3(), "4": Evt4()})[version]
     parts, total = [], 0
     for begin in range(0, max(1, len(words)), PIECE):

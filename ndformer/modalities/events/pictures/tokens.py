@@ -61,7 +61,7 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
     if len(time) == 0:
         return [np.full((LARGE, LARGE, 3), PAPER, np.uint8)]
     rows, columns = extent(place, patch)
-    seen = counts(cells, patch, bins)
+    event_counts = counts(cells, patch, bins)
     edges, which = stretches(time)
     times = max(1, LARGE // (max(rows, columns) * patch))
     pictures = []
@@ -70,9 +70,9 @@ def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, b
         image[:, patch], image[:, :, :, patch] = GRID, GRID
         for token in np.flatnonzero(which == number):  # the last token of a patch covers the others
             row, column = place[token]
-            image[row, :patch, column, :patch] = color_events(seen[token][None])[0]
+            image[row, :patch, column, :patch] = color_events(event_counts[token][None])[0]
         picture = image.reshape(rows * (patch + 1), columns * (patch + 1), 3)
-        pictures.append(_headed(picture.repeat(times, 0).repeat(times, 1), edges, number))
+        pictures.append(_add_header(picture.repeat(times, 0).repeat(times, 1), edges, number))
     return pictures
 
 
@@ -100,7 +100,7 @@ def time_unit(edges: np.ndarray) -> tuple[float, str, int]:
     return unit, name, max(0, 1 - int(np.floor(np.log10(max(duration / FRAMES / unit, 1e-6)))))
 
 
-def _headed(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarray:
+def _add_header(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarray:
     """Add a header with the slice of time, as text and as a part of a bar, and a legend of the colors."""
     width = picture.shape[1]
     head = Image.new("RGB", (width, HEAD), "white")

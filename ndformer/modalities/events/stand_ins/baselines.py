@@ -40,7 +40,7 @@ def picture(events: Events) -> np.ndarray:
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
     still, names = StillMoment(), ("event count and polarity", "places of events", "picture of 50 ms", "picture of all")
 
-    def described(dataset: Dataset) -> list[np.ndarray]:
+    def describe(dataset: Dataset) -> list[np.ndarray]:
         rows = []
         for number, record in enumerate(dataset.records):
             sample = dataset.read(record)
@@ -48,4 +48,4 @@ def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
             rows.append([amounts(events), places(events), picture(moment), picture(events)])
         return [np.stack(column).astype(np.float32) for column in zip(*rows)]
 
-    return accuracies(zip(names, described(train), described(test)), train.labels, test.labels)
+    return accuracies(zip(names, describe(train), describe(test)), train.labels, test.labels)

@@ -87,9 +87,9 @@ class DetectionDataset(SizedImages):
         if self.split != "train" or rng.random() >= self.mosaic:
             return super().sample(epoch, i)
         first = self.decoded(i)
-        others, bad = partners(self, rng, 3, self.decoded)
+        partner_samples, bad = partners(self, rng, 3, self.decoded)
         # a mosaic has the ratio of its first image, so KeepAspect gives it the size that `batch_tokens` knows
-        return with_bad(self.changed(mosaic([first, *others], rng) | dict(index=i, **self.limits), rng), bad)
+        return with_bad(self.changed(mosaic([first, *partner_samples], rng) | dict(index=i, **self.limits), rng), bad)
 
     def read(self, record: Any) -> Sample:
         annotation: AnnotatedImage = record

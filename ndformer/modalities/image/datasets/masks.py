@@ -45,14 +45,14 @@ class MaskFolder(SizedImages):
             raise missing(self.data_root / "images" / split, "images", f"and annotations/{split} or masks/{split}")
         self.classes = _classes(self.data_root, self.model_classes)
         images, masks = self.disk_splits[split]
-        others: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         records = []
-        for name in files_in(images, ENDINGS, others):
+        for name in files_in(images, ENDINGS, counts):
             mask = (masks / name).with_suffix(".png")
             if not mask.is_file():
                 raise DataError(f"{mask} is missing for {images / name}: give each image a png mask of the same name")
             records.append((images / name, mask))
-        warn_skipped(others, images, "image", ENDINGS)
+        warn_skipped(counts, images, "image", ENDINGS)
         return records, np.zeros(len(records), np.int64)  # one label for all, so a hold-out takes every tenth image
 
     def read(self, record: Any) -> Sample:

@@ -34,9 +34,9 @@ class TinyImageNet(LabelledImages):
         self.classes = [names.get(synset, synset).split(",")[0].strip() for synset in synsets]
         if split == "train":
             return labelled(root / "train", synsets, ENDINGS, "image", "images")
-        return self._annotated(root / "val", {synset: i for i, synset in enumerate(synsets)})
+        return self._read_annotations(root / "val", {synset: i for i, synset in enumerate(synsets)})
 
-    def _annotated(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:
+    def _read_annotations(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:
         lists = folder / "val_annotations.txt"
         records = []
         for line in filter(str.strip, foreign.lines(lists)):

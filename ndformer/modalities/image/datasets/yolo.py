@@ -28,8 +28,8 @@ class YoloFolder(DetectionDataset):
 
     def on_disk(self) -> dict[str, list[Path]]:
         self.about = yolo_folders.read_meta(self.data_root)
-        found = {split: yolo_folders.sources(self.data_root, split, self.about) for split in yolo_folders.NAMES}
-        return {split: homes for split, homes in found.items() if homes}
+        sources = {split: yolo_folders.sources(self.data_root, split, self.about) for split in yolo_folders.NAMES}
+        return {split: homes for split, homes in sources.items() if homes}
 
     def annotations(self, split: str) -> list[AnnotatedImage]:
         if split not in self.disk_splits:
@@ -54,9 +54,9 @@ class YoloFolder(DetectionDataset):
         """Return the paths and names of the images of a folder or a list."""
         if home.is_file():
             return [(path, self._name(path)) for path in yolo_folders.listed(self.data_root, home)]
-        others: Counter[str] = Counter()
-        names = files_in(home, ENDINGS, others)
-        warn_skipped(Counter({end: n for end, n in others.items() if end not in LABEL_ENDINGS}), home, "image", ENDINGS)
+        counts: Counter[str] = Counter()
+        names = files_in(home, ENDINGS, counts)
+        warn_skipped(Counter({end: n for end, n in counts.items() if end not in LABEL_ENDINGS}), home, "image", ENDINGS)
         return [(home / name, name) for name in names]
 
     def _name(self, path: Path) -> str:

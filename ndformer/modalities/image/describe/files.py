@@ -23,9 +23,9 @@ class ImageFile(Describer):
             kind, mode, several = str(head.format), head.mode, getattr(head, "is_animated", False)
             stored, clear = head.size, "transparency" in head.info or "A" in mode
         height, width = pixels.shape[:2]
-        found: dict[str, Any] = dict(format=kind, height=height, width=width, mode=mode)
+        facts: dict[str, Any] = dict(format=kind, height=height, width=width, mode=mode)
         about = ImageStat.Stat(image)
-        found |= dict(mean=[round(v, 1) for v in about.mean], deviation=[round(v, 1) for v in about.stddev])
+        facts |= dict(mean=[round(v, 1) for v in about.mean], deviation=[round(v, 1) for v in about.stddev])
         odd = {
             "it has several frames, of which the first is read": several,
             "it was taken sideways, as its EXIF says: it is read upright": stored != image.size,
@@ -33,4 +33,4 @@ class ImageFile(Describer):
             f"all pixels are {pixels.min()}": pixels.min() == pixels.max(),
         }
         first = [dict(zip("rgb", pixel)) for pixel in pixels.reshape(-1, 3)[:rows].tolist()]
-        return found, true_sentences(odd), first
+        return facts, true_sentences(odd), first

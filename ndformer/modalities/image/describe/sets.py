@@ -46,12 +46,12 @@ def _coco(path: Path) -> Description:
     truth = read_truth(path)
     boxes, sizes = truth.boxes, [(r.get("width"), r.get("height")) for r in truth.records]
     counts = np.bincount(boxes.label, minlength=len(truth.classes)).tolist()
-    found: dict[str, Any] = dict(format="COCO annotations", images=len(truth.images), boxes=len(boxes.label))
-    found |= dict(crowds=int(boxes.crowd.sum()), classes=dict(zip(truth.classes, counts)))
+    facts: dict[str, Any] = dict(format="COCO annotations", images=len(truth.images), boxes=len(boxes.label))
+    facts |= dict(crowds=int(boxes.crowd.sum()), classes=dict(zip(truth.classes, counts)))
     empty, none = len(truth.images) - len(np.unique(boxes.image)), counts.count(0)
     unnamed = sum(not isinstance(record.get("file_name"), str) for record in truth.records)
     without = {"images have no box": empty, "classes have no box": none, "images have no file_name": unnamed}
-    odd = true_sentences({f"{count} {what}": count for what, count in without.items()})
+    odd = true_sentences({f"{count} {problem}": count for problem, count in without.items()})
     if all(isinstance(w, int) and isinstance(h, int) for w, h in sizes) and sizes:
         limit = np.array(sizes, np.float64)[boxes.image]
         odd += _outside(boxes.box[:, :2], boxes.box[:, :2] + boxes.box[:, 2:], limit, 0.5)
@@ -60,7 +60,7 @@ def _coco(path: Path) -> Description:
         dict(image=truth.images[i], name=truth.classes[c]) | dict(zip(("x", "y", "width", "height"), box))
         for i, c, box in zip(boxes.image[:20], boxes.label[:20], boxes.box[:20].round(2).tolist())
     ]
-    return found, odd, first
+    return facts, odd, first
 
 
 def _other_sizes(path: Path, truth: GroundTruth) -> list[str]:
@@ -110,8 +110,8 @@ def _voc(path: Path) -> Description:
     hard = sum(map(is_difficult, root.iter("object")))
     odd += [f"{hard} objects are difficult: they are neither learnt from nor counted"] if hard else []
     odd += [f"{names.count('')} objects have no name"] if "" in names else []
-    found = dict(format="VOC annotation", width=size[0], height=size[1], boxes=len(first))
-    return found | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
+    facts = dict(format="VOC annotation", width=size[0], height=size[1], boxes=len(first))
+    return facts | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
 
 
 def _yolo(path: Path) -> Description:

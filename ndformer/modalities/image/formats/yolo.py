@@ -51,5 +51,5 @@ def _bounds(values: list[float], kind: str) -> tuple[float, float, float, float]
 
 def describe_kinds(kinds: Counter[str]) -> str:
     """Say how many objects are not plain boxes, and that their bounding boxes are taken; empty where all are boxes."""
-    others = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != BOX)
-    return f"of {kinds.total()} objects there are {others}: their bounding boxes are taken" if others else ""
+    kinds_text = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != BOX)
+    return f"of {kinds.total()} objects there are {kinds_text}: their bounding boxes are taken" if kinds_text else ""

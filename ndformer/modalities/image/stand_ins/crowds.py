@@ -79,7 +79,7 @@ class _Pen:
             max_side = min(max_side, height, width)
             side = round(float(np.exp(self.rng.uniform(np.log(SMALLEST), np.log(max_side)))))
             top, left = int(self.rng.integers(height - side + 1)), int(self.rng.integers(width - side + 1))
-            if all(_shared((left, top, side), square) <= OVERLAP for square in self.squares):
+            if all(_compute_overlap((left, top, side), square) <= OVERLAP for square in self.squares):
                 break
         else:
             return None
@@ -99,7 +99,7 @@ class _Pen:
         return cover[0]
 
 
-def _shared(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
+def _compute_overlap(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
     """Return the overlap of two squares as a share of the smaller one."""
     both = [max(0, min(a[k] + a[2], b[k] + b[2]) - max(a[k], b[k])) for k in (0, 1)]
     return both[0] * both[1] / min(a[2], b[2]) ** 2

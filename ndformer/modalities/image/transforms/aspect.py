@@ -41,7 +41,7 @@ class KeepAspect:
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         image = sample["image"]
-        ratio = self._checked_ratio(image.height, image.width, sample.get("path"))
+        ratio = self._check_ratio(image.height, image.width, sample.get("path"))
         share, factor, stretch = 1.0, 1.0, 1.0
         if self.scale != (1.0, 1.0) or self.ratio != (1.0, 1.0):
             share, factor = rng.uniform(*self.scale), _log_uniform(rng, *self.ratio)
@@ -59,16 +59,16 @@ class KeepAspect:
 
     def largest_size(self, height: int, width: int, path: Any = None) -> tuple[int, int]:
         """Return the largest height and width that an image of this size gets, without `max_tokens`."""
-        ratio = self._checked_ratio(height, width, path)
+        ratio = self._check_ratio(height, width, path)
         low, high = (ratio * factor * stretch for factor, stretch in zip(self.ratio, self.stretch, strict=True))
         return self._size(min(max(1.0, low), high), None)  # the most patches are at the ratio nearest to a square
 
     def check(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Return the sample unchanged, or raise DataError if this transform refuses its image."""
-        self._checked_ratio(sample["image"].height, sample["image"].width, sample.get("path"))
+        self._check_ratio(sample["image"].height, sample["image"].width, sample.get("path"))
         return sample
 
-    def _checked_ratio(self, height: int, width: int, path: Any) -> float:
+    def _check_ratio(self, height: int, width: int, path: Any) -> float:
         ratio, cells = width / height, self.longest // self.multiple_of
         if cells * min(ratio, 1 / ratio) < 0.5:
             raise DataError(

@@ -16,7 +16,7 @@ BYTES = 4  # per pixel in Pillow
 BITS, BRIGHT = 7, 179  # solarize: the recipe's 178.5 inverts pixels from 179 on
 
 
-def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Transform:
+def _enhance(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Transform:
     def change(sample: Sample, rng: np.random.Generator) -> Sample:
         return sample | dict(image=kind(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH)))
 
@@ -36,7 +36,7 @@ def _colours(sample: Sample, rng: np.random.Generator) -> Sample:
     return sample | dict(image=Image.merge("HSV", (turned, saturation, value)).convert("RGB"))
 
 
-def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
+def _translate(sample: Sample, rng: np.random.Generator) -> Sample:
     """Translate by whole pixels."""
     image = sample["image"]
     x, y = (round(side * rng.uniform(-SHIFT, SHIFT)) for side in image.size)
@@ -45,11 +45,11 @@ def _translated(sample: Sample, rng: np.random.Generator) -> Sample:
 
 OPERATIONS: dict[str, Transform] = {
     "Identity": lambda sample, rng: sample,
-    "Translate": _translated,
-    "Brightness": _enhanced(ImageEnhance.Brightness),
+    "Translate": _translate,
+    "Brightness": _enhance(ImageEnhance.Brightness),
     "Colours": _colours,
-    "Contrast": _enhanced(ImageEnhance.Contrast),
-    "Sharpness": _enhanced(ImageEnhance.Sharpness),
+    "Contrast": _enhance(ImageEnhance.Contrast),
+    "Sharpness": _enhance(ImageEnhance.Sharpness),
     "Posterize": _same(lambda image: ImageOps.posterize(image, BITS)),
     "Solarize": _same(lambda image: ImageOps.solarize(image, BRIGHT)),
     "AutoContrast": _same(ImageOps.autocontrast),

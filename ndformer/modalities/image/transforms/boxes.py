@@ -18,8 +18,8 @@ FILL, GRAY = tuple(round(255 * mean) for mean in RGB_MEAN), 128  # about 0 after
 def clip_boxes(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, min_side: float = 1.0) -> dict[str, Any]:
     """Clip boxes to the image and drop those with a side shorter than `min_side`, together with their labels."""
     boxes = boxes.clip(0, [width, height, width, height])
-    keep = (boxes[:, 2:] - boxes[:, :2] >= min_side).all(1)
-    return dict(boxes=boxes[keep], labels=labels[keep])
+    keep_mask = (boxes[:, 2:] - boxes[:, :2] >= min_side).all(1)
+    return dict(boxes=boxes[keep_mask], labels=labels[keep_mask])
 
 
 def framed(sample: Sample) -> Sample:

@@ -112,11 +112,11 @@ class MoleculeFolder(Dataset):
             try:
                 values.append(number(row[target]) if row[target] else np.nan)
             except ValueError as error:
-                others = [column for column in self.classes if column != target]
+                other_columns = [column for column in self.classes if column != target]
                 raise DataError(
                     f"{self.table}: the target '{target:.60}' of {name} must be a number ({error}). Correct it, or "
                     "select columns with dataset.targets",
-                    f'--cfg-options "dataset.targets={others}"' if others else "",
+                    f'--cfg-options "dataset.targets={other_columns}"' if other_columns else "",
                 ) from None
         return Record(foreign.inside(self.data_root, name), np.array(values, np.float64))
 

@@ -55,7 +55,7 @@ class OriginalQM9(QM9):
 
 @lru_cache(maxsize=1)
 def _load(kind: type[OriginalQM9], home: Path, targets: tuple[str, ...], stamps: tuple[int, ...]) -> Molecules:
-    source, left_out, count = home / kind.files[0], _left_out(home / LEFT_OUT), 0
+    source, left_out, count = home / kind.files[0], _read_excluded(home / LEFT_OUT), 0
     index, rows, table = [], [], []
     try:
         for entry in kind.entries(home):
@@ -84,7 +84,7 @@ def read_lines(path: Path) -> Iterator[str]:
         yield from foreign.short_lines(file)
 
 
-def _left_out(path: Path) -> set[int]:
+def _read_excluded(path: Path) -> set[int]:
     """Return the numbers of molecules whose geometry did not converge: the first words of lines, less the count."""
     if not foreign.is_file(path):
         return set()

@@ -55,10 +55,10 @@ class QM9(MoleculeTable):
         val: Count = 10_000,
         **kwargs: Any,
     ) -> None:
-        known = [*TARGETS, ANISOTROPY]
+        names = [*TARGETS, ANISOTROPY]
         for name in targets:
-            if name not in known:
-                raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, known)} It has: {', '.join(known)}")
+            if name not in names:
+                raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, names)} It has: {', '.join(names)}")
         check_distinct(targets, "QM9: the target")
         self.targets = list(targets)
         super().__init__(*args, train=train, val=val, **kwargs)
@@ -79,13 +79,13 @@ class QM9(MoleculeTable):
 def _load(path: Path, targets: tuple[str, ...], modified: int, size: int) -> Molecules:
     """Read the file once for all splits."""
     try:
-        return _checked(foreign.arrays(path), targets)
+        return _check_arrays(foreign.arrays(path), targets)
     except (ValueError, OSError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         reason = f"it has no array {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
         raise DataError(f"{path} cannot be read as QM9 ({reason}). Get it again") from None
 
 
-def _checked(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Molecules:
+def _check_arrays(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Molecules:
     index, atoms, numbers, positions, table, names = (
         arrays[name] for name in ("index", "atoms", "number", "position", "target", "target_names")
     )

@@ -51,14 +51,14 @@ def _columns(comment: str) -> tuple[int, int]:
     match = PROPERTIES.search(comment)
     if match is None:
         return 0, 1
-    parts, start, found = match[1].split(":"), 0, {}
+    parts, start, columns = match[1].split(":"), 0, {}
     for name, _, width in zip(parts[::3], parts[1::3], parts[2::3]):
         if not width.isascii() or not width.isdigit() or len(width) > 3:
             raise ValueError(f"its Properties are not NAME:TYPE:COLUMNS, got '{match[1]:.60}'")
-        found[name.lower()] = start
+        columns[name.lower()] = start
         start += int(width)
-    symbol = next((found[name] for name in SYMBOL_NAMES if name in found), None)
-    place = next((found[name] for name in POSITION_NAMES if name in found), None)
+    symbol = next((columns[name] for name in SYMBOL_NAMES if name in columns), None)
+    place = next((columns[name] for name in POSITION_NAMES if name in columns), None)
     if symbol is None or place is None:
         raise ValueError(f"its Properties must name species and pos, got '{match[1]:.60}'")
     return symbol, place

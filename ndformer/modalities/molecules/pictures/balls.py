@@ -40,7 +40,7 @@ class TurningMolecule(Canvas):
         self.bonds = bonds(self.numbers, self.atoms)
         self.extent = float(np.linalg.norm(self.atoms, axis=1).max()) + MARGIN
 
-    def _turned(self, moment: int) -> np.ndarray:
+    def _rotate(self, moment: int) -> np.ndarray:
         """Return the positions (n, 3) to the right, up and towards the viewer."""
         turn, (c, s) = 2 * math.pi * moment / TURNS, (math.cos(TILT), math.sin(TILT))
         a, b = math.cos(turn), math.sin(turn)
@@ -52,13 +52,13 @@ class TurningMolecule(Canvas):
         return SIZE / 2 * (1 + places[:, :2] * (1, -1) / self.extent)
 
     def _draw(self, colors: np.ndarray, moment: int) -> np.ndarray:
-        seen = self._turned(moment)
-        places, scale = SMOOTH * self._pixels(seen), SMOOTH * SIZE / 2 / self.extent
+        view_points = self._rotate(moment)
+        places, scale = SMOOTH * self._pixels(view_points), SMOOTH * SIZE / 2 / self.extent
         sheet = Image.new("RGB", (SMOOTH * SIZE, SMOOTH * SIZE), PAPER)
         pen = ImageDraw.Draw(sheet)
         for i, j in self.bonds:
             pen.line([*places[i], *places[j]], fill=STICK, width=max(1, round(0.16 * scale)))
-        for i in seen[:, 2].argsort():  # near atoms hide far ones
+        for i in view_points[:, 2].argsort():  # near atoms hide far ones
             (x, y), radius = places[i], BALL * RADII[self.numbers[i]] * scale
             box = (x - radius, y - radius, x + radius, y + radius)
             pen.ellipse(box, fill=tuple(int(value) for value in colors[i]), outline=EDGE, width=SMOOTH)
@@ -74,7 +74,7 @@ class TurningMolecule(Canvas):
         return Cloud(self.atoms, np.arange(len(self.atoms)), self.atoms)
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
-        x, y = self._pixels(self._turned(moment))[token]
+        x, y = self._pixels(self._rotate(moment))[token]
         return float(y), float(x)
 
 

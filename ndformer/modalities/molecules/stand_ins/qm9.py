@@ -27,11 +27,11 @@ ATOM = {1: (-0.6, 4.5), 6: (-38.1, 11.9), 7: (-54.7, 7.4), 8: (-75.2, 5.4), 9: (
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
     """Yield mean absolute errors of the first target: of the mean, and of a value for each atom of an element."""
-    (known, composition), (truth, kinds) = target_table(train), target_table(test)
-    yield "mean of the training data", float(np.abs(truth[:, 0] - known[:, 0].mean()).mean())
+    (train_targets, composition), (truth, kinds) = target_table(train), target_table(test)
+    yield "mean of the training data", float(np.abs(truth[:, 0] - train_targets[:, 0].mean()).mean())
     assert composition is not None
     assert kinds is not None
-    fit = per_part(composition, known[:, 0])
+    fit = per_part(composition, train_targets[:, 0])
     yield "a value for each atom", float(np.abs(truth[:, 0] - kinds @ fit).mean())
 
 

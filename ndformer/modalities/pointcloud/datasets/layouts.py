@@ -43,17 +43,17 @@ def find_layout(root: Path, prefix: str, fallback: Sequence[str] = ()) -> Layout
     if layout is not None:
         return layout
     inside = [p for p in sorted(root.iterdir()) if p.is_dir()] if root.is_dir() else []
-    found = [layout for layout in (detect_layout(p, prefix, fallback) for p in inside) if layout is not None]
-    if len(found) > 1:
-        homes = ", ".join(layout.home.name for layout in found)
+    layouts = [layout for layout in (detect_layout(p, prefix, fallback) for p in inside) if layout is not None]
+    if len(layouts) > 1:
+        homes = ", ".join(layout.home.name for layout in layouts)
         raise DataError(f"{root} has several datasets: give one of {homes} as data_root")
-    if not found:
+    if not layouts:
         raise MissingError(
             f"{root} has no ModelNet: put modelnet40_normal_resampled, the meshes of ModelNet40.zip (from "
             "modelnet.cs.princeton.edu) or modelnet40_ply_hdf5_2048, unpacked, there; for your own clouds in "
             "train/CLASS/FILES, use CloudFolder",
         )
-    return found[0]
+    return layouts[0]
 
 
 def detect_layout(home: Path, prefix: str, fallback: Sequence[str] = ()) -> Layout | None:

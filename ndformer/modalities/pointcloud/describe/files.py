@@ -34,13 +34,13 @@ class CloudFile(Describer):
         loaded = load_cloud(path, labels=labels)
         cloud, points = loaded.cloud, loaded.cloud["points"]
         kind = "scene" if path.is_dir() else "mesh, points spread over it" if loaded.mesh else "point cloud"
-        found: dict[str, Any] = dict(format=f"{kind} ({PLACES if path.is_dir() else path.suffix.lower()})")
-        found |= dict(points=len(points))
+        facts: dict[str, Any] = dict(format=f"{kind} ({PLACES if path.is_dir() else path.suffix.lower()})")
+        facts |= dict(points=len(points))
         ends = zip("xyz", points.min(0), points.max(0))
-        found |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
-        found |= dict(normals="normals" in cloud, colours="colours" in cloud)
+        facts |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
+        facts |= dict(normals="normals" in cloud, colours="colours" in cloud)
         if "labels" in cloud and len(classes := counted(cloud["labels"])) <= 100:
-            found |= dict(classes=classes)
+            facts |= dict(classes=classes)
         same = len(points) - len(np.unique(points, axis=0))
         flat = [axis for axis, side in zip("xyz", np.ptp(points, 0)) if side == 0]
         wrong = int((np.abs(np.linalg.norm(cloud.get("normals", np.eye(3)), axis=1) - 1) > 0.01).sum())
@@ -55,4 +55,4 @@ class CloudFile(Describer):
         }
         first = [dict(zip(XYZ, (round(v, 4) for v in point))) for point in points[:rows].tolist()]
         colours = cloud["colours"][:rows].round().astype(int).tolist() if "colours" in cloud else [()] * rows
-        return found, true_sentences(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]
+        return facts, true_sentences(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]

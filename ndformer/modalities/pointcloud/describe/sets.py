@@ -54,37 +54,37 @@ def _modelnet(path: Path) -> Description:
     points, labels = tables["data"], tables.get("label", np.zeros(0)).reshape(-1)
     if points.ndim != 3 or points.shape[2] != 3 or points.dtype.kind != "f":
         raise DataError(f"{path} holds data of shape {points.shape}, where ModelNet's have (N, n, 3): get it again")
-    found: dict[str, Any] = dict(format="ModelNet (hdf5)", clouds=len(points), points=points.shape[1])
-    found |= dict(normals="normal" in _hdf5(path))
+    facts: dict[str, Any] = dict(format="ModelNet (hdf5)", clouds=len(points), points=points.shape[1])
+    facts |= dict(normals="normal" in _hdf5(path))
     odd = [] if len(points) else ["it holds no clouds"]
     if points.size:
         finite = np.all(np.isfinite(points), axis=2)  # (N, n)
         bad = int(np.sum(~np.all(finite, axis=1)))
         if finite.any():
             ends = zip("xyz", points[finite].min(0), points[finite].max(0))
-            found |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
+            facts |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
         odd += [f"{bad} clouds have points that are not finite"] if bad else []
     if len(labels) == len(points):
-        found |= dict(classes=counted(labels))
+        facts |= dict(classes=counted(labels))
     else:
         odd.append(f"it has {len(labels)} labels for {len(points)} clouds")
     first = [dict(zip("xyz", (round(float(v), 4) for v in point))) for point in points[:1, :20].reshape(-1, 3)]
-    return found, odd, first
+    return facts, odd, first
 
 
 def _array(path: Path) -> Description:
     array = foreign.array(path)
-    found: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
+    facts: dict[str, Any] = dict(format="NumPy array", shape=" x ".join(map(str, array.shape)), dtype=str(array.dtype))
     odd = [] if array.size else ["it is empty"]
     if array.size and array.dtype.kind in "iufb":
-        found |= dict(smallest=array.min().item(), largest=array.max().item())
+        facts |= dict(smallest=array.min().item(), largest=array.max().item())
         if array.dtype.kind in "iub" and array.ndim == 1 and len(classes := counted(array)) <= 100:
-            found |= dict(classes=classes)
+            facts |= dict(classes=classes)
             none = classes.get(-1, 0)
             odd += [f"{none} of {len(array)} have the label -1, which is none"] if none else []
         odd += ["all values are the same"] if array.min() == array.max() and array.size > 1 else []
     rows = array[:20].reshape(min(20, len(array)), -1)[:, :6] if array.ndim else array.reshape(1, 1)
-    return found, odd, [{f"column {i}": v for i, v in enumerate(row.tolist())} for row in rows]
+    return facts, odd, [{f"column {i}": v for i, v in enumerate(row.tolist())} for row in rows]
 
 
 def _scene(path: Path) -> Description:
@@ -94,8 +94,8 @@ def _scene(path: Path) -> Description:
         rows = content[name]
         if name == "segIndices":
             segments = np.asarray(rows, np.int64)
-            found = dict(format="ScanNet segments", vertices=len(segments), segments=len(np.unique(segments)))
-            return found, [] if len(segments) else ["it is empty"], []
+            facts = dict(format="ScanNet segments", vertices=len(segments), segments=len(np.unique(segments)))
+            return facts, [] if len(segments) else ["it is empty"], []
         labels = [str(group["label"]) for group in rows]
         first = [dict(id=g["id"], label=g["label"], segments=len(g["segments"])) for g in rows[:20]]
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:

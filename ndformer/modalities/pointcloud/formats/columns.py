@@ -115,5 +115,5 @@ def compact_positions(points: np.ndarray) -> np.ndarray:
     if points.dtype.kind == "f" and points.itemsize <= 4:
         return np.ascontiguousarray(points, np.float32)
     precise = np.ascontiguousarray(points, np.float64)
-    near = np.abs(precise).max(initial=0) <= MAX_OFFSET * np.ptp(precise, 0).max(initial=0) if len(precise) else True
-    return precise.astype(np.float32) if near else precise
+    compact = np.abs(precise).max(initial=0) <= MAX_OFFSET * np.ptp(precise, 0).max(initial=0) if len(precise) else True
+    return precise.astype(np.float32) if compact else precise

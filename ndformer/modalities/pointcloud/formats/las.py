@@ -33,7 +33,7 @@ def parse_las(content: bytes, path: Path) -> Columns:
     """Return x, y and z in float64, the classification, and red, green and blue where present."""
     head = _header(content)
     foreign.check_size(path, 4 * head.points * head.size)
-    body = _unpacked(content, head, path) if head.packed else content[head.start :]
+    body = _unpack(content, head, path) if head.packed else content[head.start :]
     if len(body) < head.points * head.size:
         raise ValueError(f"it announces {head.points} points of {head.size} bytes, but {len(body)} bytes follow")
     rows = np.frombuffer(body, np.uint8, head.points * head.size).reshape(head.points, head.size)
@@ -64,7 +64,7 @@ def _header(content: bytes) -> Header:
     return Header(kind, number != kind, size, points, start, (head_size, records), place[:3], place[3:])
 
 
-def _unpacked(content: bytes, head: Header, path: Path) -> bytes:
+def _unpack(content: bytes, head: Header, path: Path) -> bytes:
     try:
         lazrs: Any = importlib.import_module("lazrs")
     except ImportError:

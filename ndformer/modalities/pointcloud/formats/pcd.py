@@ -24,7 +24,7 @@ def parse_pcd(content: bytes) -> Columns:
     if how == "ascii":
         table = _ascii(content[start:], row, rows)
     elif how in ("binary", "binary_compressed"):
-        body = content[start:] if how == "binary" else _unpacked(content[start:], rows * row.itemsize)
+        body = content[start:] if how == "binary" else _unpack(content[start:], rows * row.itemsize)
         if len(body) < rows * row.itemsize:
             raise ValueError(f"it announces {rows} points of {row.itemsize} bytes, but {len(body)} bytes follow")
         table = _rows(body, row, rows) if how == "binary" else _columns(body, row, rows)
@@ -43,13 +43,13 @@ def parse_pcd(content: bytes) -> Columns:
 def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
     """Return the header lines by their first word, the kind of data, and the offset of the data."""
     head: dict[str, list[str]] = {}
-    at = 0
+    offset = 0
     while "DATA" not in head:
-        end = content.find(b"\n", at, at + LINE)
-        words = content[at:end].decode("ascii", "replace").split()
+        end = content.find(b"\n", offset, offset + LINE)
+        words = content[offset:end].decode("ascii", "replace").split()
         if end < 0 or (words and not words[0].startswith("#") and words[0] not in KEYS):
             raise ValueError("it does not begin with a PCD header")
-        at = end + 1
+        offset = end + 1
         if words and not words[0].startswith("#"):
             head[words[0]] = words[1:]
     head.setdefault("FIELDS", head.get("COLUMNS", []))
@@ -59,7 +59,7 @@ def _header(content: bytes) -> tuple[dict[str, list[str]], str, int]:
     lost = next((key for key in ("FIELDS", "SIZE", "TYPE", "POINTS", "DATA") if not head.get(key)), None)
     if lost is not None or not head["POINTS"][0].isdigit():
         raise ValueError(f"its header has no {lost or 'POINTS'}")
-    return head, head["DATA"][0], at
+    return head, head["DATA"][0], offset
 
 
 def _fields(head: dict[str, list[str]]) -> list[tuple[str, str, int]]:
@@ -80,12 +80,12 @@ def _ascii(body: bytes, row: np.dtype, rows: int) -> Columns:
     table = np.loadtxt(islice(lines, rows), ndmin=2, comments=None) if rows and body.strip() else np.zeros((0, numbers))
     if table.shape != (rows, numbers):
         raise ValueError(f"it announces {rows} points of {numbers} numbers and holds {len(table)} of {table.shape[1]}")
-    columns, at = {}, 0
+    columns, column = {}, 0
     for name in row.names or ():
         base, (count, *_) = row[name].subdtype or (row[name], (1,))
         if count == 1:
-            columns[name] = table[:, at].astype(base)
-        at += count
+            columns[name] = table[:, column].astype(base)
+        column += count
     return columns
 
 
@@ -96,16 +96,16 @@ def _rows(body: bytes, row: np.dtype, rows: int) -> Columns:
 
 def _columns(body: bytes, row: np.dtype, rows: int) -> Columns:
     """Read the fields one after the other, as compressed files store them."""
-    columns, at = {}, 0
+    columns, offset = {}, 0
     for name in row.names or ():
         base, count = row[name].subdtype or (row[name], (1,))
         if count == (1,):
-            columns[name] = np.frombuffer(body, base, rows, at)
-        at += rows * row[name].itemsize
+            columns[name] = np.frombuffer(body, base, rows, offset)
+        offset += rows * row[name].itemsize
     return columns
 
 
-def _unpacked(body: bytes, size: int) -> bytes:
+def _unpack(body: bytes, size: int) -> bytes:
     if len(body) < 8:
         raise ValueError("it ends before its packed points")
     packed, unpacked = np.frombuffer(body, "<u4", 2).tolist()
@@ -118,21 +118,21 @@ def _unpacked(body: bytes, size: int) -> bytes:
 
 def lzf(packed: bytes, size: int) -> bytes:
     """Decompress LZF (Lehmann): literal runs and copies of earlier bytes."""
-    out, at = bytearray(), 0
+    out, position = bytearray(), 0
     try:
-        while at < len(packed):
-            control = packed[at]
-            at += 1
+        while position < len(packed):
+            control = packed[position]
+            position += 1
             if control < 32:  # a run of control + 1 bytes
-                out += packed[at : at + control + 1]
-                at += control + 1
+                out += packed[position : position + control + 1]
+                position += control + 1
                 continue
             length = control >> 5
             if length == 7:
-                length += packed[at]
-                at += 1
-            back = ((control & 31) << 8 | packed[at]) + 1
-            at += 1
+                length += packed[position]
+                position += 1
+            back = ((control & 31) << 8 | packed[position]) + 1
+            position += 1
             if back > len(out):
                 raise ValueError("its packed points are damaged")
             begin, length = len(out) - back, length + 2

@@ -109,13 +109,13 @@ def _ascii(body: io.BytesIO, element: Element) -> dict[str, Column]:
     table: dict[str, list[np.ndarray]] = {p.name: [] for p in element.properties}
     count = 0
     for words in islice(lines, element.rows):
-        at, count = 0, count + 1
+        index, count = 0, count + 1
         for p in element.properties:
-            first = at + (p.length is not None)
-            at = at + 1 if p.length is None else first + int(words[at] if at < len(words) else 0)
-            if not first <= at <= len(words):
+            first = index + (p.length is not None)
+            index = index + 1 if p.length is None else first + int(words[index] if index < len(words) else 0)
+            if not first <= index <= len(words):
                 raise ValueError(f"its row '{' '.join(words)[:80]}' is no {element.name}")
-            table[p.name].append(np.array(words[first:at], np.float64).astype(p.type))
+            table[p.name].append(np.array(words[first:index], np.float64).astype(p.type))
     if count < element.rows:
         raise ValueError(f"it ends after {count} of {element.rows} rows of '{element.name}'")
     return dict(table)

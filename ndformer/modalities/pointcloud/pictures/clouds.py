@@ -50,10 +50,10 @@ def _view(
     middle = (place.min(0) + place.max(0)) / 2
     radius_all = max(float(np.linalg.norm(place - middle, axis=1).max()), 1e-9)
     axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the viewer
-    seen = (place - middle) / radius_all @ axes.T  # (N, 3) in -1..1
+    view_points = (place - middle) / radius_all @ axes.T  # (N, 3) in -1..1
     colour = np.broadcast_to(INK, place.shape) if colours is None else colours
-    near = (0.5 + 0.5 * seen[:, 2:]).clip(0, 1)
-    strength, light, hidden = shade + (1 - shade) * near, np.ones(1), np.zeros(len(place), bool)
+    closeness = (0.5 + 0.5 * view_points[:, 2:]).clip(0, 1)
+    strength, light, hidden = shade + (1 - shade) * closeness, np.ones(1), np.zeros(len(place), bool)
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
         hidden = facing[:, 2] < -0.05  # on the far side: drawn faintly, behind the others
@@ -63,7 +63,7 @@ def _view(
     shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size
     radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs large enough to close the surface
-    index = discs(seen, np.lexsort([seen[:, 2], ~hidden]), wide, radius)
+    index = discs(view_points, np.lexsort([view_points[:, 2], ~hidden]), wide, radius)
     canvas = np.where(index[..., None] >= 0, shaded[index], PAPER).astype(np.uint8)
     return canvas.reshape(size, SMOOTH, size, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
 

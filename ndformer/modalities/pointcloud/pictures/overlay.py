@@ -42,13 +42,13 @@ class TurningCloud(Canvas):
 
     def _rasterize(self, moment: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the point at each pixel (wide, wide), -1 for none, and the share of its color that is left."""
-        seen = (self.points - self.center) / self.radius @ self._axes(moment).T  # (n, 3)
+        view_points = (self.points - self.center) / self.radius @ self._axes(moment).T  # (n, 3)
         wide = SMOOTH * SIZE
-        radius = SMOOTH * min(0.5 + 0.42 * SIZE / math.sqrt(len(seen)), SIZE / 24)
-        index = discs(seen, seen[:, 2].argsort(), wide, radius)
-        low, high = seen[:, 2].min(), seen[:, 2].max()
-        near = FAR + (1 - FAR) * (seen[:, 2] - low) / max(high - low, 1e-9)
-        return index, np.where(index >= 0, near[index], 0.0)[..., None]
+        radius = SMOOTH * min(0.5 + 0.42 * SIZE / math.sqrt(len(view_points)), SIZE / 24)
+        index = discs(view_points, view_points[:, 2].argsort(), wide, radius)
+        low, high = view_points[:, 2].min(), view_points[:, 2].max()
+        closeness = FAR + (1 - FAR) * (view_points[:, 2] - low) / max(high - low, 1e-9)
+        return index, np.where(index >= 0, closeness[index], 0.0)[..., None]
 
     def _draw(self, colours: np.ndarray, moment: int) -> np.ndarray:
         index, left = self._view_cache(moment)

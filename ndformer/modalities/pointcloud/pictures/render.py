@@ -38,24 +38,24 @@ def render(
     """Render a mesh as (size, size, 3) uint8: the square from -1 to 1 around the origin, facing the viewer."""
     wide = SMOOTH * size
     axes = view_axes(azimuth, elevation)
-    seen = vertices @ axes.T  # (V, 3)
-    corners = seen[faces]  # (F, 3, 3)
-    at = np.stack([(corners[..., 0] + 1) * wide / 2 - 0.5, (1 - corners[..., 1]) * wide / 2 - 0.5], -1)  # (F, 3, 2)
+    view_points = vertices @ axes.T  # (V, 3)
+    corners = view_points[faces]  # (F, 3, 3)
+    pixels = np.stack([(corners[..., 0] + 1) * wide / 2 - 0.5, (1 - corners[..., 1]) * wide / 2 - 0.5], -1)  # (F, 3, 2)
     normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     front = normal[:, 2] > 1e-12  # other faces point away
-    at, corners, normal, faces = at[front], corners[front], normal[front], faces[front]
+    pixels, corners, normal, faces = pixels[front], corners[front], normal[front], faces[front]
 
     # list every pixel of every triangle's bounding box
-    low = np.ceil(at.min(1)).clip(0, wide).astype(int)  # (F, 2) x, y
-    spans = (np.floor(at.max(1)).clip(-1, wide - 1).astype(int) - low + 1).clip(0)
+    low = np.ceil(pixels.min(1)).clip(0, wide).astype(int)  # (F, 2) x, y
+    spans = (np.floor(pixels.max(1)).clip(-1, wide - 1).astype(int) - low + 1).clip(0)
     counts = spans.prod(1)
-    face = np.repeat(np.arange(len(at)), counts)  # (K,)
+    face = np.repeat(np.arange(len(pixels)), counts)  # (K,)
     offset = np.arange(len(face)) - np.repeat(np.cumsum(counts) - counts, counts)
     x = low[face, 0] + offset % np.maximum(spans[face, 0], 1)
     y = low[face, 1] + offset // np.maximum(spans[face, 0], 1)
 
     # barycentric coordinates of each pixel
-    a, b, c = at[face].transpose(1, 0, 2)
+    a, b, c = pixels[face].transpose(1, 0, 2)
     across = lambda p, q: (q[:, 0] - p[:, 0]) * (y - p[:, 1]) - (q[:, 1] - p[:, 1]) * (x - p[:, 0])
     shares = np.stack([across(b, c), across(c, a), across(a, b)], 1)
     total = shares.sum(1, keepdims=True)

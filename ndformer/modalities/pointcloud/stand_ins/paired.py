@@ -35,9 +35,9 @@ def case(rng: np.random.Generator) -> tuple[Mesh, Mesh]:
     """Return a bookcase with its open side away from the viewer, and the back panel that makes it a cabinet."""
     x, y, z, wall = rng.uniform(0.6, 1.0), rng.uniform(0.8, 1.3), rng.uniform(0.4, 0.6), 0.04
     shelves = rng.integers(2, 4)
-    sides = [box(wall, y, z).moved(at * (x - wall) / 2) for at in (-1, 1)]
+    sides = [box(wall, y, z).moved(sign * (x - wall) / 2) for sign in (-1, 1)]
     boards = [box(x, wall, z).moved(y=(y - wall) * i / shelves) for i in range(shelves + 1)]
-    front, back = (box(x, y, wall).moved(z=at * (z - wall) / 2) for at in (1, -1))
+    front, back = (box(x, y, wall).moved(z=sign * (z - wall) / 2) for sign in (1, -1))
     return join([*sides, *boards, front]), back.scaled(0.98, 0.98, 1).moved(y=0.01 * y)
 
 

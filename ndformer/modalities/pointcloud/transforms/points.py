@@ -69,8 +69,8 @@ class SamplePoints:
                 f"long to find: put SamplePoints(count={DISTANCES // self.count}) before, which takes some at random"
             )
         middle = 0 if points.dtype == np.float32 else points.mean(0)  # float32 is too coarse far from the origin
-        near = np.asarray(points - middle, np.float32)
-        return select_points(sample, farthest(torch.from_numpy(near)[None], self.count)[0].numpy())
+        centered_points = np.asarray(points - middle, np.float32)
+        return select_points(sample, farthest(torch.from_numpy(centered_points)[None], self.count)[0].numpy())
 
 
 @TRANSFORMS.register_module()

@@ -32,22 +32,22 @@ class VideoContent(Describer):
 def _frames(path: Path, rows: int) -> Description:
     folder = FrameFolder(path)
     names = folder.names()
-    found = dict(format="folder of frames", bytes=sum((path / name).stat().st_size for name in names)) | folder.facts()
+    facts = dict(format="folder of frames", bytes=sum((path / name).stat().st_size for name in names)) | folder.facts()
     sizes = {foreign.image_size(path / name) for name in names[:MAX_FRAMES]}
     odd = [f"its frames have {len(sizes)} sizes, and those of a video have one"] if len(sizes) > 1 else []
     numbers = [re.findall(r"\d+", name)[-1:] for name in names]
     steps = {int(b[0]) - int(a[0]) for a, b in zip(numbers, numbers[1:]) if a and b}
     odd += ["numbers are left out between its frames"] if steps - {1} else []
-    return found, odd, [dict(frame=i, name=name) for i, name in enumerate(names[:rows])]
+    return facts, odd, [dict(frame=i, name=name) for i, name in enumerate(names[:rows])]
 
 
 def _video(path: Path, rows: int) -> Description:
     backend: Backend = "pyav" if "pyav" in installed() else "auto"  # PyAV gives more facts
     video = VideoFile(path, backend)
     facts = video.facts()
-    found: dict[str, Any] = dict(format="video") | facts
+    report: dict[str, Any] = dict(format="video") | facts
     claimed, rate = facts["frames"], facts["frames_per_second"]
-    found |= dict(seconds=round(claimed / rate, 3) if rate else None)
+    report |= dict(seconds=round(claimed / rate, 3) if rate else None)
     odd = []
     frames, _ = video.frames(range(min(rows, max(1, claimed))))
     if claimed > 1:
@@ -65,4 +65,4 @@ def _video(path: Path, rows: int) -> Description:
         odd.append(f"the first {len(frames)} frames are the same")
     mean = frames.mean((1, 2)).round(1)
     first = [dict(frame=i) | dict(zip("rgb", colour)) for i, colour in enumerate(np.asarray(mean).tolist())]
-    return found, odd, first
+    return report, odd, first

@@ -85,7 +85,7 @@ def decord_frames(path: str, indices: list[int]) -> Decoded:
 def pyav_frames(path: str, indices: list[int]) -> Decoded:
     import av
 
-    with _opened(av, path) as container:
+    with _open_container(av, path) as container:
         if indices[0] >= FAR:
             decoded = _seek_frames(av, path, indices)
             if decoded is not None:
@@ -101,7 +101,7 @@ def pyav_frames(path: str, indices: list[int]) -> Decoded:
     return frames, numbers
 
 
-def _opened(av: Any, path: str) -> Any:
+def _open_container(av: Any, path: str) -> Any:
     return av.open(path, format=demuxer(path), options=SAFE)
 
 
@@ -123,7 +123,7 @@ def _pixels(frame: Any) -> np.ndarray:
 
 def _seek_frames(av: Any, path: str, indices: list[int]) -> Decoded | None:
     """Decode from the key frame before the first index; return None where timestamps do not number the frames."""
-    with _opened(av, path) as container:
+    with _open_container(av, path) as container:
         if container.format.name not in SEEKABLE:
             return None
         packets = [p.pts for p in container.demux(_stream(container)) if p.size]
@@ -138,7 +138,7 @@ def _seek_frames(av: Any, path: str, indices: list[int]) -> Decoded | None:
     inside = [number for number in indices if number < len(packets)]
     if not inside:
         return [], []
-    with _opened(av, path) as container:
+    with _open_container(av, path) as container:
         stream, times = _stream(container), sorted(packets)
         container.seek(times[inside[0]], stream=stream, backward=True)
         frames = {}
@@ -160,7 +160,7 @@ def decord_facts(path: str) -> dict[str, Any]:
 def pyav_facts(path: str) -> dict[str, Any]:
     import av
 
-    with _opened(av, path) as container:
+    with _open_container(av, path) as container:
         stream = _stream(container)
         first = next(container.decode(stream), None)
         if first is None:
@@ -168,7 +168,7 @@ def pyav_facts(path: str) -> dict[str, Any]:
         height, width = _pixels(first).shape[:2]
         facts = dict(container=container.format.name, codec=stream.codec_context.name, streams=len(container.streams))
         facts |= dict(height=height, width=width, frames_per_second=float(stream.average_rate or 0))
-    with _opened(av, path) as container:
+    with _open_container(av, path) as container:
         facts |= dict(frames=sum(p.size > 0 for p in container.demux(_stream(container))))
     return facts
 

@@ -25,8 +25,8 @@ class FrameFolder:
     path: Path
 
     def names(self) -> list[str]:
-        found = [name for name in foreign.names_in(self.path) if Path(name).suffix.lower() in foreign.PICTURES]
-        return sorted((n for n in found if not n.startswith((".", *FLOW))), key=_natural)
+        names = [name for name in foreign.names_in(self.path) if Path(name).suffix.lower() in foreign.PICTURES]
+        return sorted((n for n in names if not n.startswith((".", *FLOW))), key=_natural)
 
     def frames(self, indices: Sequence[int]) -> tuple[np.ndarray, list[int]]:
         """Return frames as VideoFile.frames does."""

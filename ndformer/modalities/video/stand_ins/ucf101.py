@@ -92,10 +92,10 @@ def ucf101(folder: Path, seed: int = 0, groups: int = GROUPS, clips: int = CLIPS
         (folder / "UCF-101" / name).mkdir(parents=True)
         for group in range(1, groups + 1):
             rng = np.random.default_rng((seed, motion, group))
-            look = appearance(rng)
+            style = appearance(rng)
             for clip in range(1, clips + 1):
                 file = f"{name}/v_{name}_g{group:02d}_c{clip:02d}.avi"
-                write_avi(folder / "UCF-101" / file, film(motion, frames, rng, look))
+                write_avi(folder / "UCF-101" / file, film(motion, frames, rng, style))
                 rows.append((file, motion + 1, group))
     for fold in (1, 2, 3):
         test_groups = range((fold - 1) * TEST_GROUPS + 1, fold * TEST_GROUPS + 1)

@@ -121,10 +121,10 @@ def _mean_error(errors: np.ndarray, scores: np.ndarray, confidence: np.ndarray) 
 
 def _running_mean(values: np.ndarray) -> np.ndarray:
     """Return the running mean of values that are not NaN: 0 before the first (as in the devkit), 1 without any."""
-    known = ~np.isnan(values)
-    if not known.any():
+    is_valid = ~np.isnan(values)
+    if not is_valid.any():
         return np.ones(len(values))
-    count = np.cumsum(known)
+    count = np.cumsum(is_valid)
     return np.divide(np.nancumsum(values), count, out=np.zeros(len(values)), where=count != 0)
 
 
@@ -137,11 +137,11 @@ def _match(truth: Boxes, predictions: Boxes, thresholds: tuple[float, ...]) -> n
     `predictions` are sorted by score. A prediction matches the nearest free object if it is within the threshold. Pairs
     beyond the largest threshold cannot match, so only nearer pairs are computed.
     """
-    near = sorted(_pairs(truth, predictions, max(thresholds)), key=lambda pair: pair[0])
+    pairs = sorted(_pairs(truth, predictions, max(thresholds)), key=lambda pair: pair[0])
     matched = np.full((len(thresholds), len(predictions)), -1)
     for row, threshold in zip(matched, thresholds):
         free = np.ones(len(truth), bool)
-        for i, objects, distances in near:
+        for i, objects, distances in pairs:
             left = np.flatnonzero(free[objects] & (distances < threshold))
             if len(left):
                 best = objects[left[distances[left].argmin()]]  # the first of equal distances

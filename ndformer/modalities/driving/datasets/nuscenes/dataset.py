@@ -160,9 +160,9 @@ class NuScenes(SensorDataset):
             return dict(truth=None, racks=None)
         truth, racks = evaluation_boxes(self.table, [moment.number])
         rows, boxes = self.table.rows(moment.number), self.table.boxes
-        seen, back = truth.points > 0, inverse(to_global)
-        turns = back[:3, :3] @ rotations(boxes.rotation[rows][boxes.label[rows] != RACKS][seen])
-        visible = truth[seen]
+        has_points, back = truth.points > 0, inverse(to_global)
+        turns = back[:3, :3] @ rotations(boxes.rotation[rows][boxes.label[rows] != RACKS][has_points])
+        visible = truth[has_points]
         level = np.column_stack([visible.velocity, np.zeros(len(visible))]) @ back[:3, :3].T
         placed = np.column_stack([moved(visible.center, back), visible.size, headings(turns), level[:, :2]])
         training = dict(boxes=placed.astype(np.float32), classes=visible.label, attributes=visible.attribute)
@@ -175,10 +175,10 @@ def balanced(present: Sequence[np.ndarray], classes: int, seed: int) -> np.ndarr
     `present` are the classes of each sample. The samples of a class are repeated equally often, up to one, which the
     seed decides (the published method draws independently). Samples without any class are left out.
     """
-    members_of = [np.array([i for i, labels in enumerate(present) if c in labels], np.int64) for c in range(classes)]
-    share = sum(map(len, members_of)) / classes
+    by_class = [np.array([i for i, labels in enumerate(present) if c in labels], np.int64) for c in range(classes)]
+    share = sum(map(len, by_class)) / classes
     rng, chosen = np.random.default_rng((seed, len(present))), [np.zeros(0, np.int64)]
-    for members in members_of:
+    for members in by_class:
         if len(members):
             times, more = divmod(round(share), len(members))
             chosen += [np.tile(members, times), np.sort(rng.permutation(members)[:more])]

@@ -80,13 +80,13 @@ def together(kind: type[Rows], several: Sequence[Rows]) -> Rows:
 def counted(boxes: Boxes, ego: np.ndarray, racks: Racks) -> np.ndarray:
     """Return which boxes count (N,): near enough to the car (S, 3), with sensor points, and no bicycle in a rack."""
     away = boxes.center[:, :2] - ego[boxes.sample, :2]
-    keep = np.sqrt((away**2).sum(1)) < RANGES[boxes.label]
+    keep_mask = np.sqrt((away**2).sum(1)) < RANGES[boxes.label]
     if len(boxes.points):
-        keep &= boxes.points > 0
-    for i in np.flatnonzero(keep & np.isin(boxes.label, CYCLES)):
-        own = racks.sample == boxes.sample[i]
-        keep[i] = not _within(boxes.center[i], racks.center[own], racks.size[own], racks.rotation[own]).any()
-    return keep
+        keep_mask &= boxes.points > 0
+    for i in np.flatnonzero(keep_mask & np.isin(boxes.label, CYCLES)):
+        same = racks.sample == boxes.sample[i]
+        keep_mask[i] = not _within(boxes.center[i], racks.center[same], racks.size[same], racks.rotation[same]).any()
+    return keep_mask
 
 
 def _within(point: np.ndarray, center: np.ndarray, size: np.ndarray, rotation: np.ndarray) -> np.ndarray:

@@ -67,14 +67,14 @@ def clip_boxes(boxes: np.ndarray, train: bool) -> tuple[np.ndarray, np.ndarray]:
 
 def recordings(home: Path) -> list[tuple[Path, Path]]:
     """Return the recordings of a split, each with its box file."""
-    found = sorted(home.glob("*_bbox.npy"))
-    if not found:
+    box_files = sorted(home.glob("*_bbox.npy"))
+    if not box_files:
         raise DataError(
             f"{home} has no _bbox.npy files: put GEN1's {home.name} recordings there "
             "(prophesee.ai, GEN1 automotive detection)",
             "--sample works without them",
         )
-    pairs = [(path.with_name(path.name.replace("_bbox.npy", "_td.dat")), path) for path in found]
+    pairs = [(path.with_name(path.name.replace("_bbox.npy", "_td.dat")), path) for path in box_files]
     for recording, _ in pairs:
         if not recording.is_file():
             raise DataError(f"{recording} is missing, but its boxes exist: get the dataset again")

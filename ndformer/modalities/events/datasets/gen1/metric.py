@@ -21,11 +21,11 @@ class Gen1Metric(CocoMetric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
-            parts = self._counted(answer.truth), self._counted(answer.predictions)
+            parts = self._select_large(answer.truth), self._select_large(answer.predictions)
             self.results.append((answer.sample["image_id"], *parts))
 
-    def _counted(self, part: dict[str, Any]) -> dict[str, np.ndarray]:
+    def _select_large(self, part: dict[str, Any]) -> dict[str, np.ndarray]:
         arrays = {key: np.asarray(value) for key, value in part.items()}
         boxes = arrays["boxes"].reshape(-1, 4)
-        keep = large(boxes[:, 2:] - boxes[:, :2], *self.min_size)
-        return {key: value[keep] for key, value in arrays.items()}
+        keep_mask = large(boxes[:, 2:] - boxes[:, :2], *self.min_size)
+        return {key: value[keep_mask] for key, value in arrays.items()}

@@ -230,8 +230,8 @@ def part(text: str, rng: np.random.Generator) -> Mesh:
         if copies[0] in ("x", "z"):
             mesh, copies = both(mesh, copies[0]), copies[1:]
             continue
-        least, most = copies[0].partition("-")[::2]
-        count = rng.integers(int(least), int(most or least) + 1)
+        minimum, maximum = copies[0].partition("-")[::2]
+        count = rng.integers(int(minimum), int(maximum or minimum) + 1)
         x, y, z, turns = np.array(copies[1:5], float) / (count - 1)
         mesh = join(mesh.moved(x * i, y * i, z * i).turned("y", turns * i) for i in range(count))
         copies = copies[5:]

@@ -76,9 +76,9 @@ def lathe(outline: Outline, sides: int = 20) -> Mesh:
     vertices = radius[:, None, None] * ring + height[:, None, None] * np.array([0, 1, 0])  # (k, n, 3)
     a = (np.arange(k - 1)[:, None] * n + np.arange(n)).ravel()
     b = (np.arange(k - 1)[:, None] * n + (np.arange(n) + 1) % n).ravel()
-    rising, falling = np.stack([a, a + n, b + n], 1), np.stack([a, b + n, b], 1)
+    rising, descending = np.stack([a, a + n, b + n], 1), np.stack([a, b + n, b], 1)
     # where the outline touches the axis, one of the two triangles has no area
-    faces = np.concatenate([rising[np.repeat(radius[1:] > 0, n)], falling[np.repeat(radius[:-1] > 0, n)]])
+    faces = np.concatenate([rising[np.repeat(radius[1:] > 0, n)], descending[np.repeat(radius[:-1] > 0, n)]])
     return Mesh(vertices.reshape(-1, 3), faces)
 
 
