@@ -52,7 +52,7 @@ class GridCells(Adapter):
 
     def pictures(self, sample: Sample, pack: Pack) -> list[np.ndarray]:
         canvas = sample["inputs"]["arc"]
-        numbers = box_numbers(_coloured(canvas[None]))[0]
+        numbers = box_numbers(_colored(canvas[None]))[0]
         return [side_by_side(draw_symbols(canvas.numpy()), boxed(numbers.numpy()))]
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
@@ -68,12 +68,12 @@ class GridCells(Adapter):
         x = self.symbols(canvases.flatten(1).long())  # (B, N, dim)
         y = torch.arange(float(rows), device=x.device)
         positions = torch.cartesian_prod(y, torch.arange(float(columns), device=x.device))[None]  # (1, N, 2)
-        objects = box_numbers(_coloured(canvases)).flatten(1)  # (B, N)
+        objects = box_numbers(_colored(canvases)).flatten(1)  # (B, N)
         if not self.object_axis:
             return self.with_tokens(x, positions, grid=(rows, columns), objects=objects)
         positions = torch.cat([objects[..., None].float(), positions.expand(len(x), -1, -1)], dim=-1)
         return self.with_tokens(x, positions, objects=objects)
 
 
-def _coloured(canvases: Tensor) -> Tensor:
+def _colored(canvases: Tensor) -> Tensor:
     return (canvases > 0) & (canvases < PAD)
