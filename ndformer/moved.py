@@ -100,6 +100,7 @@ MODULES: dict[str, str] = {
     "framework.signature": "framework.registry.signature",
     "framework.spacing": "framework.encoding.spacing",
     "lab.explorer.layers": "lab.explorer.forms",
+    "modalities.arc.generators.recolour": "modalities.arc.generators.recolor",
     "modalities.events.pictures.scene": "modalities.events.pictures.overlay",
     "modalities.image.formats.held": "modalities.image.formats.in_memory",
     "modalities.pointcloud.formats.held": "modalities.pointcloud.formats.files",

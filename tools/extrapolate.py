@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tested.append(extrapolate.extrapolate(cfg, path, args.sizes, args.metric, args.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
     metric, quantity = tested[0].metric, tested[0].quantity
-    rows, sizes = extrapolate_table.summarised(tested), extrapolate_table.shapes(tested)
+    rows, sizes = extrapolate_table.summarize(tested), extrapolate_table.shapes(tested)
     train_shapes = sorted({one.train_shape for one in tested})
     sides = " and ".join(str(h) if h == w else f"{h}x{w}" for h, w in train_shapes)
     tables = (

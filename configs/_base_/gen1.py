@@ -1,7 +1,7 @@
 """GEN1 automotive detection as in the PaPE paper: ViT-B on spiking patches, YOLOv10's head, 150 epochs.
 
 Patches of 16 x 16 pixels spike at 256 events, then rest for 100 ms. Positions are (age in 100 ms, row, column): times
-count back from the labelled moment. The map of each cell is its most recent token.
+count back from the labeled moment. The map of each cell is its most recent token.
 """
 
 _base_ = ["_transformer.py"]

@@ -1,4 +1,4 @@
-"""MNIST, and whatever else comes in its files: a small ViT with 49 patches of 4 x 4 grey pixels."""
+"""MNIST, and whatever else comes in its files: a small ViT with 49 patches of 4 x 4 gray pixels."""
 
 _base_ = ["_transformer.py"]
 data_root = "data/mnist"

@@ -2,7 +2,7 @@
 
 A position encoding stands in the place of the published learned embeddings; docs/get-started/driving.md tells what the
 paper leaves
-open, and how that was answered. Positions are metres from above and patches in a camera.
+open, and how that was answered. Positions are meters from above and patches in a camera.
 """
 
 data_root = "data/nuscenes"

@@ -8,7 +8,7 @@ from torch import Tensor
 from ndformer.encodings.rotary import CosSin, RotaryND
 from ndformer.encodings.rotary_directions import FIXED
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.kernels.rotation import rotate
+from ndformer.framework.encoding.rotation import rotate
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive, Rate
 from ndformer.framework.tokens import Where

@@ -21,7 +21,7 @@ from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import axis_order, centered, check_choice
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
-from ndformer.framework.kernels.rotation import rotate, rotate_every_two
+from ndformer.framework.encoding.rotation import rotate, rotate_every_two
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Positive, SomeShare, Width
 from ndformer.framework.tokens import Where

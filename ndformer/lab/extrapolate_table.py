@@ -35,7 +35,7 @@ LINES: dict[ScalingName, tuple[str, str]] = {
 }
 
 
-def summarised(tested: Sequence[Tested]) -> Rows:
+def summarize(tested: Sequence[Tested]) -> Rows:
     """Return the summary of each encoding, size and scaling, over the runs."""
     values: dict[Key, list[float]] = {}
     for run in tested:

@@ -124,7 +124,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
     for number, call in enumerate(calls, 1):
         first = [(f"{space}{call.space}embedding", call.before)] if number == 1 else []
         for name, x in (*first, (f"{space}{call.space}{number}", call.after)):
-            rows = list(samples(x, call.where))  # of a factorised model the moments of the sample
+            rows = list(samples(x, call.where))  # of a factorized model the moments of the sample
             if not rows:
                 continue
             features, places = (torch.cat(part) for part in zip(*rows))
@@ -148,11 +148,11 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 
         return hook
 
-    factorised = any(isinstance(module, FactorisedTransformer) for module in model.modules())
+    factorized = any(isinstance(module, FactorisedTransformer) for module in model.modules())
     hooks = {}
     for name, module in model.backbone.named_modules():
         if isinstance(module, Block | WindowBlock):
-            space = f"{name.split('.blocks.')[0].rpartition('.')[2]} " if factorised else ""
+            space = f"{name.split('.blocks.')[0].rpartition('.')[2]} " if factorized else ""
             hooks[module] = note(space, int(space == "space "))
     with forward_hooks({}, hooks):
         yield calls

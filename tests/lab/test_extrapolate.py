@@ -239,7 +239,7 @@ def test_runs_of_an_encoding_are_averaged_and_reported(tmp_path):
         one_run("A", 1, [0.8, 0.8, 0.4, 0.7]),
         one_run("B", 0, [0.7] * 4),
     ]
-    rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
+    rows, sizes = extrapolate_table.summarize(runs), extrapolate_table.shapes(runs)
     assert rows["A", 24, "linear"] == Summary.from_values([0.6, 0.7])
     tables = extrapolate_table.text(rows, list(sizes), "accuracy", SHARE, "12")
     assert "(+20.00)" in tables
@@ -286,7 +286,7 @@ def test_a_missing_aspect_gap_is_explained():
 def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
     """Issue 44.1"""
     runs = [one_run("A", 0, [4.0, 4.0, 9.5, 7.0])]
-    rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
+    rows, sizes = extrapolate_table.summarize(runs), extrapolate_table.shapes(runs)
     tables = extrapolate_table.text(rows, list(sizes), "error", PIXELS, "12")
     assert "test error in px, lower is better, trained at 12" in tables
     assert "7.0 (-2.5)" in tables
@@ -296,7 +296,7 @@ def test_a_value_in_pixels_is_not_written_in_percent(tmp_path):
 def test_encodings_without_frequencies_have_no_row_in_the_table_of_ntk(tmp_path):
     ways = ("none", "ntk")
     runs = [one_run("A", 0, [0.9, 0.9, 0.5, 0.6], ways=ways), one_run("B", 0, [0.7, 0.6], ways=("none",))]
-    rows, sizes = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
+    rows, sizes = extrapolate_table.summarize(runs), extrapolate_table.shapes(runs)
     plain, ntk = extrapolate_table.text(rows, list(sizes), "accuracy", SHARE, "12").split("NTK-aware")
     assert "| B " in plain
     assert "| B " not in ntk
@@ -308,7 +308,7 @@ def test_encodings_without_frequencies_have_no_row_in_the_table_of_ntk(tmp_path)
 def test_a_grid_of_sizes_is_drawn_as_a_map(tmp_path, monkeypatch, missing, maps):
     sizes = [(f"{h}x{w}", (h, w)) for h in (12, 24) for w in (12, 24, 36)][missing:]
     runs = [one_run("A", 0, [i / 10 for i in range(len(sizes))], sizes, ("none",))]
-    rows, found = extrapolate_table.summarised(runs), extrapolate_table.shapes(runs)
+    rows, found = extrapolate_table.summarize(runs), extrapolate_table.shapes(runs)
     pixels = [h * w for h, w in found.values()]
     assert pixels == sorted(pixels)
     drawn = []

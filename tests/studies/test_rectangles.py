@@ -9,7 +9,7 @@ import pytest
 from ndformer.lab.experiment import Cell, Results
 from ndformer.studies import find
 from ndformer.studies.rectangles import maps
-from ndformer.studies.rectangles.maps import CELLS, SIGNS, TRAININGS, TUNING_SEED, named, shapes, trained
+from ndformer.studies.rectangles.maps import CELLS, SIGNS, TRAININGS, TUNING_SEED, named, run_training, shapes
 
 SETS = pytest.mark.parametrize("on", [SIGNS, CELLS], ids=["signs", "cells"])
 
@@ -20,7 +20,7 @@ def cell(home: Path, row: str = "PaPE", seed: int = 0) -> Cell:
 
 @SETS
 def test_both_trainings_have_the_same_recipe_but_for_their_images(on, tmp_path):
-    squares, rectangles = (trained(cell(tmp_path), on, training, 1e-3).cfg for training in TRAININGS)
+    squares, rectangles = (run_training(cell(tmp_path), on, training, 1e-3).cfg for training in TRAININGS)
     for key in ("model", "optimizer", "schedule", "train_cfg", "ema", "metrics"):
         assert squares.get(key) == rectangles.get(key), key
     tokens = (on.side // on.patch) ** 2

@@ -108,7 +108,7 @@ def test_a_pillar_and_a_patch_are_drawn_looking(start, scan, tmp_path):
 def test_z_scores_of_a_lidar_alone_are_those_of_its_layers(start, home):
     said = start(show_attention, ALONE, home / "plain.bin", "--z-scores")
     assert len(said.splitlines()) == 3  # two layers, and the picture
-    with pytest.raises(DataError, match=r"query: expected X,Y \(a pillar, .* metres\), got '1'"):
+    with pytest.raises(DataError, match=r"query: expected X,Y \(a pillar, .* meters\), got '1'"):
         start(show_attention, ALONE, home / "plain.bin", "--query", "1")
 
 

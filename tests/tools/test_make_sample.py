@@ -67,7 +67,7 @@ def test_a_real_one_is_read_and_its_baselines_are_printed(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == str(tmp_path / "set")
     assert [line[:34].strip() for line in lines[1:]] == [
-        "colour statistics",
+        "color statistics",
         "coarse layout",
         "raw pixels",
         "most frequent class",

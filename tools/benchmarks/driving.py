@@ -30,7 +30,7 @@ from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
 from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, write
 
-SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, metres
+SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, meters
 
 
 def cameras() -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from ndformer.framework.tokens import TokenSet, Where
 from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, peak_mib, write
 
 ENCODINGS = ("Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", "LookHere", "RelativeBias", "PaPE", "PaPERI")
-VOXEL, SPACING = 0.02, 0.0225  # metres; gives about one point in each voxel
+VOXEL, SPACING = 0.02, 0.0225  # meters; gives about one point in each voxel
 
 
 def surface(points: int) -> torch.Tensor:

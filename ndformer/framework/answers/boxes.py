@@ -21,7 +21,7 @@ MISSED, MATCHED = (60, 110, 220), (235, 235, 235)
 LEGEND = {"right": RIGHT, "wrong": WRONG, "missed": MISSED, "true box": MATCHED}
 
 IDENTITY_FRAME = (1.0, 1.0, 0.0, 0.0)  # scales and offsets of an image that was not transformed
-Colour = tuple[int, int, int]
+Color = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Box:
     """A box to draw."""
 
     corners: Sequence[float]  # x1 y1 x2 y2
-    colour: Colour
+    color: Color
     text: str = ""
-    tag: Colour = INK  # background color of the text
+    tag: Color = INK  # background color of the text
 
 
 @ANSWERS.register_module()
@@ -88,13 +88,13 @@ class Boxes(Objects):
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
         boxes, labels = np.asarray(truth["boxes"]).tolist(), np.asarray(truth["labels"]).tolist()
-        colours = in_colours(classes)
+        colors = in_colors(classes)
         return draw(
-            pixels, [Box(box, colours[k], classes[k], colours[k]) for box, k in zip(boxes, map(int, labels))], *size
+            pixels, [Box(box, colors[k], classes[k], colors[k]) for box, k in zip(boxes, map(int, labels))], *size
         )
 
 
-def in_colours(classes: Sequence[str]) -> list[Colour]:
+def in_colors(classes: Sequence[str]) -> list[Color]:
     return [(r, g, b) for r, g, b in class_colors(len(classes)).tolist()]
 
 
@@ -109,7 +109,7 @@ def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> A
         x1, y1, x2, y2 = (scale * side for side in box.corners)
         x2, y2 = max(x1, x2 - 1), max(y1, y2 - 1)  # Pillow includes the last pixel
         pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=thick + 1)
-        pen.rectangle((x1, y1, x2, y2), outline=box.colour, width=thick)
+        pen.rectangle((x1, y1, x2, y2), outline=box.color, width=thick)
     for box in boxes:  # text on top of all outlines
         if text := foreign.printable(box.text):
             x, y = scale * box.corners[0] + 2, max(0.0, scale * box.corners[1] - 14)
@@ -128,8 +128,8 @@ def with_legend(picture: Any) -> Any:
     sheet = Image.new("RGB", (picture.width, picture.height + LINE), "white")
     sheet.paste(picture, (0, 0))
     pen, left = ImageDraw.Draw(sheet), 0
-    for word, colour in LEGEND.items():
-        pen.rectangle((left, picture.height + 5, left + 10, picture.height + 15), fill=colour, outline=(120, 120, 120))
+    for word, color in LEGEND.items():
+        pen.rectangle((left, picture.height + 5, left + 10, picture.height + 15), fill=color, outline=(120, 120, 120))
         pen.text((left + 14, picture.height + 3), word, fill=INK, font=font(11))
         left += 26 + round(font(11).getlength(word))
     return sheet
@@ -140,14 +140,14 @@ def outlines(answer: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterato
 
     Outlines are colored by right or wrong if the truth is known, otherwise by class.
     """
-    colours = in_colours(classes)
+    colors = in_colors(classes)
     if answer.truth is not None:
         truth, labels = np.asarray(answer.truth["boxes"]).tolist(), np.asarray(answer.truth["labels"]).tolist()
         for i, (box, label) in enumerate(zip(truth, map(int, labels))):
             missed = i in verdict.missed
-            yield Box(box, MISSED if missed else MATCHED, classes[label] if missed else "", colours[label])
+            yield Box(box, MISSED if missed else MATCHED, classes[label] if missed else "", colors[label])
     labels, scores, boxes = answer.labels.tolist(), answer.scores.tolist(), np.asarray(answer.boxes).tolist()
     for i, right in zip(verdict.indices[::-1].tolist(), verdict.right[::-1]):  # best on top
-        class_colour = colours[int(labels[i])]
-        outline = class_colour if verdict.object_count is None else RIGHT if right else WRONG
-        yield Box(boxes[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", class_colour)
+        class_color = colors[int(labels[i])]
+        outline = class_color if verdict.object_count is None else RIGHT if right else WRONG
+        yield Box(boxes[i], outline, f"{classes[int(labels[i])]} {scores[i]:.2f}", class_color)

@@ -72,6 +72,6 @@ class Boxes3D(Objects):
     def annotated(
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
-        colours, labels = class_colors(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
-        solids = [Solid(box, tuple(colours[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
+        colors, labels = class_colors(len(classes)).tolist(), np.asarray(truth["classes"]).tolist()
+        solids = [Solid(box, tuple(colors[label])) for box, label in zip(np.asarray(truth["boxes"]), labels)]
         return resize_to_fit(np.asarray(draw(pixels, solids, truth)), *size)

@@ -99,8 +99,8 @@ def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str |
     sheet = Image.new("RGB", (wide, picture.height + LINE * (len(listed) + 2) + 3 * EDGE + 6), "white")
     pen = ImageDraw.Draw(sheet)
     head = predicted if truth in (None, predicted) else f"predicted {predicted}, is {truth}"
-    colour = INK if truth is None else RIGHT if truth == predicted else WRONG
-    pen.text((EDGE, EDGE - 4), shortened(head, wide - 2 * EDGE, 15), fill=colour, font=font(15))
+    color = INK if truth is None else RIGHT if truth == predicted else WRONG
+    pen.text((EDGE, EDGE - 4), shortened(head, wide - 2 * EDGE, 15), fill=color, font=font(15))
     top = EDGE + LINE + 4
     sheet.paste(picture, ((wide - picture.width) // 2, top))
     top += picture.height + 8

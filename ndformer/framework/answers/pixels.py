@@ -75,14 +75,14 @@ class Pixels(Answer):
         return resize_to_fit(over(pixels, np.asarray(truth["mask"]), len(classes)), *size)
 
 
-def colours(count: int) -> np.ndarray:
+def colors(count: int) -> np.ndarray:
     """Return (count + 1, 3) uint8 colors; the last one is gray, for unknown classes."""
     return np.concatenate([class_colors(count), np.full((1, 3), 102, np.uint8)])
 
 
 def painted(labels: np.ndarray, count: int) -> np.ndarray:
     """Return (H, W, 3) uint8 colors of (H, W) classes; labels outside 0..count-1 are gray."""
-    return colours(count)[np.where((labels >= 0) & (labels < count), labels, count)]
+    return colors(count)[np.where((labels >= 0) & (labels < count), labels, count)]
 
 
 def over(pixels: np.ndarray, labels: np.ndarray, count: int) -> np.ndarray:
@@ -110,6 +110,6 @@ def card(pixels: np.ndarray, masks: list[np.ndarray], classes: Sequence[str], ti
         left += part.width + EDGE
     for place, k in enumerate(present):
         x, y = EDGE + place % across * 130, high + 2 * EDGE + LINE + place // across * LINE
-        pen.rectangle((x, y + 2, x + 12, y + 14), fill=tuple(colours(count)[k].tolist()))
+        pen.rectangle((x, y + 2, x + 12, y + 14), fill=tuple(colors(count)[k].tolist()))
         pen.text((x + 18, y), shortened(classes[k], 104, 11), fill=INK, font=font(11))
     return sheet

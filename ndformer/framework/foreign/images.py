@@ -31,7 +31,7 @@ MAX_READS = 2**20  # of parts of a file
 MAX_TAG_NUMBERS, BYTES = 2**20, (1, 2, 6, 7)  # of a TIFF's tag, but those of a byte each, which stay bytes
 MAX_EXIF_BYTES = 2**20  # bytes; cameras write some thousand
 ORIENTATION = 274  # of EXIF
-MODES_16_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # grey in 16 bits
+MODES_16_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # gray in 16 bits
 
 
 @contextlib.contextmanager

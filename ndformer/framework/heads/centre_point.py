@@ -134,6 +134,6 @@ def decode_boxes(code: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
 
 def decode_queries(code: Tensor, grid: BEVGrid) -> Tensor:
     """Return the boxes (..., 9) of codes (..., 10) whose x and y are in cells of the grid."""
-    centre = code[..., :2] * grid.step + tensor_like(grid.low, code)
+    center = code[..., :2] * grid.step + tensor_like(grid.low, code)
     yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
-    return torch.cat([centre, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)
+    return torch.cat([center, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

@@ -69,9 +69,9 @@ class Branch(nn.Module):
         logits = torch.cat([_flattened(x) for x in score_maps], 1)
         with without_autocast(sides):
             sides, logits = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (sides, logits))
-            centres, stride = anchor_centers(maps, self.strides, sides.dtype)
+            centers, stride = anchor_centers(maps, self.strides, sides.dtype)
             sides = sides.unflatten(-1, (4, BINS))
-            return Anchors(centres, stride, logits, sides, decode(sides, centres, stride))
+            return Anchors(centers, stride, logits, sides, decode(sides, centers, stride))
 
 
 def each_map(layer: nn.Module, maps: Sequence[Tensor]) -> list[Tensor]:
@@ -102,7 +102,7 @@ def padded_anchors(groups: Sequence[Anchors], samples: Sequence[Sequence[int]]) 
         return torch.cat(rows).index_select(0, order)
 
     return Anchors(
-        padded([a.centres.expand(len(s), -1, -1) for a, s in zip(groups, samples)], FAR),
+        padded([a.centers.expand(len(s), -1, -1) for a, s in zip(groups, samples)], FAR),
         padded([a.stride.expand(len(s), -1) for a, s in zip(groups, samples)], 1.0),
         padded([a.logits for a in groups], FAR),
         padded([a.sides for a in groups], 0.0),
@@ -118,20 +118,20 @@ def inverse_order(samples: Sequence[Sequence[int]]) -> list[int]:
 
 def anchor_centers(maps: Sequence[Tensor], strides: Sequence[float], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return the centers (A, 2), x y in pixels, and strides (A,) of all anchors, by level and row."""
-    centres, all_strides = [], []
+    centers, all_strides = [], []
     for x, stride in zip(maps, strides):
         rows, columns = (torch.arange(n, device=x.device, dtype=dtype) + 0.5 for n in x.shape[-2:])
         y, x_ = torch.meshgrid(rows, columns, indexing="ij")
-        centres.append(torch.stack([x_, y], -1).flatten(0, 1) * stride)
+        centers.append(torch.stack([x_, y], -1).flatten(0, 1) * stride)
         all_strides.append(torch.full((y.numel(),), stride, device=x.device, dtype=dtype))
-    return torch.cat(centres), torch.cat(all_strides)
+    return torch.cat(centers), torch.cat(all_strides)
 
 
-def decode(sides: Tensor, centres: Tensor, stride: Tensor) -> Tensor:
+def decode(sides: Tensor, centers: Tensor, stride: Tensor) -> Tensor:
     """Return boxes (B, A, 4), x1 y1 x2 y2 in pixels, from the logits (B, A, 4, R) of distances to their sides."""
     bins = torch.arange(sides.shape[-1], device=sides.device, dtype=sides.dtype)
     left_top, right_bottom = ((sides.softmax(-1) * bins).sum(-1) * stride[:, None]).chunk(2, -1)
-    return torch.cat([centres - left_top, centres + right_bottom], -1)
+    return torch.cat([centers - left_top, centers + right_bottom], -1)
 
 
 def best(logits: Tensor, boxes: Tensor, max_boxes: int) -> tuple[Tensor, Tensor, Tensor]:

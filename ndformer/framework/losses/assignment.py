@@ -41,7 +41,7 @@ class TaskAligned:
     min_side: float = 0.0
 
     @torch.no_grad()
-    def __call__(self, scores: Tensor, boxes: Tensor, centres: Tensor, objects: Objects) -> Assignment:
+    def __call__(self, scores: Tensor, boxes: Tensor, centers: Tensor, objects: Objects) -> Assignment:
         """Assign objects, given scores (B, A, classes) from 0 to 1 and, in pixels, boxes (B, A, 4) and centers.
 
         Centers are (A, 2), or (B, A, 2) for samples of different sizes.
@@ -50,7 +50,7 @@ class TaskAligned:
         if objects.labels.shape[1] == 0:
             zeros = torch.zeros(batch, anchors, dtype=torch.int64, device=scores.device)
             return Assignment(zeros, scores.new_zeros(batch, anchors), zeros.bool())
-        inside = self._inside(centres, objects)  # (B, G, A)
+        inside = self._inside(centers, objects)  # (B, G, A)
         overlap = complete_iou(objects.boxes[:, :, None], boxes[:, None]).clamp(min=0)
         overlap = torch.where(inside, overlap, 0.0)  # (B, G, A)
         label = objects.labels[..., None].expand(-1, -1, anchors)
@@ -66,16 +66,16 @@ class TaskAligned:
         weight = scaled.amax(1)
         return Assignment(assigned.to(torch.uint8).argmax(1), weight, weight > 0)
 
-    def _inside(self, centres: Tensor, objects: Objects) -> Tensor:
+    def _inside(self, centers: Tensor, objects: Objects) -> Tensor:
         """Return (B, G, A): whether an anchor's center lies within an object."""
-        centres = centres.unsqueeze(-3)  # (1, A, 2) or (B, 1, A, 2)
+        centers = centers.unsqueeze(-3)  # (1, A, 2) or (B, 1, A, 2)
         middle = (objects.boxes[..., :2] + objects.boxes[..., 2:]) / 2
         half = (objects.boxes[..., 2:] - objects.boxes[..., :2]) / 2
         low, high = objects.boxes[..., :2], objects.boxes[..., 2:]
         narrow = 2 * half < self.min_side
         low = torch.where(narrow, middle - self.min_side / 2, low)[:, :, None]  # (B, G, 1, 2)
         high = torch.where(narrow, middle + self.min_side / 2, high)[:, :, None]
-        margin = torch.minimum(centres - low, high - centres).amin(-1)  # (B, G, A)
+        margin = torch.minimum(centers - low, high - centers).amin(-1)  # (B, G, A)
         return (margin > 1e-9) & objects.real[..., None]
 
 

@@ -14,8 +14,8 @@ def corners(boxes: Tensor) -> Tensor:
     x, y, _, width, length, _, yaw = boxes[..., :7].unbind(-1)
     ahead = torch.stack([yaw.cos(), yaw.sin()], -1) * length[..., None] / 2
     left = torch.stack([-yaw.sin(), yaw.cos()], -1) * width[..., None] / 2
-    centre = torch.stack([x, y], -1)
-    return torch.stack([centre + ahead + left, centre - ahead + left, centre - ahead - left, centre + ahead - left], -2)
+    center = torch.stack([x, y], -1)
+    return torch.stack([center + ahead + left, center - ahead + left, center - ahead - left, center + ahead - left], -2)
 
 
 def common_area(a: Tensor, b: Tensor) -> Tensor:

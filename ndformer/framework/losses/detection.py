@@ -15,8 +15,8 @@ from ndformer.framework.system.processes import shared_divisor
 class Anchors:
     """Predictions at all anchors, level by level (finest first) and row by row."""
 
-    centres: Tensor  # (A, 2) x y in pixels, or (B, A, 2) of samples of different sizes
-    stride: Tensor  # (A,) or (B, A) pixels between neighbours
+    centers: Tensor  # (A, 2) x y in pixels, or (B, A, 2) of samples of different sizes
+    stride: Tensor  # (A,) or (B, A) pixels between neighbors
     logits: Tensor  # (B, A, classes)
     sides: Tensor  # (B, A, 4, R) logits of the distances to left, top, right and bottom, in strides
     boxes: Tensor  # (B, A, 4) x1 y1 x2 y2 in pixels
@@ -31,7 +31,7 @@ class DetectionLoss:
     sides: float = 1.5
 
     def __call__(self, anchors: Anchors, objects: Objects, assign: TaskAligned) -> dict[str, Tensor]:
-        assigned = assign(anchors.logits.detach().sigmoid(), anchors.boxes.detach(), anchors.centres, objects)
+        assigned = assign(anchors.logits.detach().sigmoid(), anchors.boxes.detach(), anchors.centers, objects)
         sample, anchor = assigned.chosen.nonzero(as_tuple=True)  # F assigned anchors
         index, weight = assigned.object[sample, anchor], assigned.weight[sample, anchor]
         scores = anchors.logits.new_zeros(anchors.logits.shape)
@@ -41,8 +41,8 @@ class DetectionLoss:
         batch = len(anchors.logits)
         stride = anchors.stride.expand(batch, -1)[sample, anchor, None]
         predicted, true = anchors.boxes[sample, anchor] / stride, objects.boxes[sample, index] / stride  # (F, 4)
-        centre = anchors.centres.expand(batch, -1, -1)[sample, anchor] / stride
-        distance = torch.cat([centre - true[:, :2], true[:, 2:] - centre], -1)  # to the left and top, right and bottom
+        center = anchors.centers.expand(batch, -1, -1)[sample, anchor] / stride
+        distance = torch.cat([center - true[:, :2], true[:, 2:] - center], -1)  # to the left and top, right and bottom
         focal = distribution_focal(anchors.sides[sample, anchor], distance).mean(-1)
         return dict(
             box=self.box * ((1 - complete_iou(true, predicted)) * weight).sum() / total,

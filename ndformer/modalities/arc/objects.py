@@ -1,4 +1,4 @@
-"""Objects of a grid: connected components and their bounding boxes (connected-component labelling in torch).
+"""Objects of a grid: connected components and their bounding boxes (connected-component labeling in torch).
 
 All grids of a batch are processed at once, without a loop over cells or components.
 """

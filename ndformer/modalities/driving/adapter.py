@@ -37,14 +37,14 @@ Batch = Tensor | list[Tensor]
 class SensorAdapter(Adapter):
     """Base class of adapters with positions (x, y, view, row, column, row offset, column offset).
 
-    x and y are metres in the bird's-eye view, the others are patches in one camera. Each modality measures one of the
+    x and y are meters in the bird's-eye view, the others are patches in one camera. Each modality measures one of the
     two and computes the other from the calibration.
     """
 
     axes = ("x", "y", "view", "row", "column", "row offset", "column offset")
     extra_inputs = EXTRA_INPUTS
     patch: int  # pixels
-    cell: float  # metres
+    cell: float  # meters
 
     @property
     def position_dims(self) -> int:
@@ -94,7 +94,7 @@ def level(batch: Batch) -> Tensor:
 class Pillars(SensorAdapter):
     """Turn clouds (B, N, 5) of x, y, z, intensity and lag, or a list of (n, 5), into tokens of occupied pillars.
 
-    Pillars of `cell` x `cell` metres lie between `low` and `high` (x, y, z); points outside and points that are not
+    Pillars of `cell` x `cell` meters lie between `low` and `high` (x, y, z); points outside and points that are not
     finite are left out. A point is described by its values and its offsets from the mean and the center of its pillar;
     two layers of a PointNet encode the points of a pillar (dynamic pillars: no points are dropped, Zhou 2019). In the
     cameras, which have `view` rows and columns of patches of `patch` pixels, a pillar is at the projection of its
@@ -213,7 +213,7 @@ def _padded(x: Tensor, positions: Tensor, sample: Tensor, each: Tensor) -> Token
 class CameraPatches(SensorAdapter):
     """Turn images (B, C, 3, height, width) uint8 of C cameras, or a list of them, into a token for each patch.
 
-    Only cameras that are `seen` have tokens. In the bird's-eye view, with cells of `cell` metres from `low` to `high`
+    Only cameras that are `seen` have tokens. In the bird's-eye view, with cells of `cell` meters from `low` to `high`
     (x, y), a patch is at the point whose projection is nearest to the center of the patch, of points at the center of
     each cell in `layers` between `heights`; the remaining offset is part of its position. Positions are cached by
     calibration.

@@ -8,7 +8,7 @@ from torch import Tensor
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.devices import tensor_like
 
-MIN_DEPTH = 1e-5  # metres in front of the camera from which points are visible
+MIN_DEPTH = 1e-5  # meters in front of the camera from which points are visible
 CHUNK = 1 << 22  # distances computed at once
 
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from ndformer.framework.answers import gallery
-from ndformer.framework.answers.boxes import MISSED, Box, Boxes, draw, in_colours, outlines
+from ndformer.framework.answers.boxes import MISSED, Box, Boxes, draw, in_colors, outlines
 from ndformer.framework.engine.programs.show_dir import threshold_warning
 from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
 from tests.framework.helpers import Drawn
@@ -36,9 +36,9 @@ def test_each_object_is_found_once_by_its_class_and_above_the_score():
     assert verdict.missed.tolist() == [1, 2]
     assert (str(verdict), verdict.mistakes) == ("1 of 3 found, 2 wrong", 4)
     drawn = list(outlines(one, verdict, CLASSES))
-    assert [box.colour for box in drawn][1:] == [MISSED, MISSED, WRONG, WRONG, RIGHT]
+    assert [box.color for box in drawn][1:] == [MISSED, MISSED, WRONG, WRONG, RIGHT]
     assert [box.text for box in drawn][3:] == ["ant 0.70", "ant 0.80", "ant 0.90"]
-    ant, bee = in_colours(CLASSES)
+    ant, bee = in_colors(CLASSES)
     assert [box.tag for box in drawn][1:] == [bee, ant, ant, ant, ant]
 
 
@@ -53,7 +53,7 @@ def test_without_truth_there_is_no_verdict():
     verdict = one.compared(0.3)
     assert (str(verdict), verdict.mistakes) == ("1 found", 0)
     assert list(outlines(one, verdict, CLASSES)) == [
-        Box(list(A), in_colours(CLASSES)[0], "ant 0.90", in_colours(CLASSES)[0])
+        Box(list(A), in_colors(CLASSES)[0], "ant 0.90", in_colors(CLASSES)[0])
     ]
 
 
@@ -76,7 +76,7 @@ def test_boxes_of_the_image_on_disk_stand_on_the_photo_itself(tmp_path):
     gallery.show(tmp_path, [one], CLASSES, Photo(), 5, 0.3)
     with Image.open(tmp_path / "000_1-found_a.png") as card:
         pixels = np.asarray(card)
-    rows, columns = np.nonzero((pixels == in_colours(CLASSES)[1]).all(2))
+    rows, columns = np.nonzero((pixels == in_colors(CLASSES)[1]).all(2))
     scale, top = 640 / 40, EDGE + 18 + 4
     inside = rows > top + 11 * scale  # below the tag
     assert abs(columns[inside].min() - (EDGE + 10 * scale)) <= 1
@@ -98,7 +98,7 @@ def test_a_box_is_drawn_on_the_pixels_it_is_of():
 def test_true_boxes_are_drawn_on_a_sample():
     pixels, held = np.zeros((20, 20, 3), np.uint8), dict(boxes=torch.tensor([A]), labels=np.array([1]))
     drawn = Boxes.annotated(pixels, held, CLASSES, (80, 80))
-    bee = in_colours(CLASSES)[1]
+    bee = in_colors(CLASSES)[1]
     np.testing.assert_array_equal(np.asarray(drawn), np.asarray(draw(pixels, [Box(list(A), bee, "bee", bee)], 80, 80)))
 
 

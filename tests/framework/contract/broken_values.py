@@ -4,7 +4,7 @@
 
 from ndformer.encodings.gta import GTA, TransformLayer
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.kernels.rotation import rotate
+from ndformer.framework.encoding.rotation import rotate
 
 
 def with_values(values):

@@ -189,7 +189,7 @@ def test_one_head_serves_grids_of_every_size_and_type():
     head = detector().eval()
     assert head.many(head.neck(tokens(4, 4))).boxes.shape[1] == 64 + 16 + 4
     assert head.many(head.neck(tokens(3, 5))).boxes.shape[1] == 60 + 15 + 6
-    assert head.double().many([torch.zeros(1, 8, n, n).double() for n in (8, 4, 2)]).centres.dtype == torch.float64
+    assert head.double().many([torch.zeros(1, 8, n, n).double() for n in (8, 4, 2)]).centers.dtype == torch.float64
 
 
 def test_the_best_are_anchors_first_and_then_their_classes():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import UnknownNameError
-from ndformer.modalities.arc.formats.tasks import COLOURS, SIDE, read_task
+from ndformer.modalities.arc.formats.tasks import COLORS, SIDE, read_task
 from ndformer.modalities.arc.generators import TASKS, find
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "data" / "arc_agi" / "data" / "training"
@@ -31,7 +31,7 @@ def test_pairs_are_grids_that_the_rule_changes_and_many_different_ones(name):
             assert grid is not None
             assert grid.ndim == 2
             assert 1 <= min(grid.shape) <= max(grid.shape) <= 8 < SIDE
-            assert 0 <= grid.min() <= grid.max() < COLOURS
+            assert 0 <= grid.min() <= grid.max() < COLORS
         assert not np.array_equal(pair.input, pair.output)
     assert len({pair.input.tobytes() for pair in pairs}) > 20
     again = task.pair(np.random.default_rng((0, 7)))

@@ -120,7 +120,7 @@ class Images(Dataset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["colour statistics", "coarse layout", "raw pixels"])
+@pytest.mark.parametrize("kind", ["color statistics", "coarse layout", "raw pixels"])
 def test_each_baseline_solves_the_set_made_for_it(kind, monkeypatch):
     """Sets that one of them should solve: by brightness, by the place of a blob, by one faint fixed pattern."""
     rng = np.random.default_rng(0)
@@ -128,7 +128,7 @@ def test_each_baseline_solves_the_set_made_for_it(kind, monkeypatch):
     def make(n):
         labels = rng.permutation(np.arange(n) % 4)
         images = rng.integers(60, 190, (n, 32, 32, 3))
-        if kind == "colour statistics":
+        if kind == "color statistics":
             images += (12 * labels)[:, None, None, None]
         elif kind == "coarse layout":
             for image, label in zip(images, labels):
@@ -149,6 +149,6 @@ def test_pixel_statistics_do_not_distinguish_the_figures_of_cifar10(sample_root,
     root = sample_root("cifar10")
     train, test = (DATASETS.create(dict(type="CIFAR10", data_root=root, split=split)) for split in ("train", "test"))
     found = dict(baselines.baselines(train, test))
-    assert set(found) == {"colour statistics", "coarse layout", "raw pixels", "most frequent class"}
+    assert set(found) == {"color statistics", "coarse layout", "raw pixels", "most frequent class"}
     assert max(found.values()) < 0.6
     assert found["most frequent class"] == 0.1

@@ -48,5 +48,5 @@ def test_baselines_distinguish_appearance_but_not_order():
     found = dict(baselines(films(40), films(60)))
     assert found["most frequent class"] == 0.25
     assert found["first frame"] > 0.95  # where the bar begins
-    for name in ("mean frame", "mean and deviation over the frames", "colour statistics of all frames"):
+    for name in ("mean frame", "mean and deviation over the frames", "color statistics of all frames"):
         assert found[name] == pytest.approx(0.75, abs=0.15)

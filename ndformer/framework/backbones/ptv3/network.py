@@ -102,7 +102,7 @@ class PTv3(nn.Module):
                 f"{type(first_encoding).__name__} needs tokens on a full grid. For points, use {first_encoding.instead}"
             )
         first_encoding.refuse_circles("PTv3")
-        self.centred, self.depth = first_encoding.translation_invariant, first[-1]
+        self.centered, self.depth = first_encoding.translation_invariant, first[-1]
 
     def layer_index(self, name: str) -> int:
         part, *keys = name.split(".")
@@ -169,7 +169,7 @@ class PTv3(nn.Module):
     def _build_level(self, sites: Sites, positions: Tensor, codes: Tensor, counts: Counts, stage: int) -> Level:
         places = positions if self.positions == "metric" else sites.grid.to(positions.dtype) * 2**stage
         places = places / 2**stage if self.stage_scale else places
-        level = Level(sites, positions, places, codes, counts, self.window, self.centred)
+        level = Level(sites, positions, places, codes, counts, self.window, self.centered)
         return level.shuffled() if self.shuffle == "always" or (self.shuffle == "train" and self.training) else level
 
 

@@ -69,7 +69,7 @@ class Level:
     """N points, sorted by sample, as serialized windows.
 
     positions (N, 3) are those of the data. places (N, 3) are the inputs of encodings, relative to the middle of each
-    window if `centred`. codes (curves, N) order the points along each curve.
+    window if `centered`. codes (curves, N) order the points along each curve.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Level:
         codes: Tensor,
         counts: Counts,
         window: int,
-        centred: bool,
+        centered: bool,
     ) -> None:
         self.counts = counts
-        self.sites, self.positions, self.places, self.codes, self.centred = sites, positions, places, codes, centred
+        self.sites, self.positions, self.places, self.codes, self.centered = sites, positions, places, codes, centered
         self.orders = codes.argsort(dim=1, stable=True)  # (curves, N)
         self.slots, self.valid, self.home = layout(counts.on_device[0], counts.on_host[0], window)
         widest = self.slots.shape[1]
@@ -100,7 +100,7 @@ class Level:
             order = self.orders[curve]
             rows = Rows(order[self.slots], self.valid)
             places = rows.gather(self.places)  # (R, K, 3)
-            if self.centred:  # shift by whole units, so that differences stay exact
+            if self.centered:  # shift by whole units, so that differences stay exact
                 middle = places.sum(1, keepdim=True) / self.valid.sum(1)[:, None, None]
                 places = places - middle.round()
             where = Where(places, valid=None if self.full else self.valid)

@@ -65,10 +65,7 @@ class Saver:
         shard. Other content, such as the states of hooks, may differ: that of rank 0 is written.
         """
         self.wait_written()
-        if torch.__version__ < (
-            2,
-            13,
-        ):  # a stager works once: it clears its table of types
+        if torch.__version__ < "2.13":  # a stager works once: it clears its table of types
             self.stager.close()
             self.stager = new_stager()
         tensors, values = split(dict(format=contents.FORMAT) | content)

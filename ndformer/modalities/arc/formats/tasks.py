@@ -9,7 +9,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 
-COLOURS, SIDE = 10, 30  # a cell is 0 to 9, a grid has 1 to 30 rows and columns
+COLORS, SIDE = 10, 30  # a cell is 0 to 9, a grid has 1 to 30 rows and columns
 PARTS = ("train", "test")
 MAX_PAIRS = 100_000  # of a file: 400 times the size of a generated task
 Grid = np.ndarray  # (h, w) uint8
@@ -54,9 +54,9 @@ def parse_grid(rows: Any, name: str) -> Grid:
         raise DataError(
             f"{name}: its rows have {sorted({len(row) for row in rows})} cells: all must have the same number"
         )
-    wrong = [cell for row in rows for cell in row if type(cell) is not int or not 0 <= cell < COLOURS]
+    wrong = [cell for row in rows for cell in row if type(cell) is not int or not 0 <= cell < COLORS]
     if wrong:
-        raise DataError(f"{name}: a cell must be an integer from 0 to {COLOURS - 1}, got {wrong[0]!r:.40}")
+        raise DataError(f"{name}: a cell must be an integer from 0 to {COLORS - 1}, got {wrong[0]!r:.40}")
     return np.array(rows, np.uint8)
 
 

@@ -6,10 +6,10 @@ A rule has a name here and the name of its task in the corpus, and reproduces al
 """
 
 from ndformer.framework.errors import UnknownNameError, nearest
-from ndformer.modalities.arc.generators import lines, moves, parts, recolour
+from ndformer.modalities.arc.generators import lines, moves, parts, recolor
 from ndformer.modalities.arc.generators.task import Task
 
-TASKS = {task.name: task for module in (moves, recolour, parts, lines) for task in module.TASKS}
+TASKS = {task.name: task for module in (moves, recolor, parts, lines) for task in module.TASKS}
 
 
 def find(name: str) -> Task:

@@ -18,15 +18,15 @@ def black(rng: np.random.Generator, min_side: int = MIN_SIDE, max_side: int = MA
     return np.zeros(rng.integers(min_side, max_side + 1, 2), np.uint8)
 
 
-def colours(rng: np.random.Generator, count: Integer, besides: Iterable[int] = ()) -> np.ndarray:
+def colors(rng: np.random.Generator, count: Integer, besides: Iterable[int] = ()) -> np.ndarray:
     """Return different random colors, none of them black."""
-    able = [colour for colour in range(1, 10) if colour not in set(besides)]
+    able = [color for color in range(1, 10) if color not in set(besides)]
     return rng.permutation(np.array(able, np.uint8))[:count]
 
 
-def noise(rng: np.random.Generator, grid: Grid, colour: int, share: float) -> Grid:
+def noise(rng: np.random.Generator, grid: Grid, color: int, share: float) -> Grid:
     """Color a random share of the black cells."""
-    return np.where((grid == 0) & (rng.random(grid.shape) < share), colour, grid).astype(np.uint8)
+    return np.where((grid == 0) & (rng.random(grid.shape) < share), color, grid).astype(np.uint8)
 
 
 def put(rng: np.random.Generator, grid: Grid, stamps: Iterable[np.ndarray], margin: int = 0) -> Grid:
@@ -50,14 +50,14 @@ def put(rng: np.random.Generator, grid: Grid, stamps: Iterable[np.ndarray], marg
     return out
 
 
-def block(rng: np.random.Generator, min_side: int, max_side: int, colour: int) -> np.ndarray:
+def block(rng: np.random.Generator, min_side: int, max_side: int, color: int) -> np.ndarray:
     """Return a full rectangle."""
-    return np.full(rng.integers(min_side, max_side + 1, 2), colour, np.uint8)
+    return np.full(rng.integers(min_side, max_side + 1, 2), color, np.uint8)
 
 
-def outline(rng: np.random.Generator, min_side: int, max_side: int, colour: int) -> np.ndarray:
+def outline(rng: np.random.Generator, min_side: int, max_side: int, color: int) -> np.ndarray:
     """Return the edge of a rectangle."""
-    stamp = block(rng, min_side, max_side, colour)
+    stamp = block(rng, min_side, max_side, color)
     stamp[1:-1, 1:-1] = 0
     return stamp
 
@@ -69,7 +69,7 @@ def opened(rng: np.random.Generator, stamp: np.ndarray) -> np.ndarray:
     return stamp
 
 
-def blob(rng: np.random.Generator, cells: Integer, colour: Integer) -> np.ndarray:
+def blob(rng: np.random.Generator, cells: Integer, color: Integer) -> np.ndarray:
     """Return a random connected shape of cells, in its bounding box."""
     shape = {(0, 0)}
     while len(shape) < cells:
@@ -79,11 +79,11 @@ def blob(rng: np.random.Generator, cells: Integer, colour: Integer) -> np.ndarra
     places = np.array(sorted(shape))
     places -= places.min(0)
     out = np.zeros(places.max(0) + 1, np.uint8)
-    out[tuple(places.T)] = colour
+    out[tuple(places.T)] = color
     return out
 
 
-def labelled(mask: np.ndarray, corners: bool = True) -> np.ndarray:
+def label_components(mask: np.ndarray, corners: bool = True) -> np.ndarray:
     """Number the connected components (H, W) from 1; 0 is outside of the mask."""
     return components(torch.from_numpy(np.ascontiguousarray(mask))[None], corners)[0].numpy()
 
@@ -100,7 +100,7 @@ def sizes(numbers: np.ndarray) -> np.ndarray:
     return counts[numbers]
 
 
-def neighbours(mask: np.ndarray) -> np.ndarray:
+def neighbors(mask: np.ndarray) -> np.ndarray:
     """Count the side neighbors of each cell (H, W) that are in the mask."""
     around = np.pad(mask.astype(int), 1)
     return around[:-2, 1:-1] + around[2:, 1:-1] + around[1:-1, :-2] + around[1:-1, 2:]
@@ -115,5 +115,5 @@ def around(mask: np.ndarray) -> np.ndarray:
 
 def enclosed(wall: np.ndarray) -> np.ndarray:
     """Return the cells (H, W) that are no wall and have no path by sides to the edge of the grid."""
-    free = labelled(np.pad(~wall, 1, constant_values=True), corners=False)[1:-1, 1:-1]
+    free = label_components(np.pad(~wall, 1, constant_values=True), corners=False)[1:-1, 1:-1]
     return (free > 1) & ~wall

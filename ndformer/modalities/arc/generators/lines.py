@@ -3,7 +3,7 @@
 import numpy as np
 
 from ndformer.modalities.arc.formats.tasks import Grid
-from ndformer.modalities.arc.generators.drawing import around, black, enclosed, neighbours, noise, opened, outline, put
+from ndformer.modalities.arc.generators.drawing import around, black, enclosed, neighbors, noise, opened, outline, put
 from ndformer.modalities.arc.generators.task import Task
 
 
@@ -36,7 +36,7 @@ def connected(grid: Grid) -> Grid:
 
 def lone_points(rng: np.random.Generator) -> Grid:
     """Draw points of 2 and of other colors that do not touch each other."""
-    stamps = [np.array([[colour]], np.uint8) for colour in [2, *rng.choice([2, 2, 3, 6, 8], 3)]]
+    stamps = [np.array([[color]], np.uint8) for color in [2, *rng.choice([2, 2, 3, 6, 8], 3)]]
     return put(rng, black(rng), stamps)
 
 
@@ -75,15 +75,15 @@ def completed(grid: Grid) -> Grid:
 def couples(rng: np.random.Generator) -> Grid:
     """Draw threes and twos, adjacent or not."""
     stamps = [np.array(rng.permutation([2, 3]), np.uint8).reshape(rng.permutation([1, 2])) for _ in range(3)]
-    singles = [np.array([[colour]], np.uint8) for colour in rng.choice([2, 3, 5], rng.integers(2, 6))]
+    singles = [np.array([[color]], np.uint8) for color in rng.choice([2, 3, 5], rng.integers(2, 6))]
     return put(rng, black(rng, 5), [*stamps[: rng.integers(1, 4)], *singles])
 
 
 def married(grid: Grid) -> Grid:
     """Turn each 3 next to a 2 into 8, and remove that 2."""
     out = grid.copy()
-    out[(grid == 3) & (neighbours(grid == 2) > 0)] = 8
-    out[(grid == 2) & (neighbours(grid == 3) > 0)] = 0
+    out[(grid == 3) & (neighbors(grid == 2) > 0)] = 8
+    out[(grid == 2) & (neighbors(grid == 3) > 0)] = 0
     return out
 
 

@@ -3,26 +3,26 @@
 import numpy as np
 
 from ndformer.modalities.arc.formats.tasks import Grid
-from ndformer.modalities.arc.generators.drawing import black, blob, colours, put
+from ndformer.modalities.arc.generators.drawing import black, blob, colors, put
 from ndformer.modalities.arc.generators.task import Task
 
 
-def coloured(rng: np.random.Generator) -> Grid:
+def colored(rng: np.random.Generator) -> Grid:
     """Draw a grid with one of four colors in each cell."""
     shape = rng.integers(3, 9, 2)
-    return colours(rng, 4)[rng.integers(4, size=shape)]
+    return colors(rng, 4)[rng.integers(4, size=shape)]
 
 
 def square(rng: np.random.Generator) -> Grid:
     side = rng.integers(3, 8)
-    return colours(rng, 4)[rng.integers(4, size=(side, side))]
+    return colors(rng, 4)[rng.integers(4, size=(side, side))]
 
 
 def above_ground(rng: np.random.Generator) -> Grid:
     """Draw cells of a few colors, with most of the grid black."""
     grid = black(rng, 4, 8)
     full = rng.random(grid.shape) < rng.uniform(0.1, 0.4)
-    return np.where(full, colours(rng, 4)[rng.integers(4, size=grid.shape)], 0).astype(np.uint8)
+    return np.where(full, colors(rng, 4)[rng.integers(4, size=grid.shape)], 0).astype(np.uint8)
 
 
 def fallen(grid: Grid) -> Grid:
@@ -49,7 +49,7 @@ def reflected(grid: Grid) -> Grid:
 
 
 TASKS = (
-    Task("mirror", "67a3c6ac", "left and right change places", coloured, lambda grid: grid[:, ::-1]),
+    Task("mirror", "67a3c6ac", "left and right change places", colored, lambda grid: grid[:, ::-1]),
     Task("transpose", "74dd1130", "rows become columns", square, lambda grid: grid.T),
     Task("gravity", "1e0a9b12", "cells fall to the ground", above_ground, fallen),
     Task("shift", "25ff71a9", "all goes down by one", single_blob, shifted),

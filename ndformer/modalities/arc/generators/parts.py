@@ -8,20 +8,20 @@ from ndformer.modalities.arc.generators.drawing import (
     blob,
     block,
     bounding_boxes,
-    colours,
-    labelled,
-    neighbours,
+    colors,
+    label_components,
+    neighbors,
     outline,
     put,
 )
 from ndformer.modalities.arc.generators.task import Task
 
 
-def blocks(min_side: int, max_side: int, colour: int | None = None):
+def blocks(min_side: int, max_side: int, color: int | None = None):
     """Return a generator of up to four full rectangles, in one color or each in its own."""
 
     def draw(rng: np.random.Generator) -> Grid:
-        painted = colours(rng, 4) if colour is None else np.full(4, colour)
+        painted = colors(rng, 4) if color is None else np.full(4, color)
         stamps = [block(rng, min_side, max_side, color) for color in painted[: rng.integers(1, 5)]]
         return put(rng, black(rng, 7), stamps)
 
@@ -37,21 +37,21 @@ def inner(grid: Grid) -> np.ndarray:
 
 def edges_and_corners(grid: Grid) -> Grid:
     """Recolor rectangles of 5: corners become 1, edges 4 and insides 2."""
-    return np.where(grid == 5, np.array([0, 0, 1, 4, 2])[neighbours(grid == 5)], grid)
+    return np.where(grid == 5, np.array([0, 0, 1, 4, 2])[neighbors(grid == 5)], grid)
 
 
 def holed_blobs(rng: np.random.Generator) -> Grid:
     return put(rng, black(rng, 7), [blob(rng, rng.integers(5, 8), 4) for _ in range(rng.integers(1, 4))])
 
 
-def filled_boxes(colour: int):
+def filled_boxes(color: int):
     """Return a rule that fills the black cells in the bounding box of each shape with a color."""
 
     def rule(grid: Grid) -> Grid:
         out = grid.copy()
-        for top, left, bottom, right in bounding_boxes(labelled(grid > 0)):
+        for top, left, bottom, right in bounding_boxes(label_components(grid > 0)):
             part = out[top : bottom + 1, left : right + 1]
-            part[part == 0] = colour
+            part[part == 0] = color
         return out
 
     return rule
@@ -71,7 +71,7 @@ def two_blocks(rng: np.random.Generator) -> Grid:
 
 def insides_by_size(grid: Grid) -> Grid:
     """Recolor the inside of the largest rectangle with 2, that of others with 1."""
-    numbers = labelled(grid > 0)
+    numbers = label_components(grid > 0)
     largest = np.bincount(numbers[numbers > 0]).argmax()
     return np.where(inner(grid), np.where(numbers == largest, 2, 1), grid)
 
@@ -85,14 +85,14 @@ def small_squares(rng: np.random.Generator) -> Grid:
 def with_corners(grid: Grid) -> Grid:
     """Put 1, 2, 3 and 4 at the corners of each square, in reading order."""
     out = grid.copy()
-    for top, left, bottom, right in bounding_boxes(labelled(grid > 0)):
+    for top, left, bottom, right in bounding_boxes(label_components(grid > 0)):
         out[[top - 1, top - 1, bottom + 1, bottom + 1], [left - 1, right + 1] * 2] = 1, 2, 3, 4
     return out
 
 
 def framed(rng: np.random.Generator) -> Grid:
     """Draw a frame with four colors in its inner corners, and free cells around it."""
-    frame, *inside = colours(rng, 5)
+    frame, *inside = colors(rng, 5)
     stamp = outline(rng, 4, 5, frame)
     stamp[[1, 1, -2, -2], [1, -2, 1, -2]] = inside
     return put(rng, black(rng, 7), [stamp], margin=1)
@@ -101,7 +101,7 @@ def framed(rng: np.random.Generator) -> Grid:
 def thrown_out(grid: Grid) -> Grid:
     """Move the cells in the inner corners of the frame to the opposite outer corners."""
     out = grid.copy()
-    ((top, left, bottom, right),) = bounding_boxes(labelled(grid > 0))
+    ((top, left, bottom, right),) = bounding_boxes(label_components(grid > 0))
     inner_corners = [top + 1, top + 1, bottom - 1, bottom - 1], [left + 1, right - 1] * 2
     out[[bottom + 1, bottom + 1, top - 1, top - 1], [right + 1, left - 1] * 2] = grid[inner_corners]
     out[inner_corners] = 0
@@ -112,7 +112,7 @@ def nested(rng: np.random.Generator) -> Grid:
     """Draw nested squares, each in its own color."""
     half = rng.integers(2, 5)
     depth = np.minimum(np.arange(2 * half), np.arange(2 * half)[::-1])
-    return colours(rng, half)[np.minimum(depth[:, None], depth)]
+    return colors(rng, half)[np.minimum(depth[:, None], depth)]
 
 
 def inside_out(grid: Grid) -> Grid:
@@ -127,7 +127,7 @@ TASKS = (
     Task("box", "6d75e8bb", "the box around the thing is filled", large_blob, filled_boxes(2)),
     Task("boxes", "60b61512", "the box around each thing is filled", holed_blobs, filled_boxes(7)),
     Task("larger", "694f12f3", "insides of blocks, by which is larger", two_blocks, insides_by_size),
-    Task("four corners", "95990924", "four colours at the corners of squares", small_squares, with_corners),
+    Task("four corners", "95990924", "four colors at the corners of squares", small_squares, with_corners),
     Task("thrown out", "952a094c", "inner corners go to opposite outer ones", framed, thrown_out),
     Task("inside out", "85c4e7cd", "nested squares in the opposite order", nested, inside_out),
 )

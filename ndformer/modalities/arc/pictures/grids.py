@@ -6,7 +6,7 @@ from ndformer.framework.pictures.cards import class_colors
 from ndformer.modalities.arc.formats.canvas import END, END_COLUMN, END_ROW, PAD
 
 CELL, LINE = 20, 1  # pixels of a cell, and of the line after it
-COLOURS = np.array(
+COLORS = np.array(
     [
         (10, 10, 10), (30, 110, 215), (235, 65, 50), (60, 190, 80), (250, 215, 40), (150, 150, 150), (220, 50, 170),
         (245, 140, 40), (125, 205, 235), (130, 30, 40),
@@ -18,7 +18,7 @@ BORDERS = {PAD: (245, 245, 245), END_ROW: (205, 190, 225), END_COLUMN: (190, 215
 
 def draw_symbols(symbols: np.ndarray) -> np.ndarray:
     """Draw symbols (h, w): colors, borders and padding."""
-    palette = np.concatenate([COLOURS, np.array([BORDERS[symbol] for symbol in sorted(BORDERS)], np.uint8)])
+    palette = np.concatenate([COLORS, np.array([BORDERS[symbol] for symbol in sorted(BORDERS)], np.uint8)])
     return squares(palette[symbols])
 
 
@@ -28,9 +28,9 @@ def boxed(numbers: np.ndarray) -> np.ndarray:
     return squares(palette[numbers])
 
 
-def squares(colours: np.ndarray) -> np.ndarray:
+def squares(colors: np.ndarray) -> np.ndarray:
     """Draw a square of each color (h, w, 3): (H, W, 3) uint8."""
-    large = colours.repeat(CELL, 0).repeat(CELL, 1)
+    large = colors.repeat(CELL, 0).repeat(CELL, 1)
     for axis in (0, 1):
         lines = np.arange(large.shape[axis]) % CELL >= CELL - LINE
         large[lines if axis == 0 else (slice(None), lines)] = 90

@@ -18,7 +18,7 @@ COLUMNS: tuple[str, ...] = ("x", "y", "z", "intensity", "ring")
 WIDE = len(COLUMNS)  # numbers per point
 FIRST = 20  # rows that are shown
 MAX_LENGTH = 60  # characters of a value
-FOREIGN = 100.0  # metres, beyond the range of this LiDAR
+FOREIGN = 100.0  # meters, beyond the range of this LiDAR
 
 
 @DESCRIBERS.register_module()

@@ -69,7 +69,7 @@ def read_annotations(tables: Tables, frames: Frames) -> Annotations:
 
 
 def velocities(places: np.ndarray, times: np.ndarray, around: np.ndarray) -> np.ndarray:
-    """Return velocities (B, 2) in metres per second from the annotations of the same object before and after (B, 2).
+    """Return velocities (B, 2) in meters per second from the annotations of the same object before and after (B, 2).
 
     Where one of them is missing, the object's own position is used; NaN where both are missing or too far apart.
     """

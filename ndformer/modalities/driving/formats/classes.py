@@ -29,7 +29,7 @@ ATTRIBUTES = [
 LIDAR = "LIDAR_TOP"
 CAMERAS = ["CAM_FRONT", "CAM_FRONT_RIGHT", "CAM_FRONT_LEFT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT"]
 
-FAST = 0.2  # metres per second above which an object is moving
+FAST = 0.2  # meters per second above which an object is moving
 MOVING = dict.fromkeys(("car", "truck", "construction_vehicle", "bus", "trailer"), "vehicle.moving")
 MOVING |= dict(motorcycle="cycle.with_rider", bicycle="cycle.with_rider", pedestrian="pedestrian.moving")
 RESTING = dict.fromkeys(MOVING, "vehicle.parked")  # most common attribute of objects at rest in the training set

@@ -1,7 +1,7 @@
 """Readers of LiDAR box labels, one box per line: KITTI's, in its camera's frame, and plain ones in the LiDAR's frame.
 
 KITTI    type truncated occluded alpha x1 y1 x2 y2 height width length x y z turn     with a calibration file
-plain    x y z length width height yaw class        metres, center; the format of OpenPCDet's custom datasets
+plain    x y z length width height yaw class        meters, center; the format of OpenPCDet's custom datasets
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 
-DONT_CARE = "DontCare"  # KITTI's unlabelled regions
+DONT_CARE = "DontCare"  # KITTI's unlabeled regions
 IN_CAMERA, PLAIN = 15, 8  # words per line; KITTI's may also have a score
 REMEDY = "correct it, or remove scan and labels"
 

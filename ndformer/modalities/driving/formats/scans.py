@@ -9,7 +9,7 @@ from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.driving.formats.poses import moved
 
-CLOSE = 1.0  # metres to each side within which points of earlier sweeps belong to the car itself
+CLOSE = 1.0  # meters to each side within which points of earlier sweeps belong to the car itself
 TIMES = 6  # bytes of memory per byte of a scan: as read, moved in float64, and joined
 COLUMNS = 5  # of the points of a sample: x, y, z, intensity, lag
 

@@ -12,13 +12,13 @@ COLUMNS, WIDE = 3, 240  # cameras in a row; pixels of a camera
 ROWS = ((2, 0, 1), (4, 3, 5))
 SIDE = COLUMNS * WIDE
 PAPER, LOW, HIGH = (255, 255, 255), np.array([40.0, 60, 150]), np.array([240.0, 150, 40])
-HEIGHTS = (-2.5, 2.0)  # metres above the sensor of the first and the last color
+HEIGHTS = (-2.5, 2.0)  # meters above the sensor of the first and the last color
 
 
 def sheet(
     points: np.ndarray, images: Sequence[np.ndarray], intrinsics: np.ndarray, camera_to_lidar: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw points (N, 3 or more) up to `radius` metres and images (H, W, 3) uint8 on one sheet (H, W, 3) uint8.
+    """Draw points (N, 3 or more) up to `radius` meters and images (H, W, 3) uint8 on one sheet (H, W, 3) uint8.
 
     Also return the projections (V, 3, 4) to the pixels of each window, and the windows (V, 4): left, top, right,
     bottom.

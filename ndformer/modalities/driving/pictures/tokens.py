@@ -14,11 +14,11 @@ NONE = -1  # a pixel without a token
 class SensorScene(Canvas):
     """A picture (H, W, 3) uint8 with tokens in `windows` (V, 4), those of the cameras and the top view as the last.
 
-    `above` (3, 4) maps metres to pixels of the top view. Tokens are pillars (N, 7) of `cell` metres, then patches (M,
+    `above` (3, 4) maps meters to pixels of the top view. Tokens are pillars (N, 7) of `cell` meters, then patches (M,
     7) of cameras with `plane` rows and columns, at positions as adapters give them.
     """
 
-    axes: ClassVar[Mapping[str, str]] = dict(X="metres", Y="metres")
+    axes: ClassVar[Mapping[str, str]] = dict(X="meters", Y="meters")
     inches = 3.3  # larger than usual, because tokens are small
 
     def __init__(
@@ -99,12 +99,12 @@ class SensorScene(Canvas):
 
     @property
     def how(self) -> str:
-        """Describe how to name a token: X,Y (a pillar, in metres) or C,Y,X (a patch)."""
+        """Describe how to name a token: X,Y (a pillar, in meters) or C,Y,X (a patch)."""
         formats = []
         if self.pillars:
             pillar_places = self.coordinates[: self.pillars]
             low, high = pillar_places.min(0), pillar_places.max(0)
-            formats.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} metres)")
+            formats.append(f"X,Y (a pillar, {low[0]:.3g} to {high[0]:.3g} and {low[1]:.3g} to {high[1]:.3g} meters)")
         if len(self.places) > self.pillars:
             cameras = "/".join(f"{camera:.0f}" for camera in np.unique(self.places[self.pillars :, 2]))
             rows, columns = self.plane

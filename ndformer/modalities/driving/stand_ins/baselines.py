@@ -15,7 +15,7 @@ from ndformer.modalities.driving.datasets.nuscenes.metric import NuScenes as Met
 from ndformer.modalities.driving.formats.classes import CLASSES
 from ndformer.modalities.driving.stand_ins.streets import GROUPS
 
-CELL, PLACES = 2.0, 40  # metres of a cell; cells for each class
+CELL, PLACES = 2.0, 40  # meters of a cell; cells for each class
 Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]  # boxes (D, 9), labels, scores
 
 

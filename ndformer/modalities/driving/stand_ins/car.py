@@ -12,7 +12,7 @@ from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.poses import about_z, poses, quaternion
 
 HEIGHT, WIDTH = 96, 160  # pixels of a camera
-ROOF, HOOD = 1.84, 1.5  # height of the LiDAR and of the cameras above the ground, in metres
+ROOF, HOOD = 1.84, 1.5  # height of the LiDAR and of the cameras above the ground, in meters
 TURNS = dict(zip(CAMERAS, (0, -55, 55, 180, 110, -110)))  # degrees to the left
 WIDE = {name: 110 if name == "CAM_BACK" else 70 for name in CAMERAS}  # field of view in degrees
 AXES = np.array([[0.0, 0, 1], [-1, 0, 0], [0, -1, 0]])  # camera axes (x right, y down, z ahead) in the car's frame
@@ -74,7 +74,7 @@ class Drive:
 
 BEAMS, AROUND = 20, 200  # vertical and horizontal number of rays
 LOW, HIGH = -26.0, 4.0  # degrees of the lowest and the highest beam
-FAR, SCAN_NOISE = 45.0, 0.02  # metres
+FAR, SCAN_NOISE = 45.0, 0.02  # meters
 
 
 def rays() -> np.ndarray:

@@ -19,16 +19,16 @@ GROUPS = (  # classes that share a shape
 )
 SIZES = ((1.9, 4.5, 1.6), (2.4, 7.5, 3.0), (0.8, 2.0, 1.1), (0.7, 0.7, 1.4))  # mean width, length, height
 HUES = (0.0, 0.58, 0.16)  # red, blue, yellow for the first, second and third class of a group
-SPEEDS = (6.0, 5.0, 3.0, 1.2)  # maximum, in metres per second
+SPEEDS = (6.0, 5.0, 3.0, 1.2)  # maximum, in meters per second
 STILL = ("traffic_cone", "barrier")
-LANE = 3.4  # width in metres; the car is in the middle one of five
-LANES, EDGES = (-2 * LANE, -LANE, LANE, 2 * LANE), (10.0, 13.5)  # metres to the left of the middle of the street
+LANE = 3.4  # width in meters; the car is in the middle one of five
+LANES, EDGES = (-2 * LANE, -LANE, LANE, 2 * LANE), (10.0, 13.5)  # meters to the left of the middle of the street
 ASKEW = 0.02  # maximum angle to a lane in radians, at which the widest lorry stays in its lane during a drive
-WALLS = (15.0, 19.0)  # distance of houses in metres
-AHEAD, BEHIND = 30.0, 24.0  # metres of street around the middle of the car's drive
+WALLS = (15.0, 19.0)  # distance of houses in meters
+AHEAD, BEHIND = 30.0, 24.0  # meters of street around the middle of the car's drive
 OBJECTS, HOUSES, TRIES = 18, 6, 400
 STEP = 0.4  # seconds between collision checks
-MARGIN = np.array([0, 0, 0, 1.0, 1.0, 0, 0, 0, 0])  # half a metre to each side
+MARGIN = np.array([0, 0, 0, 1.0, 1.0, 0, 0, 0, 0])  # half a meter to each side
 
 
 @dataclass(frozen=True, eq=False)

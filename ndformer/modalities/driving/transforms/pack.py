@@ -18,7 +18,7 @@ CHANGES = ("image_transform", "cloud_transform")
 class PackDriving(Pack):
     """Last transform: pack points, images (with cameras) and EXTRA_INPUTS as docs/get-started/driving.md describes.
 
-    Pictures show `reach` metres around the car from above.
+    Pictures show `reach` meters around the car from above.
     """
 
     input_name = "camera_to_lidar"

@@ -19,7 +19,7 @@ class MoveScene:
     """Augment the cloud and boxes: mirror, rotate, scale and translate; images stay, and calibrations are updated.
 
     x and y are each mirrored with probability `flip`, the rotation is up to `degrees` in both directions, the factor
-    within `scale`, and the translation has a standard deviation of `shift` metres on each axis.
+    within `scale`, and the translation has a standard deviation of `shift` meters on each axis.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from ndformer.framework.pictures.view import Moments
 from ndformer.modalities.events.pictures.tokens import FRAMES, color_events, counts, extent, stretches, time_unit
 from ndformer.modalities.events.spikes.tokens import unpack
 
-PAPER, GREY, BRIGHT = 16, 48, 235  # background; pixels of a token without and with events
+PAPER, GRAY, BRIGHT = 16, 48, 235  # background; pixels of a token without and with events
 
 
 class Stream(Canvas):
@@ -25,7 +25,7 @@ class Stream(Canvas):
         events = counts(cells, patch, bins)  # (n, 2, patch, patch)
         self.events = color_events(events)
         strength = events.sum(1) / np.maximum(1, events.sum(1).max((1, 2), keepdims=True))
-        self.grey = (GREY + (BRIGHT - GREY) * strength)[..., None]  # (n, patch, patch, 1)
+        self.gray = (GRAY + (BRIGHT - GRAY) * strength)[..., None]  # (n, patch, patch, 1)
         self.edges, self.when = stretches(self.time)
         self.order = np.argsort(self.time, kind="stable")
         self.stills = stills(FRAMES)
@@ -41,7 +41,7 @@ class Stream(Canvas):
         return self._canvas(self.events, moment)
 
     def painted(self, colors: np.ndarray, moment: int) -> np.ndarray:
-        return self._canvas(blended(self.grey, colors[:, None, None]), moment)
+        return self._canvas(blended(self.gray, colors[:, None, None]), moment)
 
     def spot(self, token: int, moment: int) -> tuple[float, float] | None:
         if self.when[token] != moment:

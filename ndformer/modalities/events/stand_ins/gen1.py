@@ -17,14 +17,14 @@ from ndformer.modalities.events.stand_ins.traffic import MIN_VISIBLE, StreetObje
 from ndformer.modalities.events.transforms.boxes import corners
 
 FRAME, LENGTH = 25_000, 1_500_000  # microseconds between frames of the film, and of a recording
-RATES = (1, 2, 4, 4)  # labelled moments per second, constant in a recording
+RATES = (1, 2, 4, 4)  # labeled moments per second, constant in a recording
 RECORDINGS = dict(train=260, val=30, test=50)
 BOX = [("ts", "<u8"), ("x", "<f4"), ("y", "<f4"), ("w", "<f4"), ("h", "<f4"), ("class_id", "u1")]
 BOX += [("confidence", "<f4"), ("track_id", "<u4")]
 
 
 def boxes(times: np.ndarray, objects: list[StreetObject], visible: np.ndarray, rate: int) -> np.ndarray:
-    """Return the rows of a _bbox.npy: the visible objects at each labelled moment. Boxes may exceed the sensor."""
+    """Return the rows of a _bbox.npy: the visible objects at each labeled moment. Boxes may exceed the sensor."""
     rows = [
         (int(times[i]), *item.box(i)[0].tolist(), item.label, 1.0, number)
         for i in np.flatnonzero((times > WARM_UP) & (times % (1_000_000 // rate) == 0)).tolist()
@@ -48,7 +48,7 @@ def baselines(train: GEN1, test: GEN1) -> Iterable[tuple[str, float]]:
 
 @stand_in(dict(type="GEN1"), baselines)
 def gen1(folder: Path, seed: int = 0, recordings: dict[str, int] = RECORDINGS) -> None:
-    """Write 260 + 30 + 50 recordings of 1.5 seconds, labelled one to four times a second after the warm-up."""
+    """Write 260 + 30 + 50 recordings of 1.5 seconds, labeled one to four times a second after the warm-up."""
     times = np.arange(0, LENGTH + 1, FRAME)
     for day, (split, count) in enumerate(recordings.items(), 1):
         (folder / split).mkdir()

@@ -16,7 +16,7 @@ from ndformer.modalities.events.formats.evt_dat import GEN1 as SENSOR
 
 HEIGHT, WIDTH = SENSOR
 HORIZON = 104  # row
-# metres of the camera above the street: an object's foot is EYE / its height below the horizon, in its heights
+# meters of the camera above the street: an object's foot is EYE / its height below the horizon, in its heights
 EYE = 1.25
 MARGIN = 100  # columns and rows around the image for panning
 FINE = 3  # supersampling factor of sprites
@@ -236,7 +236,7 @@ def houses(rng: np.random.Generator) -> np.ndarray:
 
 
 def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[StreetObject], np.ndarray]:
-    """Render a street: frames (T, HEIGHT, WIDTH) float32, the labelled objects, and their visibility (T, objects).
+    """Render a street: frames (T, HEIGHT, WIDTH) float32, the labeled objects, and their visibility (T, objects).
 
     `times` are in microseconds. The visibility is the share of each object that is visible.
     """

@@ -1,4 +1,4 @@
-"""Labelled images in one folder for each class: data_root/train/CLASS/*.jpg, and val/ and test/ alike."""
+"""Labeled images in one folder for each class: data_root/train/CLASS/*.jpg, and val/ and test/ alike."""
 
 from pathlib import Path
 from typing import Any

@@ -5,7 +5,7 @@
         data_root/classes.txt             a name per line, in the order of class numbers; or ADE20K's objectInfo150.txt
 
 A mask is gray or has a palette. Its numbers are the classes, and 255 means unlabelled. With `zero_is_nothing`, 0 means
-unlabelled too and classes count from 1, as in ADE20K.
+unlabeled too and classes count from 1, as in ADE20K.
 """
 
 from collections import Counter

@@ -34,7 +34,7 @@ def layout(x: np.ndarray) -> np.ndarray:
     return np.concatenate([cells.mean((2, 4)), cells.std((2, 4))], -1).reshape(len(x), -1)
 
 
-FEATURES = {"colour statistics": statistics, "coarse layout": layout, "raw pixels": lambda x: x.reshape(len(x), -1)}
+FEATURES = {"color statistics": statistics, "coarse layout": layout, "raw pixels": lambda x: x.reshape(len(x), -1)}
 
 
 def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:

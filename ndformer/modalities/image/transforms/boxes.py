@@ -11,7 +11,7 @@ from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Share, Span
 from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
 
-IGNORED = 255  # value of unlabelled pixels in a mask
+IGNORED = 255  # value of unlabeled pixels in a mask
 FILL, GRAY = tuple(round(255 * mean) for mean in RGB_MEAN), 128  # about 0 after normalization
 
 
@@ -135,7 +135,7 @@ class PackBoxes(PackImage):
 
 @TRANSFORMS.register_module()
 class PackMask(PackImage):
-    """Pack image and mask (H, W) as tensors (the last transform). Unlabelled pixels are -1, as for points."""
+    """Pack image and mask (H, W) as tensors (the last transform). Unlabeled pixels are -1, as for points."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         sample = {name: value for name, value in framed(sample).items() if name not in ("boxes", "labels")}

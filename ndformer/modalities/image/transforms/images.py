@@ -240,7 +240,7 @@ class PackImage(Pack):
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         pixels = np.asarray(sample["image"])
-        pixels = pixels.reshape(*pixels.shape[:2], -1)  # (H, W, C), grey too
+        pixels = pixels.reshape(*pixels.shape[:2], -1)  # (H, W, C), gray too
         mean, std = self.statistics(pixels.shape[2])
         foreign.check_size(sample.get("path", "an image"), VALUE * pixels.size)
         values = pixels * (1 / (255 * std)) - mean / std  # float32

@@ -1,4 +1,4 @@
-"""ModelNet40 and similar datasets of labelled objects, in any of the layouts of layouts.py."""
+"""ModelNet40 and similar datasets of labeled objects, in any of the layouts of layouts.py."""
 
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,6 +1,6 @@
 """Semantic segmentation of scenes: ScanNet in Pointcept's layout, and your own.
 
-HOME/train/scene0000_00/ has coord.npy (N, 3) in metres, optionally color.npy (N, 3) 0..255 and normal.npy (N, 3), and
+HOME/train/scene0000_00/ has coord.npy (N, 3) in meters, optionally color.npy (N, 3) 0..255 and normal.npy (N, 3), and
 the labels, segment20.npy (N,), negative where unlabelled. Or a scene is a file with labels, HOME/train/street.ply (also
 .las, .pcd, .txt with a header). HOME/val and HOME/test alike. A split may also be a list, HOME/train.json, of scenes
 below HOME.
@@ -37,7 +37,7 @@ class Scenes(Dataset):
 
     `labels` is the name of the label file in each scene's folder; for a scene in one file, the name of its label
     column, besides label, class, classification, ... `columns` names the columns of text without a header. `classes`
-    are names, or a file of them in `data_root`. `ignore` is a label that means unlabelled, besides negative ones.
+    are names, or a file of them in `data_root`. `ignore` is a label that means unlabeled, besides negative ones.
 
     The test set is read from the folder `test_on`. Benchmarks do not publish their test labels, so it is their
     validation set by default, and validation is held out from train, by whole rooms. If that folder does not exist,
@@ -108,7 +108,7 @@ class Scenes(Dataset):
         return sample
 
     def checked(self, labels: np.ndarray, path: Path) -> np.ndarray:
-        """Return labels with -1 where unlabelled; raise for labels without a class."""
+        """Return labels with -1 where unlabeled; raise for labels without a class."""
         unknown = (labels < 0) | (labels == self.ignore)
         remedy = "give the dataset other `classes`, another file of `labels`, or `ignore` if nobody knows these"
         check_labels(labels[~unknown], len(self.classes), path, remedy)  # before the cast: uint64 would wrap around

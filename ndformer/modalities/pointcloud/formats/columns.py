@@ -87,7 +87,7 @@ def build_cloud(columns: Mapping[str, np.ndarray], labels: str | None = None) ->
 
 
 def integer_labels(labels: np.ndarray) -> np.ndarray:
-    """Return labels as integers; NaN, which CloudCompare writes for unlabelled points, becomes -1."""
+    """Return labels as integers; NaN, which CloudCompare writes for unlabeled points, becomes -1."""
     if labels.dtype.kind != "f":
         return labels
     filled = np.where(np.isnan(labels), -1, labels)
@@ -110,7 +110,7 @@ def byte_colors(colours: np.ndarray) -> np.ndarray:
 def compact_positions(points: np.ndarray) -> np.ndarray:
     """Return positions in float32 near the origin, else in float64 until they are centered.
 
-    float32 has a resolution of half a metre at UTM northings, and enough for a centered cloud.
+    float32 has a resolution of half a meter at UTM northings, and enough for a centered cloud.
     """
     if points.dtype.kind == "f" and points.itemsize <= 4:
         return np.ascontiguousarray(points, np.float32)

@@ -65,7 +65,7 @@ class LoadedCloud(NamedTuple):
 
 
 def read_cloud(path: Path, rng: np.random.Generator | None = None, columns: str | None = None) -> Cloud:
-    """Read the points of a file, and normals and colours 0..255 where it has some.
+    """Read the points of a file, and normals and colors 0..255 where it has some.
 
     Points of a mesh are sampled uniformly on its surface, with `rng`. `columns` names the columns of text and arrays
     without a header: "x y z r g b", and - for a column to skip. Without both, columns 4 to 6 are recognized as normals
@@ -129,7 +129,7 @@ def to_cloud(value: Any, columns: str | None = None) -> Cloud:
 
 
 def from_mesh(cloud: Cloud, faces: np.ndarray, rng: np.random.Generator) -> LoadedCloud:
-    """Sample points on a mesh; a scan keeps its vertices if they are labelled, or colored and many."""
+    """Sample points on a mesh; a scan keeps its vertices if they are labeled, or colored and many."""
     points = cloud["points"].astype(np.float64)
     if "labels" in cloud or ("colours" in cloud and len(points) >= SPREAD):
         return finite_points(dict(normals=vertex_normals(points, faces)) | cloud)

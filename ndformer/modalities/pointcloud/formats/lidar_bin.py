@@ -1,6 +1,6 @@
 """Reader of LiDAR scans in .bin files of float32 rows: x, y, z, intensity (KITTI), plus the ring (nuScenes).
 
-Numbers are little-endian. Positions are in metres from the sensor, z is up. These files have no header, and other
+Numbers are little-endian. Positions are in meters from the sensor, z is up. These files have no header, and other
 formats end in .bin too, so the values are checked against what a scan can have.
 """
 

@@ -1,6 +1,6 @@
 """Reader of scenes in Pointcept's layout: a folder of arrays.
 
-coord.npy (N, 3) in metres, and optionally color.npy (N, 3) 0..255, normal.npy (N, 3) and a file of labels (N,).
+coord.npy (N, 3) in meters, and optionally color.npy (N, 3) 0..255, normal.npy (N, 3) and a file of labels (N,).
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pictures and .ply files of labelled clouds: prediction, truth and error."""
+"""Pictures and .ply files of labeled clouds: prediction, truth and error."""
 
 from collections.abc import Sequence
 from pathlib import Path

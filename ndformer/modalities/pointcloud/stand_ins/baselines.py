@@ -68,7 +68,7 @@ def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
 
 # -------------------------------------------------------------------------------------------------------------- scenes
 
-HEIGHT, STEPS, SHADES = 0.05, 100, 16  # metres per height step, number of steps; steps of each color channel
+HEIGHT, STEPS, SHADES = 0.05, 100, 16  # meters per height step, number of steps; steps of each color channel
 
 
 def heights(sample: Sample) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Stand-in of ScanNet: furnished rooms in Pointcept's layout, with all 20 classes, z up, in metres.
+"""Stand-in of ScanNet: furnished rooms in Pointcept's layout, with all 20 classes, z up, in meters.
 
 Rooms lack some of their walls, as scans do. Colors carry little information: most objects share the same materials.
 """
@@ -15,7 +15,7 @@ from ndformer.modalities.pointcloud.stand_ins.shapes.kinds import build
 from ndformer.modalities.pointcloud.stand_ins.shapes.solids import Mesh, box, scatter
 
 TRAIN, VAL = 60, 18  # rooms
-DENSITY = 110  # points per square metre; walls and floors have WALLS times as many
+DENSITY = 110  # points per square meter; walls and floors have WALLS times as many
 WALLS = 0.6
 TRIES = 20  # random places for an object before it is left out
 CLASSES = list(SCANNET)
@@ -130,7 +130,7 @@ def scan(seed: int, number: int) -> dict[str, np.ndarray]:
     table = np.concatenate(rows)
     table = table[rng.permutation(len(table))]
     table[:, :3] += rng.normal(0, 0.004, (len(table), 3))
-    table[rng.random(len(table)) < 0.03, 9] = -1  # unlabelled, as some points of ScanNet are
+    table[rng.random(len(table)) < 0.03, 9] = -1  # unlabeled, as some points of ScanNet are
     to_up = [2, 0, 1]  # y up -> z up
     return dict(
         coord=table[:, to_up].astype(np.float32),

@@ -31,7 +31,7 @@ def baselines(train: Dataset, test: Dataset) -> Iterable[tuple[str, float]]:
     rng = np.random.default_rng(0)
     any_frame = lambda x: x[np.arange(len(x)), rng.integers(x.shape[1], size=len(x))].reshape(len(x), -1)
     features = {
-        "colour statistics of all frames": lambda x: statistics(x.reshape(len(x), -1, *x.shape[3:])),
+        "color statistics of all frames": lambda x: statistics(x.reshape(len(x), -1, *x.shape[3:])),
         "first frame": lambda x: x[:, 0].reshape(len(x), -1),
         "a frame at random": any_frame,
         "mean frame": lambda x: x.mean(1).reshape(len(x), -1),

@@ -9,7 +9,7 @@ import numpy as np
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes
 from ndformer.modalities.driving.formats.classes import CLASSES
 
-DISTANCES = (0.5, 1.0, 2.0, 4.0)  # metres between centers, below which a prediction is correct
+DISTANCES = (0.5, 1.0, 2.0, 4.0)  # meters between centers, below which a prediction is correct
 ERROR_DISTANCE = DISTANCES.index(2.0)  # errors are computed for predictions that are correct at this distance
 RECALLS = np.linspace(0, 1, 101)
 FIRST = 11  # recalls up to 0.1 are ignored

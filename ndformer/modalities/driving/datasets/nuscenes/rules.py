@@ -10,7 +10,7 @@ import numpy as np
 
 from ndformer.modalities.driving.formats.classes import ATTRIBUTES, CLASSES, FAST, MOVING, RESTING
 
-MAX_DISTANCE = dict(pedestrian=40, motorcycle=40, bicycle=40, traffic_cone=30, barrier=30)  # metres; 50 for others
+MAX_DISTANCE = dict(pedestrian=40, motorcycle=40, bicycle=40, traffic_cone=30, barrier=30)  # meters; 50 for others
 RANGES = np.array([MAX_DISTANCE.get(name, 50) for name in CLASSES], np.float64)
 CYCLES = [CLASSES.index("bicycle"), CLASSES.index("motorcycle")]  # not counted in a bicycle rack
 MAX_BOXES = 500  # predictions of a sample

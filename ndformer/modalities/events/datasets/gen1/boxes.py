@@ -19,7 +19,7 @@ WARM_UP = 500_000  # microseconds at the start of a recording that evaluation le
 
 
 class Moment(NamedTuple):
-    """A labelled time of a recording, with its boxes."""
+    """A labeled time of a recording, with its boxes."""
 
     recording: Path
     time: int

@@ -31,7 +31,7 @@ from ndformer.modalities.events.formats.files import checked
 
 @DATASETS.register_module()
 class GEN1(RecordingDataset):
-    """GEN1: a sample is a labelled moment with the last `most` events before it and its boxes.
+    """GEN1: a sample is a labeled moment with the last `most` events before it and its boxes.
 
     sample["boxes"] (M, 4) are x, y, width, height; sample["labels"] (M,) are 0 for car, 1 for pedestrian; sample["end"]
     is the moment. Moments without an evaluated box are left out, and for evaluation also those in the first half

@@ -13,7 +13,7 @@ from ndformer.modalities.events.datasets.gen1.boxes import MIN_DIAGONAL, MIN_SID
 
 @METRICS.register_module()
 class Gen1Metric(CocoMetric):
-    """COCO's twelve numbers over labelled moments, without boxes that are too small, true and predicted ones alike."""
+    """COCO's twelve numbers over labeled moments, without boxes that are too small, true and predicted ones alike."""
 
     def __init__(self, least_side: NonNegative = MIN_SIDE, least_diagonal: NonNegative = MIN_DIAGONAL) -> None:
         super().__init__()

@@ -37,9 +37,9 @@ SOLIDS = {
 class Kind(NamedTuple):
     """A kind of object: an object has one of the alternatives of each group of parts."""
 
-    sizes: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]  # ranges of x, y, z in metres
+    sizes: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]  # ranges of x, y, z in meters
     groups: list[tuple[str, ...]]
-    base: tuple[float, float] = (0, 0)  # range of the height above the floor, in metres
+    base: tuple[float, float] = (0, 0)  # range of the height above the floor, in meters
 
 
 def legs(y: float) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def part(text: str, rng: np.random.Generator) -> Mesh:
 
 
 def build(kind: str, rng: np.random.Generator) -> Mesh:
-    """Return a random object of a kind in metres, upright, its middle at x = z = 0."""
+    """Return a random object of a kind in meters, upright, its middle at x = z = 0."""
     sizes, groups, base = KINDS[kind]
     rows = [group[rng.integers(len(group))] for group in groups]
     mesh = join(part(text, rng) for row in rows if row for text in row.split(";"))

@@ -7,9 +7,9 @@ from ndformer.modalities.arc.generators.drawing import (
     around,
     black,
     blob,
-    colours,
+    colors,
     enclosed,
-    labelled,
+    label_components,
     noise,
     opened,
     outline,
@@ -19,9 +19,9 @@ from ndformer.modalities.arc.generators.drawing import (
 from ndformer.modalities.arc.generators.task import Task
 
 
-def many_colours(rng: np.random.Generator) -> Grid:
+def many_colors(rng: np.random.Generator) -> Grid:
     """Draw five colors, two of them 5 and 8."""
-    palette = np.append(colours(rng, 3, besides=(5, 8)), np.array([5, 8], np.uint8))
+    palette = np.append(colors(rng, 3, besides=(5, 8)), np.array([5, 8], np.uint8))
     return palette[rng.integers(5, size=rng.integers(3, 9, 2))]
 
 
@@ -29,29 +29,29 @@ def swapped(grid: Grid) -> Grid:
     return np.where(grid == 5, 8, np.where(grid == 8, 5, grid))
 
 
-def grey_blobs(rng: np.random.Generator) -> Grid:
+def gray_blobs(rng: np.random.Generator) -> Grid:
     return put(rng, black(rng), [blob(rng, rng.integers(2, 5), 5) for _ in range(rng.integers(3, 8))])
 
 
 def by_cells(grid: Grid) -> Grid:
     """Recolor components of 5 with two, three or four cells to 3, 2 or 1."""
-    cells = sizes(labelled(grid == 5, corners=False))
+    cells = sizes(label_components(grid == 5, corners=False))
     return np.where(grid == 5, np.array([0, 0, 3, 2, 1])[np.minimum(cells, 4)], grid)
 
 
-def sprinkled(colour: int, share: float):
+def sprinkled(color: int, share: float):
     def draw(rng: np.random.Generator) -> Grid:
-        return noise(rng, black(rng, 3, 7), colour, share)
+        return noise(rng, black(rng, 3, 7), color, share)
 
     return draw
 
 
-def without_neighbour(grid: Grid) -> Grid:
-    return np.where((grid == 2) & (sizes(labelled(grid == 2, corners=False)) == 1), 1, grid)
+def without_neighbor(grid: Grid) -> Grid:
+    return np.where((grid == 2) & (sizes(label_components(grid == 2, corners=False)) == 1), 1, grid)
 
 
 def large_components(grid: Grid) -> Grid:
-    return np.where((grid == 3) & (sizes(labelled(grid == 3, corners=False)) >= 3), 8, grid)
+    return np.where((grid == 3) & (sizes(label_components(grid == 3, corners=False)) >= 3), 8, grid)
 
 
 def rings(rng: np.random.Generator) -> Grid:
@@ -71,13 +71,13 @@ def rings(rng: np.random.Generator) -> Grid:
 
 def closed_outlines(grid: Grid) -> Grid:
     """Recolor components of 1 around a hole to 3."""
-    numbers = labelled(grid == 1, corners=False)
+    numbers = label_components(grid == 1, corners=False)
     closed = np.unique(numbers[around(enclosed(grid == 1)) & (numbers > 0)])
     return np.where(np.isin(numbers, closed) & (numbers > 0), 3, grid)
 
 
 def shape_and_corner(rng: np.random.Generator) -> Grid:
-    shape, corner = colours(rng, 2)
+    shape, corner = colors(rng, 2)
     grid = np.zeros(rng.integers(6, 9, 2), np.uint8)
     grid = put(rng, grid, [blob(rng, rng.integers(6, 13), shape)], margin=1)
     grid[-1, 0] = corner
@@ -91,9 +91,9 @@ def as_the_corner(grid: Grid) -> Grid:
 
 
 TASKS = (
-    Task("swap", "d511f180", "5 and 8 change places", many_colours, swapped),
-    Task("sizes", "6e82a1ae", "things of two, three and four cells get colours of their own", grey_blobs, by_cells),
-    Task("lone", "aedd82e4", "cells without a neighbour become 1", sprinkled(2, 0.4), without_neighbour),
+    Task("swap", "d511f180", "5 and 8 change places", many_colors, swapped),
+    Task("sizes", "6e82a1ae", "things of two, three and four cells get colors of their own", gray_blobs, by_cells),
+    Task("lone", "aedd82e4", "cells without a neighbor become 1", sprinkled(2, 0.4), without_neighbor),
     Task("large", "67385a82", "things of three cells and more become 8", sprinkled(3, 0.4), large_components),
     Task("loops", "810b9b61", "closed outlines become 3", rings, closed_outlines),
     Task("corner", "aabf363d", "the shape becomes what the corner is", shape_and_corner, as_the_corner),
