@@ -45,8 +45,9 @@ def main(words: Sequence[str] | None = None) -> None:
     if args.beside is not None:
         path = config_path(args.beside[0])
         root = [] if args.data_root is None else [f"data_root={args.data_root!r}"]
-        cfg = load(path, root, None, args.sample, args.trust_config)
-        sides.append(explore.opened(named(path), cfg, Path(args.beside[1]), args.sample))
+        checkpoint = Path(args.beside[1])
+        cfg = load(path, root, None, args.sample, args.trust_config, checkpoint=checkpoint)
+        sides.append(explore.opened(named(path), cfg, checkpoint, args.sample))
     explore.write(args.out, sides, args.files, args.layers)
     size = args.out.stat().st_size
     if size > LARGE:

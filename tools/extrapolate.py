@@ -21,6 +21,7 @@ from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import check_not_special
 from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
 
 
@@ -76,11 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
     found = checkpoints(args)
     for _, path in found:
+        check_not_special(path)
         if not path.is_file():
             raise DataError(f"no checkpoint at {path}. Train first, or name a run's folder or a .pth file")
     tested, generated = [], False
     for number, (config, path) in enumerate(found, 1):
-        args.config = config
+        args.config, args.checkpoint = config, path
         cfg = config_from(args, ["test", "train"])
         prepare_data(cfg, args.sample)
         generated = generated or on_stand_in(cfg)

@@ -14,6 +14,7 @@ from typing import Any
 from ndformer.framework.engine.config.text import as_argument, parse_encoding
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import shipped_quantity
+from ndformer.framework.foreign.mounts import check_not_special
 from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.quantity import Quantity
 from ndformer.lab import paired
@@ -70,6 +71,7 @@ def _read(path: Path) -> dict[str, Compared]:
                 "again, which resumes it, or name another work dir or .json file"
             )
         path = file
+    check_not_special(path)
     if not path.is_file():
         raise DataError(f"there is no {path}. Name a work dir of ndformer compare, or a .json file")
     try:

@@ -11,9 +11,10 @@ from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
+from ndformer.framework.errors import DataError
 from tests.programs import CONFIGS, NO_WORKERS, refusal, run, save_untrained, write_images
 from tests.programs import SMALL as SIZES
-from tools import predict, train
+from tools import explore, export, extrapolate, predict, probe_positions, show_attention, train, vote
 from tools import test as test_tool
 
 CONFIG = CONFIGS / "imagefolder_pape.py"
@@ -58,6 +59,38 @@ def test_a_hostile_checkpoint_runs_nothing_in_any_program(folder, form):
         sentence = said(main, *arguments)
         assert "is not a checkpoint that can be read safely" in sentence
     assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["last", "model.bin", "noise"])
+def test_code_beside_a_checkpoint_of_any_format_is_run_by_no_program(folder, name):
+    """A sharded checkpoint, weights in the old format of torch.save, and a file of no known format."""
+    (folder / "T").mkdir()
+    path, code, picture = folder / "T" / name, folder / "T" / "config.py", folder / "data/train/cat/0.png"
+    if name == "last":
+        path.mkdir()
+        (path / "manifest.json").touch()
+    elif name == "noise":
+        path.write_bytes(b"noise")
+    else:
+        torch.save(dict(model={}), path, _use_new_zipfile_serialization=False)
+    code.write_text(f"open({str(folder / 'pwned')!r}, 'w').close()\n")
+    save_untrained(folder / "x.pth", load(CONFIG, SMALL), ["cat", "dog"])
+    for main, words in [
+        (test_tool.main, [code, path]),
+        (predict.main, [code, path, picture]),
+        (explore.main, [code, path, picture]),
+        (explore.main, [CONFIG, folder / "x.pth", picture, "--beside", code, path, *OPTIONS]),
+        (probe_positions.main, [code, path]),
+        (show_attention.main, [code, path, picture]),
+        (export.main, [code, path, "a.onnx"]),
+        (vote.main, [code, path, "--out", "votes"]),
+        (extrapolate.main, [code, path, "--sizes", "32"] if path.is_file() else [code, folder / "T", "--sizes", "32"]),
+    ]:
+        sentence = refusal(main, *words)
+        assert f"lies next to {name}" in sentence or "no checkpoint at" in sentence, (main, sentence)
+    with pytest.raises(DataError, match=f"lies next to {name}"):
+        load(code, checkpoint=path)
+    assert not (folder / "pwned").exists()
 
 
 def test_tables_over_positions_are_resized_on_request(folder, capsys):

@@ -29,6 +29,7 @@ from ndformer.framework.foreign.images import image as image
 from ndformer.framework.foreign.images import image_size as image_size
 from ndformer.framework.foreign.images import normalized_image as normalized_image
 from ndformer.framework.foreign.images import picture as picture
+from ndformer.framework.foreign.mounts import check_not_special as check_not_special
 from ndformer.framework.foreign.mounts import is_dir as is_dir
 from ndformer.framework.foreign.mounts import is_file as is_file
 from ndformer.framework.foreign.mounts import local as local
@@ -53,3 +54,4 @@ from ndformer.framework.foreign.printable import printable as printable
 from ndformer.framework.foreign.printable import rewritable as rewritable
 from ndformer.framework.foreign.printable import single_line as single_line
 from ndformer.framework.foreign.tar import tar_members as tar_members
+from ndformer.framework.foreign.weight_formats import is_weights as is_weights

@@ -12,6 +12,7 @@ from ndformer.framework.foreign.files import check_size, limit
 from ndformer.framework.foreign.mounts import opened, status
 
 DIRECTORY = 2**20  # bytes of an archive's directory, whose entries take many times as much in memory
+ZIP = b"PK\3\4"  # first bytes
 END = 22 + 2**16 + 76  # longest end of an archive: end record, comment, and the 64-bit records
 
 
@@ -50,10 +51,10 @@ def archive(path: Path) -> list[zipfile.ZipInfo]:
     return entries
 
 
-def has_zip_entry(path: Path, ending: str) -> bool:
-    """Return whether a file is a zip archive with an entry whose name ends with `ending`."""
+def has_zip_entry(path: Path, *endings: str) -> bool:
+    """Return whether a file is a zip archive with an entry whose name ends with one of `endings`."""
     with opened(path) as file:
-        if file.read(4) != b"PK\3\4":
+        if file.read(4) != ZIP:
             return False
         try:
             size = min(_directory(path) + END, status(path).st_size)
@@ -61,7 +62,8 @@ def has_zip_entry(path: Path, ending: str) -> bool:
             return False
         check_size(path, size)
         file.seek(-size, os.SEEK_END)
-        return ending.encode() in file.read(size)
+        names = file.read(size)
+    return any(ending.encode() in names for ending in endings)
 
 
 def frame_size(begin: bytes, packed: int) -> int:

@@ -103,6 +103,12 @@ def regular(path: Path) -> Path:
     return path
 
 
+def check_not_special(path: Path) -> None:
+    """Raise DataError if a path is a pipe, socket or device; a folder or a path that does not exist passes."""
+    if path.exists() and not path.is_dir():
+        regular(path)
+
+
 def raw(path: Path) -> Any:
     """Return an unbuffered file, for io.BufferedReader."""
     found = member(path)

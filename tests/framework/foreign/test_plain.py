@@ -159,6 +159,7 @@ READERS: dict[str, Callable[[Path], object]] = {
 READERS |= {name: vars(foreign)[name] for name in ("array", "arrays", "archive", "tables", "notes", "plain_pickle")}
 READERS |= dict(
     gunzipped=lambda path: foreign.gunzipped(path, 8),
+    is_weights=foreign.is_weights,
     has_zip_entry=lambda path: foreign.has_zip_entry(path, "a"),
     json_rows=lambda path: list(foreign.json_rows(path)),
     text_rows=lambda path: list(foreign.text_rows(path)),

@@ -16,6 +16,7 @@ from typing import Any
 
 from mmengine.config import ConfigDict
 
+from ndformer.framework import foreign
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.merging import merge, spread_dataset
 from ndformer.framework.engine.config.schema import Keys
@@ -57,6 +58,7 @@ def _text(path: Path, prefix: str) -> str:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{prefix}{path} is not a Python file: {error}") from error
     if path.exists():
+        foreign.check_not_special(path)
         raise ConfigError(f"{prefix}{path} is not a config: configs are .py files")
     check_removed(path, prefix)
     folder = "" if path.parent.is_dir() else ", nor does its folder"

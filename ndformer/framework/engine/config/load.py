@@ -44,6 +44,7 @@ def load(
     sample: bool = False,
     trusted: bool = False,
     adapt: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    checkpoint: Path | None = None,
 ) -> StrictConfig:
     """Load a complete, checked config.
 
@@ -51,9 +52,9 @@ def load(
     pretrained weights), `options`.
 
     A .py file is executed. In a run's folder config.json is read instead, and the modules that it lists are not
-    imported, unless `trusted`.
+    imported, unless `trusted`. The folder of `checkpoint`, with which the config is used, counts as a run's.
     """
-    data = None if trusted and Path(path).suffix == ".py" else saved.data_for(Path(path))
+    data = None if trusted and Path(path).suffix == ".py" else saved.data_for(Path(path), checkpoint)
     cfg = drop_repeated_roots(read(Path(path)) if data is None else saved.read(data))
     changes = _changes(options, encoding)
     cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)

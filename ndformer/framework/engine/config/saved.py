@@ -6,6 +6,7 @@ not strings, and NaN; they are written as {"__tuple__": [...]}, {"__dict__": [[k
 """
 
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -25,7 +26,8 @@ SEPARATORS = (b"[", b"{", b"(", b",", b";", b"\n")  # before each value of a con
 MAX_VALUES = 2**17  # 200 times the largest shipped config
 TRUST = "--trust-config runs it"
 RESULTS = "results.json"
-WEIGHTS = (".pth", ".pt", ".pt2", ".ckpt", ".safetensors", ".onnx")
+SHARDED = ("manifest.json", ".metadata")  # in a checkpoint that is a folder: of ndformer, of torch
+MAX_ENTRIES = 2**13  # in the folder of a config that is code: half a second to read their first bytes
 
 
 def write(folder: Path, cfg: dict[str, Any]) -> None:
@@ -38,11 +40,12 @@ def write(folder: Path, cfg: dict[str, Any]) -> None:
             half.write_text(written, encoding="utf-8")
 
 
-def data_for(path: Path) -> Path | None:
+def data_for(path: Path, checkpoint: Path | None = None) -> Path | None:
     """Return the config.json to read in place of `path`, or None where `path` is code that the user chose to run.
 
     Any .py file next to weights or results.json may belong to an untrusted run, whatever its name. It is not executed,
-    unless ndformer ships it. A DataError is raised if there is no config.json for it.
+    unless ndformer ships it. A DataError is raised if there is no config.json for it. `checkpoint` is the file or
+    folder that the config is used with: next to the config it counts as weights, whatever its content.
     """
     if path.suffix == ".json":
         return path
@@ -54,38 +57,47 @@ def data_for(path: Path) -> Path | None:
                 f"{path} is code, and was changed after its run wrote it. Give {data}, or allow it to run", TRUST
             )
         return data
-    neighbor = _run_file_in_folder(path) if path.is_file() else None
-    if neighbor is not None:
+    weights = _describe_weights(path, checkpoint) if path.is_file() else None
+    if weights is not None:
         missing = "" if data.is_file() else f", and its folder has no {DATA}"
         remedy = f"Give {data}" if data.is_file() else "Give the config that the run was trained with"
         raise DataError(
-            f"{path} is code{missing}. It lies next to {neighbor}, as in the folder of a run. {remedy}, move your own "
+            f"{path} is code{missing}. It lies next to {weights}. {remedy}, move your own "
             "config to another folder, or allow it to run if you trust its author",
             TRUST,
         )
     return None
 
 
-def _run_file_in_folder(path: Path) -> str | None:
-    """Return the name of weights or results.json in the folder of a config, or of the file that it links to."""
+def _describe_weights(path: Path, checkpoint: Path | None) -> str | None:
+    """Describe the weights or results.json in the folder of a config, or of the file that it links to."""
     home = path.resolve().parent
     if home.is_relative_to(CONFIGS.resolve()):
         return None
     for folder in dict.fromkeys((path.parent, home)):
         try:
-            names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and _is_run_file(Path(entry)))
+            with os.scandir(folder) as listing:
+                entries = list(itertools.islice(listing, MAX_ENTRIES + 1))
+            if len(entries) > MAX_ENTRIES:
+                return f"more than {MAX_ENTRIES} files, too many to check for weights"
+            entries.sort(key=lambda entry: entry.name)
+            name = next((entry.name for entry in entries if _belongs_to_run(entry)), None)
         except OSError:  # a folder that cannot be listed may contain weights
             return "files that cannot be listed"
-        if names:
-            return names[0]
+        if name is not None:
+            return f"{name}, as in the folder of a run"
+    if checkpoint is not None and checkpoint.exists():
+        places = {checkpoint.parent.resolve(), checkpoint.resolve().parent}
+        if {path.parent.resolve(), home} & places:
+            return f"{checkpoint.resolve().name}, the checkpoint that it is used with"
     return None
 
 
-def _is_run_file(path: Path) -> bool:
-    """Whether a file is results.json or weights, by its ending or as an archive of torch.save."""
-    if path.name == RESULTS or path.suffix.lower() in WEIGHTS:
-        return True
-    return foreign.has_zip_entry(path, "data.pkl")
+def _belongs_to_run(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry of a folder is results.json, a file with weights, or a sharded checkpoint."""
+    if entry.is_dir():
+        return any(os.path.isfile(os.path.join(entry, name)) for name in SHARDED)
+    return entry.is_file() and (entry.name == RESULTS or foreign.is_weights(Path(entry)))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -105,6 +117,7 @@ def _digest(text: bytes) -> str:
 
 
 def _content(path: Path) -> dict[str, Any]:
+    foreign.check_not_special(path)
     if not path.is_file():
         raise ConfigError(f"no config at {path}")
     if path.stat().st_size > MAX_BYTES:

@@ -169,7 +169,10 @@ def config_from(args: argparse.Namespace, splits: Sequence[str] = SPLITS) -> Con
     _warn_unread_loaders(args.cfg_options, splits)
     root = [] if args.data_root is None else [f"data_root={args.data_root!r}"]
     options = [*args.cfg_options, *root]
-    cfg = load(args.config, options, args.encoding, args.sample, args.trust_config, _adapter(args))
+    checkpoint = getattr(args, "checkpoint", None)
+    if checkpoint is not None:
+        foreign.check_not_special(checkpoint)  # before a config is executed
+    cfg = load(args.config, options, args.encoding, args.sample, args.trust_config, _adapter(args), checkpoint)
     folder = args.data_root
     if folder is not None and Path(folder).is_file():
         packed = folder.lower().endswith((".zip", ".tar", ".gz", ".tgz", ".7z", ".rar", ".bz2", ".xz"))

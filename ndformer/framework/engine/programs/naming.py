@@ -52,6 +52,7 @@ def _classes_in(path: Path) -> str:
 
 
 def _check_file(path: Path) -> None:
+    foreign.check_not_special(path)
     if not path.is_file():
         raise ImportError(f"there is no file '{path}' in {os.getcwd()}")
 

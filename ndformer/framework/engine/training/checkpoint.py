@@ -108,6 +108,7 @@ def load(path: str | Path, templates: dict[str, Tensor] | None = None) -> dict[s
             if inside
             else f"{path}: expected a checkpoint, got a folder without any"
         )
+    foreign.check_not_special(path)
     if not path.is_file():
         siblings = sorted(p.name for p in path.parent.glob("*.pth")) if path.parent.is_dir() else []
         raise DataError(f"no checkpoint at {path}" + (f". The folder has {', '.join(siblings)}" if siblings else ""))

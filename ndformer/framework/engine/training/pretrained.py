@@ -21,6 +21,7 @@ from ndformer.framework.engine.config.references import Reference, parse_referen
 from ndformer.framework.engine.config.text import parse_config
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.mounts import check_not_special
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
 from ndformer.framework.importers.state_dict import Imported
@@ -209,6 +210,7 @@ def _set_pool(head: Any, source: dict[str, Any]) -> Any:
 def begin(model: nn.Module, cfg: Config) -> list[str]:
     """Load the `weights` of a config into its model; return a summary as lines."""
     path = parse_reference(cfg["weights"]).path
+    check_not_special(path)
     if not path.is_file():
         raise DataError(
             f"weights: expected a file, got {path}, which does not exist. Train them first",

@@ -6,6 +6,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.owner import NAME, Owner, this
 from ndformer.framework.errors import DataError
+from ndformer.framework.foreign import check_not_special
 from ndformer.framework.system import atomic
 
 RESULTS, CONFIG = "results.json", "config.py"
@@ -40,6 +41,7 @@ def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
     if owner is not None and owner.process not in (None, this()) and not owner.process.has_exited:
         return
     if resume and not begun(folder):
+        check_not_special(folder / checkpoint.LAST)
         raise DataError(f"nothing to resume in {folder}: it has no {checkpoint.LAST}", "start without --resume")
     if begun(folder) and not (resume or overwrite):
         raise DataError(

@@ -3,14 +3,20 @@
 import json
 import math
 import os
+import pickle
+import re
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
+import safetensors.torch
 import torch
+from PIL import Image
 
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.inherit import read
@@ -94,12 +100,39 @@ def test_a_config_py_without_the_same_config_json_is_not_run_unless_told_to(
 
 
 def torch_archive(path: Path) -> None:
-    torch.save(dict(x=torch.zeros(1)), path)
+    torch.save(WEIGHTS, path)
 
 
+def zip_with(path: Path, name: str) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, b"")
+
+
+def hdf5(path: Path, group: str) -> None:
+    with h5py.File(path, "w") as file:
+        file[f"{group}/x"] = np.arange(100)
+
+
+def sharded(folder: Path, name: str) -> None:
+    folder.mkdir()
+    (folder / name).touch()
+
+
+WEIGHTS = dict(x=torch.zeros(1))
 NAMES = ("weights.safetensors", "BEST.PTH", "epoch_3.pth", "a.ckpt", "a.pt", "results.json")
 BESIDE: dict[str, Callable[[Path], object]] = dict.fromkeys(NAMES, Path.touch)
 BESIDE |= dict.fromkeys(("weights.dat", "weights"), torch_archive)
+BESIDE |= {
+    "pytorch_model.bin": lambda path: torch.save(WEIGHTS, path, _use_new_zipfile_serialization=False),
+    "protocol_4.bin": lambda path: torch.save(WEIGHTS, path, _use_new_zipfile_serialization=False, pickle_protocol=4),
+    "state.pkl": lambda path: path.write_bytes(pickle.dumps(WEIGHTS)),
+    "renamed.bin": lambda path: path.write_bytes(safetensors.torch.save(WEIGHTS)),
+    "program.bin": lambda path: zip_with(path, "program/archive_format"),
+    "keras.bin": lambda path: hdf5(path, "model_weights"),
+    "last": lambda path: sharded(path, "manifest.json"),
+    ".last.replaced": lambda path: sharded(path, "manifest.json"),
+    "dcp": lambda path: sharded(path, ".metadata"),
+}
 
 
 @pytest.mark.parametrize("name", BESIDE)
@@ -112,7 +145,9 @@ def test_code_beside_weights_of_any_name_is_not_run_unless_told_to(name: str, co
     code.write_text(f"open({str(ran)!r}, 'w').close()\n_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\n")
     (tmp_path / "link.py").symlink_to(code)
     for path in (code, tmp_path / "link.py"):
-        with pytest.raises(DataError, match=f"is code, and its folder has no config.json. It lies next to {name}"):
+        with pytest.raises(
+            DataError, match=f"is code, and its folder has no config.json. It lies next to {re.escape(name)}, as in"
+        ):
             load(path)
     assert not ran.exists()
     load(code, trusted=True)
@@ -196,10 +231,59 @@ def test_a_damaged_config_json_is_a_sentence(folder: Path, what: str) -> None:
         load(folder / "config.json")
 
 
+def test_a_folder_of_too_many_files_to_check_counts_as_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved, "MAX_ENTRIES", 2)
+    (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\n")
+    (tmp_path / "a.txt").touch()
+    assert load(tmp_path / "config.py")
+    (tmp_path / "b.txt").touch()
+    with pytest.raises(DataError, match="lies next to more than 2 files, too many to check for weights"):
+        load(tmp_path / "config.py")
+
+
+@pytest.mark.parametrize("checkpoint", ["noise", "folder", "../T/noise", "../link", "."])
+def test_code_is_not_run_with_a_checkpoint_of_its_folder_whatever_that_is(
+    checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From whichever working folder: in "folder" for "."."""
+    (tmp_path / "T" / "folder").mkdir(parents=True)
+    (tmp_path / "T" / "noise").write_bytes(b"no known format")
+    (tmp_path / "link").symlink_to(tmp_path / "T" / "noise")
+    (tmp_path / "T" / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path / "T" / ("folder" if checkpoint == "." else ""))
+    with pytest.raises(DataError, match="is code.* lies next to (noise|folder), the checkpoint that it is used with"):
+        load(tmp_path / "T" / "code.py", checkpoint=Path(checkpoint))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("checkpoint", ["work_dirs/x/best.pth", "../elsewhere/best.pth", "missing.pth"])
+def test_a_project_with_its_checkpoints_below_it_runs(checkpoint: str, tmp_path: Path) -> None:
+    project = tmp_path / "mine"
+    (project / checkpoint).parent.mkdir(parents=True, exist_ok=True)
+    if "/" in checkpoint:
+        torch_archive(project / checkpoint)
+    (project / "x.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
+    assert load(project / "x.py", checkpoint=project / checkpoint).seed == 7
+
+
 def test_a_config_of_ones_own_is_code_that_runs(tmp_path: Path) -> None:
-    """Also if it is called config.py, without a run next to it; other zip archives are not weights."""
-    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as archive:
-        archive.writestr("a.png", b"")
+    """Also if it is called config.py, without a run next to it; data in any format is not weights."""
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
+    np.savez(tmp_path / "a.npz", data=np.arange(9), pkl=np.arange(9))
+    np.save(tmp_path / "a.npy", np.arange(9))
+    np.array([5, ord("{")]).tofile(tmp_path / "labels.bin")  # begins nearly as safetensors do
+    np.random.default_rng(0).random((999, 4), np.float32).tofile(tmp_path / "lidar.bin")
+    hdf5(tmp_path / "events.h5", "events")
+    (tmp_path / "images.pkl").write_bytes(pickle.dumps(dict(data=np.zeros(9), labels=[1, 2])))
+    (tmp_path / "names.json").write_text('{"0": "cat"}')
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "classes.txt").write_text("cat\n")
+    (tmp_path / "empty").touch()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "broken").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe")
+    zip_with(tmp_path / "photos.zip", "a.png")
     (tmp_path / "config.py").write_text(f"_base_ = [{str(CONFIGS / 'cifar10_pape.py')!r}]\nseed = 3 + 4\n")
     assert load(tmp_path / "config.py").seed == 7
 
