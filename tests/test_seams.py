@@ -52,6 +52,8 @@ FOREIGN = {  # what is asked may have it or not: things of other packages, of Py
     "hasattr(os, 'sched_getaffinity')",
     "getattr(package, '__path__', ())",
     "getattr(hint, '__name__', str(hint))",
+    "getattr(args, 'checkpoint', None)",  # of programs that take one
+    "getattr(kind, 'renamed_options', {})",  # classes of torch are registered too
     "getattr(self.backbone, 'in_channels', dim)",  # a pyramid's; other backbones take tokens of their own width
 }
 

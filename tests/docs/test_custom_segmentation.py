@@ -55,5 +55,5 @@ def test_three_commands_from_a_folder_to_what_is_where(mine, capsys):
 def test_masks_that_nobody_knows_are_said_to_be_so(mine):
     for path in (mine / "data/mine/masks").rglob("*.png"):
         Image.new("L", (64, 48), 255).save(path)
-    with pytest.raises(DataError, match="what nobody knows is 255 in a mask"):
+    with pytest.raises(DataError, match="Unlabeled is 255 in a mask"):
         run(COMMANDS[1], "--cfg-options", *TINY)

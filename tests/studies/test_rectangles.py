@@ -37,7 +37,7 @@ def test_learning_rates_are_chosen_by_validation_on_a_seed_that_is_not_reported(
         seeds.append(cell.seed)
         return SimpleNamespace(results={"val": {"accuracy": -abs(rate - 1e-3)}, "test": {"accuracy": rate}})
 
-    monkeypatch.setattr(maps, "trained", run)
+    monkeypatch.setattr(maps, "run_training", run)
     assert maps.best_rate(cell(tmp_path, seed=2), SIGNS) == 1e-3
     assert set(seeds) == {TUNING_SEED}
     assert TUNING_SEED not in range(find("rectangles:signs").scales["small"].seeds)

@@ -81,6 +81,6 @@ def test_a_kind_of_call_is_told_once_and_only_who_asks_is_told(
     made("CoPE", "plain", torch.bfloat16)
     lines = capsys.readouterr().err.splitlines()
     call = "2 x 2 heads of 16, 1500 tokens, bfloat16 on meta"
-    assert lines[0] == f"attention: flex for {call}, QuadraticBias: no table of pairs"
+    assert lines[0] == f"attention: sdpa for {call}, QuadraticBias: holds 9,000,000 of 9,000,000 pairs at a time"
     assert lines[1].startswith(f"attention: dense for {call}, CountBias: holds ")
     assert len(lines) == 2

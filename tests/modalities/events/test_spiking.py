@@ -146,7 +146,7 @@ def test_tokens_of_torch_equal_those_of_numpy_whole_and_cut(events, rule, patch,
 def test_torch_refuses_what_numpy_refuses():
     stream = SpikingStreamOnDevice(SpikingTokenizer(Rule(2, 0)), 16, 16)
     stream.feed(*torch.tensor([[0], [0], [5], [0]]))
-    with pytest.raises(ValueError, match="after 5 comes 4: events must be in time order"):
+    with pytest.raises(ValueError, match="expected times >= 5, got 4: events must be in time order"):
         stream.feed(*torch.tensor([[0], [0], [4], [0]]))
     with pytest.raises(ValueError, match="outside of the sensor of 16 x 16"):
         stream.feed(*torch.tensor([[16], [0], [9], [0]]))
@@ -173,7 +173,7 @@ def test_unsorted_times_are_refused(find):
 def test_a_stream_does_not_go_back_in_time():
     stream = SpikingStream(SpikingTokenizer(Rule(2, 0)), 16, 16)
     stream.feed(Events.from_arrays([0], [0], [5], [0], 16, 16))
-    with pytest.raises(ValueError, match="after 5 comes 4"):
+    with pytest.raises(ValueError, match="expected times >= 5, the last one of the stream, got 4"):
         stream.feed(Events.from_arrays([0], [0], [4], [0], 16, 16))
 
 

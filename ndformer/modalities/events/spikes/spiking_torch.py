@@ -78,7 +78,7 @@ class SpikingStreamOnDevice:
         piece = torch.stack([x.long(), y.long(), t.long(), p.long()])  # (4, N)
         if piece.shape[1]:
             if int(piece[2, 0]) < self.now:
-                raise ValueError(f"after {self.now} comes {int(piece[2, 0])}: {UNSORTED}")
+                raise ValueError(f"expected times >= {self.now}, got {int(piece[2, 0])}: {UNSORTED}")
             if int(piece[0].max()) >= self.width or int(piece[1].max()) >= self.height or int(piece[:2].min()) < 0:
                 raise ValueError(f"events lie outside of the sensor of {self.height} x {self.width}")
             self.now = int(piece[2, -1])
