@@ -60,7 +60,8 @@ def test_predictions_do_not_change_if_a_molecule_is_turned_or_moved() -> None:
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     turned = dict(numbers=WATER["numbers"], positions=np.array(WATER["positions"]) @ turn.T + [1.0, -2, 3])
     before, after = (model(molecule).values.numpy() for molecule in (WATER, turned))
-    spread = model.model.head.spread.numpy()
+    head: Any = model.model.head
+    spread = head.spread.numpy()
     assert np.abs((before - after) / spread).max() < 1e-4
 
 
