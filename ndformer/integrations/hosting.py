@@ -6,8 +6,9 @@ All classes can be copied and pickled together with their model.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +23,55 @@ from ndformer.framework.tokens import Where
 Named = str | dict[str, Any] | list[dict[str, Any]]
 
 
-class Place:
-    """Positions and encoding state of the current batch, shared by all layers; copies start empty."""
+class Batch(NamedTuple):
+    """Positions and encoding state of a batch."""
 
     where: Where
     state: Any
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
+
+class Place:
+    """The batch that each thread is processing, shared by all layers; copies start empty.
+
+    Threads that have entered no batch get the last one entered, unless several threads have entered batches: torch
+    recomputes checkpointed layers on a GPU in a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()  # torch.compile traces it, but no ContextVar
+        self._last: Batch | None = None
+        self._several = False  # several threads have entered batches
+
+    def __reduce__(self) -> tuple[type[Place], tuple[()]]:
+        return Place, ()
+
+    def enter(self, batch: Batch) -> None:
+        if not torch.compiler.is_compiling():
+            self._several |= self._last is not getattr(self._local, "batch", None)
+        self._local.batch = self._last = batch
+
+    @property
+    def batch(self) -> Batch:
+        batch: Batch | None = getattr(self._local, "batch", None)
+        if batch is None:
+            if self._several or self._last is None:
+                raise RuntimeError(
+                    "the positions of a batch were expected from a call of the model in this thread, got none. Call "
+                    "the model before its layers. For gradient checkpointing on a GPU in several threads, give each "
+                    "thread a copy.deepcopy of the model"
+                )
+            return self._last
+        if not torch.compiler.is_compiling():
+            self._several |= batch is not self._last
+        return batch
+
+    @property
+    def where(self) -> Where:
+        return self.batch.where
+
+    @property
+    def state(self) -> Any:
+        return self.batch.state
 
 
 class Positions(nn.Module):
@@ -52,7 +94,7 @@ class Positions(nn.Module):
         self.class_at = class_place(cfg, class_at)
 
     def enter(self, rows: int, columns: int, device: torch.device) -> None:
-        """Set the positions for a batch of images with a grid of patches."""
+        """Set the positions for a batch of images with a grid of patches, in this thread."""
         axes = (torch.arange(count, dtype=torch.float32, device=device) for count in (rows, columns))
         patches = torch.cartesian_prod(*axes)  # (rows columns, 2)
         middle = patches.mean(0) if self.class_at == "centre" else patches.new_zeros(2)
@@ -60,12 +102,13 @@ class Positions(nn.Module):
         placed = None
         if self.prefix and self.class_at == "nowhere":
             placed = torch.arange(positions.shape[1], device=device)[None] >= self.prefix
-        self.place.where = Where(positions, placed=placed, grid=(rows, columns))
-        self.place.state = self.encoding.prepare(self.place.where)
+        where = Where(positions, placed=placed, grid=(rows, columns))
+        self.place.enter(Batch(where, self.encoding.prepare(where)))
 
     def embed(self, x: Tensor) -> Tensor:
         """Embed positions into x (B, N, dim), before the first block."""
-        return self.encoding.block_update(self.encoding.embed(x, self.place.state), self.place.state, 0)
+        state = self.place.state
+        return self.encoding.block_update(self.encoding.embed(x, state), state, 0)
 
     def register_block_updates(self, blocks: Sequence[nn.Module]) -> None:
         """Register hooks that run the encoding's block_update after each block."""
@@ -97,7 +140,8 @@ class Hosted(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, x: Tensor) -> Tensor:
         """Return attention outputs (B, N, H h) from q, k, v (B, H, N, h) and their input x."""
         q, k = q.to(v.dtype), k.to(v.dtype)  # norms return float32 under autocast
-        y = attend_encoded(self.encoding, q, k, v, x, self.place.where, self.place.state)
+        where, state = self.place.batch
+        y = attend_encoded(self.encoding, q, k, v, x, where, state)
         return y.transpose(1, 2).flatten(2)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
+from ndformer.integrations.hosting import Batch
 from tests.docs.pages import DOCS, code_of
 
 PAGE = (DOCS / "how-to" / "use-in-your-model.md").read_text()
@@ -169,7 +171,7 @@ class TimmViT(nn.Module):
 def with_positions(vit: TimmViT, config: Any, where: Where) -> Any:
     """Add an encoding to a timm model as the page does, for tokens at these positions."""
     encoding, place = run("timm")["add_positions"](vit, config)
-    place.where, place.state = where, encoding.prepare(where)
+    place.enter(Batch(where, encoding.prepare(where)))
     return place
 
 
@@ -200,6 +202,22 @@ def test_layers_of_a_timm_model_have_weights_of_their_own():
     first, second = (block.attn.encoding.wp for block in vit.blocks)
     assert not torch.equal(first, second)
     assert sum(name.endswith("wp") for name in vit.state_dict()) == 2
+
+
+def test_threads_of_a_timm_model_have_their_own_positions():
+    """Issue 44.4: a thread that entered its batch changed the positions of all."""
+    vit, x = TimmViT(), torch.randn(2, 12, 32)
+    place = with_positions(vit, dict(type="PaPE", m=5), Where(GRID[None]))
+    before, far = vit(x), Where(3 * GRID[None])
+
+    def call() -> Tensor:
+        encoding = build_encoding(dict(type="PaPE", m=5), dim=32, heads=4, position_dims=2, depth=2)
+        place.enter(Batch(far, encoding.prepare(far)))
+        return vit(x)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert not torch.allclose(pool.submit(call).result(), before)
+    torch.testing.assert_close(vit(x), before)
 
 
 def test_padding_reaches_no_token_of_a_timm_model():

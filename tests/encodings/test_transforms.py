@@ -11,6 +11,7 @@ from tests.encodings.conftest import Model
 from tests.encodings.references.all import CASES, allows
 
 ENCODING_PREFIXES = "encoding.", "attention.encoding."  # the weights of an encoding and of its part in a layer
+MODEL_PREFIXES = tuple(f"model.{prefix}" for prefix in ENCODING_PREFIXES)
 
 SPARSE = "CPE-voxels"  # a sparse convolution has no batching rule
 BACKWARD_ONLY = {
@@ -61,3 +62,29 @@ def test_weights_alone_can_be_transformed(name: str) -> None:
     if CASES[name]["type"] not in BACKWARD_ONLY:
         change = torch.func.jvp(output, (weights,), (steps,))[1]
         torch.testing.assert_close(change.sum(), along)
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("name", [name for name in NAMES if name != SPARSE])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ensembles_have_gradients_by_torchs_kernel(name: str, dtype: torch.dtype) -> None:
+    """Issue 44.14: vmap with a model whose other weights require gradients chose a kernel without those of a bias."""
+    module = FixedInputs(CASES[name], "sdpa").to(dtype)
+    module.x = module.x.to(dtype)
+    weights = {n: p.detach() for n, p in module.named_parameters() if n.startswith(MODEL_PREFIXES)}
+    if not weights:
+        pytest.skip("it has no weights")
+
+    def loss(new_weights: dict[str, Tensor]) -> Tensor:
+        return torch.func.functional_call(module, new_weights).square().sum()
+
+    models = [weights, {n: p + 0.1 * torch.randn_like(p) for n, p in weights.items()}]
+    stacked = {n: torch.stack([model[n] for model in models]) for n in weights}
+    losses = torch.func.vmap(loss)(stacked)
+    slopes = torch.func.vmap(torch.func.grad(loss))(stacked)
+    module.backend = "dense"
+    rtol, atol = (1e-3, 1e-4) if dtype == torch.float32 else (1e-7, 1e-7)
+    torch.testing.assert_close(losses, torch.stack([loss(model) for model in models]), rtol=rtol, atol=atol)
+    for i, model in enumerate(models):
+        alone = torch.func.grad(loss)(model)
+        torch.testing.assert_close({n: slope[i] for n, slope in slopes.items()}, alone, rtol=rtol, atol=atol)

@@ -3,7 +3,9 @@
 import copy
 import io
 import pickle
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -76,6 +78,22 @@ def assert_knows_places(model: Any, call: Call, blind: bool) -> None:
     with torch.no_grad():
         apart = (call(model, x) - call(model, moved)).abs().max()
     assert apart < 1e-5 if blind else apart > 1e-4
+
+
+def assert_threads_keep_their_positions(model: Any, call: Call, block: Any) -> None:
+    """Two threads with images of as many patches, each between the positions and the blocks of the other."""
+    inputs = [images(32, 64), images(64, 32)]
+    barrier = threading.Barrier(2)
+
+    def wait(*given: Any) -> None:
+        barrier.wait(30)
+
+    with torch.no_grad():
+        wanted = [call(model, x) for x in inputs]
+    block.register_forward_pre_hook(wait)
+    with ThreadPoolExecutor(2) as pool:
+        for found, expected in zip(pool.map(lambda x: call(model, x).detach(), inputs), wanted):
+            torch.testing.assert_close(found, expected)
 
 
 def assert_masks_are_refused(block: Any, x: Tensor, **mask: Any) -> None:

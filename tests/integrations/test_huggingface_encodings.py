@@ -13,6 +13,7 @@ from tests.integrations.hosts import (
     assert_kept,
     assert_knows_places,
     assert_masks_are_refused,
+    assert_threads_keep_their_positions,
     images,
 )
 
@@ -131,6 +132,12 @@ def test_masked_images_and_backbones_work_too():
     assert not torch.allclose(first, masked(images(64, 64), bool_masked_pos=~hidden).reconstruction)
     backbone = with_encoding(made("Dinov2", "Backbone", out_features=["stage2"]), "ALiBi")
     assert backbone(images(32, 64)).feature_maps[0].shape == (2, 96, 2, 4)
+
+
+def test_threads_keep_their_positions():
+    """Issue 44.4: each took the positions that were entered last."""
+    model = with_encoding(made(), "PaPE(m=5)")
+    assert_threads_keep_their_positions(model, call, model.vit.layers[0])
 
 
 def test_it_compiles_as_one_graph():

@@ -13,6 +13,7 @@ from tests.integrations.hosts import (
     assert_kept,
     assert_knows_places,
     assert_masks_are_refused,
+    assert_threads_keep_their_positions,
     assert_trains,
     images,
 )
@@ -98,6 +99,12 @@ def test_under_gradient_checkpointing_gradients_are_the_same():
         model(images(48, 64)).square().sum().backward()
         found.append([p.grad for p in model.parameters()])
     torch.testing.assert_close(found[0], found[1])
+
+
+def test_threads_keep_their_positions():
+    """Issue 44.4: each took the positions that were entered last."""
+    model = with_encoding(vit(), "PaPE(m=5)")
+    assert_threads_keep_their_positions(model, call, model.blocks[0])
 
 
 def test_it_compiles_as_one_graph():

@@ -11,6 +11,7 @@ from typing import TypeGuard
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import SeparableBias
@@ -60,6 +61,9 @@ class SDPA(Backend):
                 total = total.masked_fill(~mask, -torch.inf)
             # expanded because kernels do not support a broadcast over heads with gradients
             mask = total.to(q.dtype).expand(q.shape[0], q.shape[1], -1, -1)
+            if not torch.compiler.is_compiling() and is_functorch_wrapped_tensor(mask):
+                # vmap hides that a mask requires gradients, so torch would choose a kernel that has none for it
+                return ((q @ k.mT * scale + mask).softmax(-1) @ v).to(dtype)
         width = v.shape[-1]
         v = _as_wide(v, q.shape[-1])  # q and k may have extra channels already
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[..., :width].to(dtype)

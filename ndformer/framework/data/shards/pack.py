@@ -28,6 +28,7 @@ from ndformer.framework.data.shards.archive import COLUMNS, FINGERPRINTS, FORM, 
 from ndformer.framework.data.shards.dataset import Shards
 from ndformer.framework.data.shards.plan import BLOCK, Group, Planner, Shard, Table
 from ndformer.framework.data.stand_ins import MARK
+from ndformer.framework.data.workers import is_worker_death
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
 
@@ -209,6 +210,8 @@ class Packer(Planner):
         except DataError:
             raise
         except Exception as error:  # read() is another's
+            if is_worker_death(error):  # of a loader of this process
+                raise
             raise DataError(
                 f"{self.kind.__name__}: expected a sample from the shards, got {type(error).__name__} ({error}). What "
                 "index() sets and read() uses must be of plain values, arrays and dataclasses, or of packed_types"

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.workers import begin_worker, watch, workers_explained
+from ndformer.framework.data.workers import begin_worker, is_worker_death, watch, workers_explained
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError, no_class
@@ -36,6 +36,8 @@ class _Checked(torch.utils.data.Dataset[Any]):
             except DataError as error:
                 return i, str(error)
             except Exception as error:
+                if is_worker_death(error):  # of another loader of this process
+                    raise
                 return i, f"{self.data.name(i)}: {type(error).__name__}: {error}"
 
 

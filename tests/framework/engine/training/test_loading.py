@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import torch
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.data.shards.pack import Packer
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.programs.check import check_split
@@ -181,6 +183,23 @@ def test_checking_a_dataset_lists_bad_samples():
     assert count == 15
     assert wrong == [f"{i}.png is truncated" for i in BAD]
     assert check_split(of("SoakSquares"), "test", workers=0) == (15, [])
+
+
+@pytest.mark.parametrize("program", ["check", "pack"])
+def test_a_dead_worker_of_another_loader_is_no_fault_of_a_sample(program, tmp_path, monkeypatch):
+    """Issue 44.16: the check listed the sample that was read when torch's signal handler raised."""
+
+    def read(*given):
+        raise RuntimeError("DataLoader worker (pid 1234) is killed by signal: Killed. ")
+
+    monkeypatch.setattr(SoakSquares, "read", read)
+    data: Any = build_loader(of("SoakSquares"), "test").data
+    packer = Packer({"test": data}, {"test": {}}, tmp_path)
+    run = dict(
+        check=lambda: check_split(of("SoakSquares"), "test", workers=0), pack=lambda: packer._check_sample(data, 0)
+    )[program]
+    with pytest.raises((DataError, RuntimeError), match=r"^(a loader's worker died|DataLoader worker \(pid)"):
+        run()
 
 
 def test_several_passes_make_an_epoch():
