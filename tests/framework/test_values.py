@@ -12,7 +12,7 @@ from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.encoding.composed import Composed
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
-from ndformer.integrations.hosting import Hosted, Place
+from ndformer.integrations.hosting import Batch, Hosted, Place
 
 DIM, HEADS, N = 24, 2, 7
 
@@ -201,8 +201,8 @@ def test_one_graph_gives_the_same(kind: str) -> None:
 def test_a_host_model_of_another_library_has_the_hooks_too() -> None:
     encoding = Mixing(DIM, HEADS, 2, 1)
     attention, place = Attention(DIM, HEADS, encoding.layer(0, 1)), Place()
-    place.where, x = Where(torch.rand(1, N, 2)), torch.randn(1, N, DIM)
-    place.state = encoding.prepare(place.where)
+    where, x = Where(torch.rand(1, N, 2)), torch.randn(1, N, DIM)
+    place.enter(Batch(where, encoding.prepare(where)))
     hosted = Hosted(attention.encoding, place)
     q, k, v = attention.qkv(hosted.input(x)).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
     torch.testing.assert_close(attention.proj(hosted.attend(q, k, v, x)), attention(x, place.where, place.state))
