@@ -36,6 +36,7 @@ def test_a_wheel_works_outside_the_checkout(wheel: Path, tmp_path: Path) -> None
     ours = {f.relative_to(ROOT).as_posix() for f in PACKAGE.rglob("*.py")}
     ours |= {f"ndformer/{f.relative_to(ROOT).as_posix()}" for name in LINKS for f in (ROOT / name).rglob("*.py")}
     beside = {f.relative_to(ROOT).as_posix() for ending in ("js", "css") for f in PACKAGE.rglob(f"*.{ending}")}
+    beside |= {f.relative_to(ROOT).as_posix() for f in (PACKAGE / "weights").glob("*/*")}
     assert {name for name in names if ".dist-info/" not in name} == ours | beside | {"ndformer/py.typed"}
     assert "License-Expression: Apache-2.0" in about
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
