@@ -1,6 +1,7 @@
 #!/usr/bin/env python
-"""Predict classes, boxes or masks for files or folders.
+"""Predict classes, boxes, masks or properties for files or folders.
 
+    ndformer predict qm9-small water.xyz
     ndformer predict configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg folder/ [--out out.json]
     ndformer predict configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off scan.ply --show-dir seen
     ndformer predict configs/coco_pape.py work_dirs/coco_pape/best.pth photo.jpg --show-dir seen --show-score 0.5

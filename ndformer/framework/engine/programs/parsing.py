@@ -88,7 +88,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         required = message.partition("are required: ")[2].split(", ")
         if self.first and (required[0] == "CHECKPOINT" or (required == ["FILE"] and self._lacks_run(self.first))):
-            expected = f"expected CONFIG CHECKPOINT, or the folder of a run with {saved.DATA} and {checkpoint.BEST}"
+            run = f"the folder of a run with {saved.DATA} and {checkpoint.BEST}"
+            expected = f"expected CONFIG CHECKPOINT, {run}, or a shipped model ({', '.join(shipped.model_names())})"
             self.exit(2, f"{self.prog}: {expected}, got {self.first}{_remedy(Path(self.first))}\n")
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
