@@ -48,7 +48,7 @@ def test_weights_alone_can_be_transformed(name: str) -> None:
     weights = {n: p.detach() for n, p in module.model.named_parameters() if n.startswith(ENCODING_PREFIXES)}
     weights = {f"model.{n}": p for n, p in weights.items()}
     if not weights:
-        pytest.skip("it has no weights")
+        pytest.skip(f"{name} has no weights")
 
     def output(new_weights: dict[str, Tensor]) -> Tensor:
         return torch.func.functional_call(module, new_weights)
@@ -73,7 +73,7 @@ def test_ensembles_have_gradients_by_torchs_kernel(name: str, dtype: torch.dtype
     module.x = module.x.to(dtype)
     weights = {n: p.detach() for n, p in module.named_parameters() if n.startswith(MODEL_PREFIXES)}
     if not weights:
-        pytest.skip("it has no weights")
+        pytest.skip(f"{name} has no weights")
 
     def loss(new_weights: dict[str, Tensor]) -> Tensor:
         return torch.func.functional_call(module, new_weights).square().sum()

@@ -89,11 +89,11 @@ def assert_threads_keep_their_positions(model: Any, call: Call, block: Any) -> N
         barrier.wait(30)
 
     with torch.no_grad():
-        wanted = [call(model, x) for x in inputs]
+        alone = [call(model, x) for x in inputs]
     block.register_forward_pre_hook(wait)
     with ThreadPoolExecutor(2) as pool:
-        for found, expected in zip(pool.map(lambda x: call(model, x).detach(), inputs), wanted):
-            torch.testing.assert_close(found, expected)
+        for output, expected in zip(pool.map(lambda x: call(model, x).detach(), inputs), alone):
+            torch.testing.assert_close(output, expected)
 
 
 def assert_masks_are_refused(block: Any, x: Tensor, **mask: Any) -> None:

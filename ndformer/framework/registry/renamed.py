@@ -18,7 +18,7 @@ def current_options(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
     If a config has an option under both names, the later one counts: it was merged over the other.
     """
     renamed: dict[str, Renamed] = getattr(kind, "renamed_options", {})
-    found: dict[str, Any] = {}
+    current: dict[str, Any] = {}
     for name, value in options.items():
         if name in renamed:
             new = renamed[name]
@@ -26,5 +26,5 @@ def current_options(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
                 f"{kind.__name__}: the option '{name}' is called '{new.name}' now", DeprecationWarning, stacklevel=3
             )
             name, value = new.name, new.values.get(value, value) if isinstance(value, str) else value
-        found[name] = value
-    return found
+        current[name] = value
+    return current

@@ -50,9 +50,9 @@ def test_molecules_are_predicted_by_name_in_any_folder(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     answer: Any = ndformer.load("qm9-small")(WATER)
     for target, value in zip(map(split_unit, answer.class_names), answer.values):
-        shown = re.search(rf"\b{target[0]} (-?[\d.]+) {re.escape(target[1])}", run.stdout)
-        assert shown is not None
-        assert float(shown[1]) == pytest.approx(float(value), rel=0.01)
+        printed = re.search(rf"\b{target[0]} (-?[\d.]+) {re.escape(target[1])}", run.stdout)
+        assert printed is not None
+        assert float(printed[1]) == pytest.approx(float(value), rel=0.01)
 
 
 def test_predictions_do_not_change_if_a_molecule_is_turned_or_moved() -> None:
