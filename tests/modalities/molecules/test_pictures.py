@@ -48,8 +48,8 @@ def test_token_values_color_their_atoms():
 def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):
     (tmp_path / "a.xyz").write_text("3\n\nC 0 0 0\nO 1.16 0 0\nO -1.16 0 0\n")
     found = describe(tmp_path / "a.xyz", 2)
-    assert {name: found[name] for name in ("format", "molecules", "formula", "atoms", "bonds")} == dict(
-        format="molecule (.xyz)", molecules=1, formula="CO2", atoms=3, bonds=2
+    assert {name: found[name] for name in ("format", "molecules", "formula", "atoms", "bonds_by_distance")} == dict(
+        format="molecule (.xyz)", molecules=1, formula="CO2", atoms=3, bonds_by_distance=2
     )
     assert found["elements"] == dict(C=1, O=2)
     assert [row["atom"] for row in found["first"]] == ["C", "O"]

@@ -7,6 +7,7 @@ import pytest
 
 from ndformer.framework.data.describe import CONTENT
 from ndformer.framework.errors import DataError
+from ndformer.modalities.molecules.adapter import Atoms
 from ndformer.modalities.molecules.describe.files import MoleculeFile
 from ndformer.modalities.molecules.formats.elements import SYMBOLS, atomic_number, bonds, formula
 from ndformer.modalities.molecules.formats.files import read_molecule, read_molecules, to_molecule
@@ -79,11 +80,22 @@ def test_molecules_from_memory():
         numbers, positions = NUMBERS, POSITIONS
 
     rows = np.column_stack([NUMBERS, POSITIONS])
-    for value in (rows, dict(numbers=NUMBERS.tolist(), positions=POSITIONS.tolist()), ASE()):
+    symbols = dict(numbers=[SYMBOLS[n] for n in NUMBERS], positions=POSITIONS)
+    for value in (rows, dict(numbers=NUMBERS.tolist(), positions=POSITIONS.tolist()), symbols, ASE()):
+        assert np.array_equal(to_molecule(value)[:, 0], NUMBERS)
         assert np.allclose(to_molecule(value)[:, 1:], POSITIONS - POSITIONS.mean(0), atol=1e-6)
     for value, words in ((rows[:, :3], "rows \\(atoms, 4\\)"), (rows * 1.5, "whole numbers"), (rows[:0], "z each")):
         with pytest.raises(ValueError, match=words):
             to_molecule(value)
+
+
+def test_a_pdb_file_without_hydrogen_is_predicted_with_a_warning(tmp_path):
+    (tmp_path / "a.pdb").write_text(texts()["a.pdb"])
+    Atoms(dim=8).open(tmp_path / "a.pdb")  # pytest raises warnings as errors
+    heavy = [line for line in texts()["a.pdb"].splitlines() if " H " not in line]
+    (tmp_path / "a.pdb").write_text("\n".join(heavy))
+    with pytest.warns(UserWarning, match="a.pdb has no hydrogen atoms"):
+        Atoms(dim=8).open(tmp_path / "a.pdb")
 
 
 def test_a_molecule_far_from_the_origin_keeps_its_geometry(tmp_path):

@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     """A molecule of QM9."""
 
     number: int  # in the original set, from 1
-    rows: np.ndarray  # (n, 4)
+    rows: np.ndarray  # (n, 4), or (n, 5) with charges
     values: dict[str, Any]  # column of the file of arrays -> number, or its text
 
 
@@ -71,11 +71,13 @@ def _load(kind: type[OriginalQM9], home: Path, targets: tuple[str, ...], stamps:
         raise DataError(f"{source} has no molecule that {LEFT_OUT} does not leave out. Get it again")
     check_distinct(index, f"{source}: the index")
     order = np.argsort(index, kind="stable")
-    atoms, chosen = np.array([len(rows[i]) for i in order]), np.concatenate([rows[i] for i in order])
+    width = min(molecule.shape[1] for molecule in rows)  # 5 if all have charges
+    atoms, chosen = np.array([len(rows[i]) for i in order]), np.concatenate([rows[i][:, :width] for i in order])
     values = np.array(table, np.float64)[order]  # (M, T)
     if not np.isfinite(values).all():
         raise DataError(f"{source} has targets that are not finite. Get it again")
-    return Molecules.create(atoms, chosen[:, 0], chosen[:, 1:], values, np.array(index)[order])
+    charges = chosen[:, 4] if width == 5 else None
+    return Molecules.create(atoms, chosen[:, 0], chosen[:, 1:4], values, np.array(index)[order], charges)
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -44,7 +44,8 @@ class QM9(MoleculeTable):
     The seed chooses them, as in most publications. `targets` are names of TARGETS with their units, and ANISOTROPY.
 
     The file has the arrays index (M,), atoms (M,), number (A,), position (A, 3) in Angstrom, target (M, T) and
-    target_names (T,). The polarizability (M, 6), xx, xy, yy, xz, yz and zz, is for ANISOTROPY only.
+    target_names (T,). The polarizability (M, 6), xx, xy, yy, xz, yz and zz, is for ANISOTROPY only. The file may have
+    charge (A,) of the atoms, for Atoms(charges=True).
     """
 
     def __init__(
@@ -106,6 +107,9 @@ def _check_arrays(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Mo
         raise ValueError(f"number must be from 1 to {KINDS - 1}")
     if ANISOTROPY in targets and not _is_tensors(arrays["polarizability"], M):
         raise ValueError(f"polarizability must have shape {(M, 6)} and finite numbers")
+    charges = arrays.get("charge")
+    if charges is not None and (charges.shape != (A,) or not np.isfinite(charges).all()):
+        raise ValueError(f"charge must have shape {(A,)} and finite numbers")
     column = {name: i for i, name in enumerate(names.tolist())}
     values = [
         anisotropy(arrays["polarizability"])
@@ -113,7 +117,7 @@ def _check_arrays(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Mo
         else table[:, column[TARGETS[name][0]]] * TARGETS[name][1]
         for name in targets
     ]
-    return Molecules.create(atoms, numbers, positions, np.stack(values, axis=1), index)
+    return Molecules.create(atoms, numbers, positions, np.stack(values, axis=1), index, charges)
 
 
 def _is_tensors(values: np.ndarray, count: int) -> bool:

@@ -19,20 +19,29 @@ class Molecules:
     """M molecules with A atoms in all, and their properties."""
 
     rows: np.ndarray  # (A, 4) float32: atomic number and position in Angstrom, relative to the molecule's mean
+    #                   (A, 5) with charges
     starts: np.ndarray  # (M + 1,) int64: the first atom of each molecule, and A
     targets: np.ndarray  # (M, T) float64
     names: np.ndarray  # (M,) numbers or texts that identify the molecules
 
     @classmethod
     def create(
-        cls, atoms: np.ndarray, numbers: np.ndarray, positions: np.ndarray, targets: np.ndarray, names: np.ndarray
+        cls,
+        atoms: np.ndarray,
+        numbers: np.ndarray,
+        positions: np.ndarray,
+        targets: np.ndarray,
+        names: np.ndarray,
+        charges: np.ndarray | None = None,
     ) -> "Molecules":
         """Return molecules of `atoms` (M,) atoms each, with numbers (A,) and positions (A, 3) one after the other."""
         starts = np.concatenate([[0], np.cumsum(atoms, dtype=np.int64)])
         centers = np.add.reduceat(positions.astype(np.float64), starts[:-1]) / np.diff(starts)[:, None]  # (M, 3)
-        rows = np.empty((len(numbers), 4), np.float32)
+        rows = np.empty((len(numbers), 4 if charges is None else 5), np.float32)
         rows[:, 0] = numbers
-        rows[:, 1:] = positions - np.repeat(centers, np.diff(starts), axis=0)
+        rows[:, 1:4] = positions - np.repeat(centers, np.diff(starts), axis=0)
+        if charges is not None:
+            rows[:, 4] = charges
         return cls(rows, starts, np.asarray(targets, np.float64), names)
 
     @cached_property

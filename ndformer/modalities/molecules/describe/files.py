@@ -32,18 +32,19 @@ class MoleculeFile(Describer):
         numbers = first[:, 0].astype(int)
         kinds, counts = np.unique(np.concatenate(molecules)[:, 0].astype(int), return_counts=True)
         facts: dict[str, Any] = dict(format=f"molecule ({path.suffix.lower()})", molecules=len(molecules))
-        facts |= dict(formula=formula(numbers), atoms=len(first), bonds=len(bonds(numbers, first[:, 1:])))
+        facts |= dict(formula=formula(numbers), atoms=len(first), bonds_by_distance=len(bonds(numbers, first[:, 1:4])))
         if len(molecules) > 1:
             facts["atoms"] = [min(sizes), max(sizes)]
         facts["elements"] = {SYMBOLS[kind]: int(count) for kind, count in zip(kinds, counts)}
-        facts["extent_angstrom"] = [round(float(side), 3) for side in np.ptp(first[:, 1:], axis=0)]
-        distance = np.linalg.norm(first[:, None, 1:] - first[:, 1:], axis=-1) + 9 * np.eye(len(first))
+        facts["positions"] = "Angstrom, relative to the mean of the atoms"
+        facts["extent_angstrom"] = [round(float(side), 3) for side in np.ptp(first[:, 1:4], axis=0)]
+        distance = np.linalg.norm(first[:, None, 1:4] - first[:, 1:4], axis=-1) + 9 * np.eye(len(first))
         odd = {
             f"two atoms are closer than {CLOSE} Angstrom": distance.min() < CLOSE,
-            "all atoms are in one plane, as in a drawing": len(first) > 12 and np.ptp(first[:, 1:], axis=0).min() == 0,
+            "all atoms are in one plane, as in a drawing": len(first) > 12 and np.ptp(first[:, 1:4], axis=0).min() == 0,
             f"only the first {MAX_READ} molecules were read": len(molecules) == MAX_READ,
         }
-        places = first[:rows, 1:].round(4).astype(float).tolist()
+        places = first[:rows, 1:4].round(4).astype(float).tolist()
         return (
             facts,
             true_sentences(odd),

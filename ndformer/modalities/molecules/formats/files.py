@@ -10,7 +10,7 @@ from torch import Tensor
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.formats import pdb, sdf, xyz
-from ndformer.modalities.molecules.formats.elements import KINDS
+from ndformer.modalities.molecules.formats.elements import KINDS, atomic_number
 from ndformer.modalities.molecules.formats.molecule import to_rows
 
 READERS: dict[str, Callable[[Iterator[str]], Iterator[np.ndarray]]] = {
@@ -32,7 +32,10 @@ class AtomsObject(Protocol):
 
 
 def read_molecules(path: Path) -> Iterator[np.ndarray]:
-    """Yield the molecules (n, 4) of a file; rows are atomic number and position in Angstrom. Raise DataError."""
+    """Yield the molecules of a file: rows (n, 4) of atomic number and position in Angstrom, or (n, 5) with charges.
+
+    Raise DataError.
+    """
     if path.suffix.lower() not in READERS:
         raise DataError(f"{path}: expected a molecule in one of {', '.join(ENDINGS)}, got another ending. Convert it")
     number = 0
@@ -51,7 +54,7 @@ def read_molecules(path: Path) -> Iterator[np.ndarray]:
 
 
 def read_molecule(path: Path) -> np.ndarray:
-    """Read the molecule (n, 4) of a file that contains exactly one. Raise DataError."""
+    """Read the molecule of a file that contains exactly one. Raise DataError."""
     reader = read_molecules(path)
     molecule = next(reader)
     if next(reader, None) is not None:
@@ -60,13 +63,16 @@ def read_molecule(path: Path) -> np.ndarray:
 
 
 def to_molecule(value: Any) -> np.ndarray:
-    """Convert rows (n, 4), a dict(numbers=..., positions=...) or an Atoms object of ASE; raise ValueError."""
+    """Convert rows (n, 4) or (n, 5), a dict of arrays, or an Atoms object of ASE; raise ValueError.
+
+    The dict has numbers (n,), atomic numbers or symbols, positions (n, 3) and perhaps charges (n,).
+    """
     if isinstance(value, Mapping):
-        value = _rows(value.get("numbers"), value.get("positions"))
+        value = _rows(value.get("numbers"), value.get("positions"), value.get("charges"))
     elif isinstance(value, AtomsObject):
         value = _rows(value.numbers, value.positions)
     rows = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
-    if rows.ndim != 2 or rows.shape[1] != 4 or rows.dtype.kind not in "fiu":
+    if rows.ndim != 2 or rows.shape[1] not in (4, 5) or rows.dtype.kind not in "fiu":
         raise ValueError(
             f"a molecule must be rows (atoms, 4) of atomic number, x, y and z in Angstrom, got {rows.dtype} of shape "
             f"{rows.shape}. Write dict(numbers=..., positions=...) for two arrays"
@@ -74,11 +80,17 @@ def to_molecule(value: Any) -> np.ndarray:
     numbers = rows[:, 0]
     if not ((numbers % 1 == 0) & (numbers > 0) & (numbers < KINDS)).all():
         raise ValueError(f"atomic numbers must be whole numbers from 1 to {KINDS - 1}")
-    return to_rows(numbers, rows[:, 1:])
+    return to_rows(numbers, rows[:, 1:4], rows[:, 4] if rows.shape[1] == 5 else None)
 
 
-def _rows(numbers: Any, positions: Any) -> np.ndarray:
+def _rows(numbers: Any, positions: Any, charges: Any = None) -> np.ndarray:
     numbers, positions = np.asarray(numbers), np.asarray(positions)
+    if numbers.dtype.kind == "U":
+        numbers = np.array([atomic_number(symbol) for symbol in numbers.ravel()]).reshape(numbers.shape)
     if numbers.ndim != 1 or positions.shape != (len(numbers), 3):
         raise ValueError(f"a molecule has numbers (n,) and positions (n, 3), got {numbers.shape} and {positions.shape}")
-    return np.column_stack([numbers, positions])
+    if charges is None:
+        return np.column_stack([numbers, positions])
+    if np.shape(charges) != numbers.shape:
+        raise ValueError(f"a molecule has a charge for each of its {len(numbers)} atoms, got {np.shape(charges)}")
+    return np.column_stack([numbers, positions, charges])

@@ -1,8 +1,9 @@
 """Reader of .xyz files, plain and extended: the number of atoms, a comment, and a line for each atom.
 
 A plain line has the symbol or the atomic number, x, y and z; more columns are ignored. The comment of an extended file
-names its columns, Properties=species:S:1:pos:R:3:forces:R:3. A file may contain several molecules. Files of QM9, whose
-comment is gdb, an index and 15 properties, have three more lines after the atoms: frequencies, SMILES and InChI.
+names its columns, Properties=species:S:1:pos:R:3:charge:R:1. A file may contain several molecules. Files of QM9, whose
+comment is gdb, an index and 15 properties, have Mulliken charges in a fifth column, and three more lines after the
+atoms: frequencies, SMILES and InChI.
 """
 
 import math
@@ -18,10 +19,11 @@ PROPERTIES = re.compile(r'properties="?([\w:]+)', re.IGNORECASE)
 QM9, QM9_WORDS = "gdb", 17  # the first word of the comment in files of QM9, and the number of words
 MORE_LINES = 3  # after the atoms in files of QM9
 SYMBOL_NAMES, POSITION_NAMES = ("species", "z", "numbers", "element"), ("pos", "positions")
+CHARGE_NAMES, QM9_CHARGE = ("charge", "charges", "initial_charges"), 4
 
 
 def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
-    """Yield the molecules (n, 4) of the lines of a file; raise ValueError."""
+    """Yield the molecules (n, 4), or (n, 5) with charges, of the lines of a file; raise ValueError."""
     for line in lines:
         if not line.strip():
             continue
@@ -30,8 +32,11 @@ def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
         count = int(line)
         check_count(count)
         comment = next(lines, "")
-        symbol, place = _columns(comment)
-        numbers, positions = [], []
+        qm9 = (
+            comment.split()[:1] == [QM9] and len(comment.split()) == QM9_WORDS
+        )  # other comments may begin with gdb too
+        symbol, place, charge = (0, 1, QM9_CHARGE) if qm9 else _columns(comment)
+        numbers, positions, charges = [], [], []
         for _ in range(count):
             words = next(lines, "").split()
             if len(words) < max(symbol, place + 2) + 1:
@@ -39,18 +44,19 @@ def molecules(lines: Iterator[str]) -> Iterator[np.ndarray]:
                 raise ValueError(f"it says to have {count} atoms, and atom {len(numbers) + 1} is {got}")
             numbers.append(atomic_number(words[symbol]))
             positions.append([number(word) for word in words[place : place + 3]])
-        words = comment.split()
-        if words[:1] == [QM9] and len(words) == QM9_WORDS:  # other comments may begin with gdb too
+            if charge is not None and charge < len(words):
+                charges.append(number(words[charge]))
+        if qm9:
             for _ in range(MORE_LINES):
                 next(lines, "")
-        yield to_rows(numbers, positions)
+        yield to_rows(numbers, positions, charges if len(charges) == count else None)
 
 
-def _columns(comment: str) -> tuple[int, int]:
-    """Return the column of the symbol and the first of the position."""
+def _columns(comment: str) -> tuple[int, int, int | None]:
+    """Return the column of the symbol, the first of the position, and that of the charge if there is one."""
     match = PROPERTIES.search(comment)
     if match is None:
-        return 0, 1
+        return 0, 1, None
     parts, start, columns = match[1].split(":"), 0, {}
     for name, _, width in zip(parts[::3], parts[1::3], parts[2::3]):
         if not width.isascii() or not width.isdigit() or len(width) > 3:
@@ -61,7 +67,7 @@ def _columns(comment: str) -> tuple[int, int]:
     place = next((columns[name] for name in POSITION_NAMES if name in columns), None)
     if symbol is None or place is None:
         raise ValueError(f"its Properties must name species and pos, got '{match[1]:.60}'")
-    return symbol, place
+    return symbol, place, next((columns[name] for name in CHARGE_NAMES if name in columns), None)
 
 
 def number(word: str) -> float:

@@ -36,7 +36,7 @@ class TurningMolecule(Canvas):
     def __init__(self, molecule: np.ndarray, places: np.ndarray) -> None:
         super().__init__(places)
         self.numbers = molecule[:, 0].astype(np.int64)
-        self.atoms = flat(molecule[:, 1:])
+        self.atoms = flat(molecule[:, 1:4])
         self.bonds = bonds(self.numbers, self.atoms)
         self.extent = float(np.linalg.norm(self.atoms, axis=1).max()) + MARGIN
 
@@ -80,4 +80,4 @@ class TurningMolecule(Canvas):
 
 def draw(molecule: np.ndarray) -> np.ndarray:
     """Return a picture (SIZE, SIZE, 3) uint8 of a molecule (n, 4) from its flat side."""
-    return TurningMolecule(molecule, molecule[:, 1:]).plain(0)
+    return TurningMolecule(molecule, molecule[:, 1:4]).plain(0)

@@ -1,6 +1,6 @@
 """Transforms of molecules: random rotations, and the pack.
 
-sample["molecules"] (n, 4) has rows of atomic number, x, y and z.
+sample["molecules"] (n, 4) has rows of atomic number, x, y and z; (n, 5) also has charges.
 """
 
 import numpy as np
@@ -41,13 +41,13 @@ class RotateAtoms:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         molecule = sample["molecules"].copy()
         turn = random_rotation(rng) if self.fixed is None else self.fixed[sample["index"] % len(self.fixed)]
-        molecule[:, 1:] = molecule[:, 1:] @ turn.T.astype(np.float32)
+        molecule[:, 1:4] = molecule[:, 1:4] @ turn.T.astype(np.float32)
         return sample | dict(molecules=molecule)
 
 
 @TRANSFORMS.register_module()
 class PackAtoms(Pack):
-    """Pack a molecule as a tensor (n, 4), with its `composition`: how many atoms of each element it has."""
+    """Pack a molecule as a tensor (n, 4), or (n, 5) with charges, with its `composition`: the atoms of each element."""
 
     input_name = "molecules"
 
