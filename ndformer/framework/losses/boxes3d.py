@@ -9,12 +9,11 @@ from torch import Tensor
 EPS = 1e-9
 
 
-def corners(boxes: Tensor) -> Tensor:
-    """Return the BEV corners (..., 4, 2) of boxes (..., 7), counterclockwise."""
-    x, y, _, width, length, _, yaw = boxes[..., :7].unbind(-1)
+def corners(boxes: Tensor, center: Tensor) -> Tensor:
+    """Return the BEV corners (..., 4, 2) of boxes (..., 7) moved to `center` (..., 2), counterclockwise."""
+    width, length, _, yaw = boxes[..., 3:7].unbind(-1)
     ahead = torch.stack([yaw.cos(), yaw.sin()], -1) * length[..., None] / 2
     left = torch.stack([-yaw.sin(), yaw.cos()], -1) * width[..., None] / 2
-    center = torch.stack([x, y], -1)
     return torch.stack([center + ahead + left, center - ahead + left, center - ahead - left, center + ahead - left], -2)
 
 
@@ -24,10 +23,12 @@ def common_area(a: Tensor, b: Tensor) -> Tensor:
     The corners of the intersection are the corners of each box inside the other and the intersections of their sides,
     at most 24. They are sorted by angle around their mean, which is inside because the intersection is convex.
     """
-    middle = (a[..., :2] + b[..., :2]) / 2  # coordinates relative to the middle are small, so more precise
-    p, q = corners(a) - middle[..., None, :], corners(b) - middle[..., None, :]  # (..., 4, 2)
+    offset = a[..., :2] - b[..., :2]  # before corners are rounded: far from the origin, float32 misjudges shared sides
+    p, q = corners(a, offset), corners(b, torch.zeros_like(offset))  # (..., 4, 2)
     crossings, valid = _side_intersections(p, q)  # (..., 16, 2), (..., 16)
     points = torch.cat([p, q, crossings], -2)  # (..., 24, 2)
+    # sides on one line intersect anywhere on it by rounding, also outside of the other box
+    valid &= _within(crossings, q, 100) & _within(crossings, p, 100)
     mask = torch.cat([_within(p, q), _within(q, p), valid], -1)  # (..., 24)
     count = mask.sum(-1, keepdim=True).clamp(min=1)
     points = torch.where(mask[..., None], points, 0.0)
@@ -42,11 +43,11 @@ def common_area(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(mask.sum(-1) > 2, area, 0.0)
 
 
-def _within(points: Tensor, box: Tensor) -> Tensor:
-    """Return which points (..., 4, 2) are inside or on the border of the box with corners (..., 4, 2)."""
+def _within(points: Tensor, box: Tensor, tolerance: float = 1) -> Tensor:
+    """Return which points (..., n, 2) are inside or on the border of the box with corners (..., 4, 2)."""
     first, along, across = box[..., :1, :], box[..., 1:2, :] - box[..., :1, :], box[..., 3:, :] - box[..., :1, :]
     share = [((points - first) * side).sum(-1) / side.square().sum(-1).clamp(min=EPS) for side in (along, across)]
-    slack = 1e-6 if points.dtype == torch.float32 else 1e-12
+    slack = tolerance * (1e-6 if points.dtype == torch.float32 else 1e-12)
     return torch.stack([(s >= -slack) & (s <= 1 + slack) for s in share]).all(0)
 
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -71,6 +72,22 @@ def test_overlap_is_that_of_clipped_polygons(a, b):
 @given(box, box)
 def test_float32_is_near_enough(a, b):
     assert abs(iou_above(torch.tensor(a), torch.tensor(b)) - overlaps(a, b)[0]) < 2e-4
+
+
+def test_boxes_of_one_heading_that_share_sides_overlap_alike_in_float32():
+    """Two lanes of parked cars: the sides of boxes lie on one line, whose intersections are rounding."""
+    generator = np.random.default_rng(0)
+    yaw, length, shorter = (
+        generator.uniform(-4, 4, 4000),
+        generator.uniform(0.5, 6, 4000),
+        generator.uniform(0.1, 1, 4000),
+    )
+    a = np.zeros((4000, 7))
+    a[:, :3], a[:, 3], a[:, 4], a[:, 5], a[:, 6] = generator.uniform(-50, 50, (4000, 3)), 2, length, 1, yaw
+    b = a.copy()
+    b[:, 4] *= shorter
+    found = iou_above(torch.tensor(a).float(), torch.tensor(b).float()).numpy()
+    assert np.abs(found - shorter).max() < 1e-4
 
 
 @few
