@@ -235,7 +235,12 @@ def python(*args: str, path: Path | None = None, cwd: Path | None = None) -> str
     return ran.stdout.strip()
 
 
-WRITTEN_BY_PROGRAMS = {"docs/papers", "docs/results/comparison.md", "docs/results/gallery.md"}  # pages, and a folder
+WRITTEN_BY_PROGRAMS = {  # pages, and a folder
+    "docs/papers",
+    "docs/reference/cli.md",
+    "docs/results/comparison.md",
+    "docs/results/gallery.md",
+}
 
 
 def lines(file: Path) -> int:

@@ -94,7 +94,7 @@ def build_dataset(args: argparse.Namespace) -> Dataset:
 def main() -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
-    parser.add_argument("--split", choices=("train", "val", "test"), default="train")
+    parser.add_argument("--split", choices=("train", "val", "test"), default="train", help="samples of it (train)")
     parser.add_argument("--count", type=int, default=32, help="number of samples (32)")
     parser.add_argument("--out", type=Path, default=Path("sheet.png"), help="picture to write (sheet.png)")
     args = parser.parse_args()

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("name", metavar="DATASET", help="cifar10, imagenet1k, modelnet40, paired ...")
     parser.add_argument("--out", type=Path, help="folder to write (data/samples/DATASET)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the generated samples (0)")
     parser.add_argument("--baselines", action="store_true", help="print the accuracy of simple statistics")
     args = parser.parse_args(arguments)
     out = args.out or Path("data/samples") / args.name

@@ -41,7 +41,7 @@ def main() -> None:
     device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("files", metavar="FILE", type=Path, nargs="+")
-    parser.add_argument("--top", type=int, default=3, help="number of classes to print")
+    parser.add_argument("--top", type=int, default=3, help="number of classes to print (3)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions as .csv or .json")
     show_dir.arguments(parser)
     args = parser.parse_args()

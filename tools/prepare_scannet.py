@@ -39,7 +39,7 @@ def find(home: Path, scene: str) -> Path:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     parser.add_argument("home", metavar="SCANNET", type=Path, help="folder of the release")
-    parser.add_argument("--out", type=Path, default=Path("data/scannet"))
+    parser.add_argument("--out", type=Path, default=Path("data/scannet"), help="folder to write (data/scannet)")
     parser.add_argument("--labels", metavar="TSV", type=Path, help="SCANNET/scannetv2-labels.combined.tsv")
     parser.add_argument("--lists", metavar="DIR", type=Path, help="folder of scannetv2_train.txt, _val.txt, _test.txt")
     file_arguments(parser)

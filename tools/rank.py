@@ -25,7 +25,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("comparisons", metavar="WORK_DIR", type=Path, nargs="+", help="of a comparison, or its .json")
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are over (the first)")
     parser.add_argument("--sets", metavar="SET", nargs="+", help="these alone, in this order (all)")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("work_dirs/comparison"))
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("work_dirs/comparison"), help="(work_dirs/comparison)"
+    )
     return parser.parse_args(arguments)
 
 

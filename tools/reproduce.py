@@ -52,7 +52,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--jobs", metavar="K", type=integer_from(1), default=1, help="cells at once, with one thread each (1)"
     )
     parser.add_argument("--anyway", action="store_true", help="run experiments that need more than two CPU cores, too")
-    parser.add_argument("--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"))
+    parser.add_argument(
+        "--work-dir", metavar="DIR", type=Path, default=Path("work_dirs/reproduce"), help="(work_dirs/reproduce)"
+    )
     parser.add_argument(
         "--data", metavar="DIR", type=Path, default=Path("data"), help="contains a folder for each data set (data)"
     )

@@ -34,7 +34,7 @@ def main(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> No
     """Run the program: print the table, and draw the picture."""
     config_arguments(parser)
     device_argument(parser)
-    parser.add_argument("--split", choices=SPLITS, default="train")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="samples to measure (train)")
     parser.add_argument("--batches", type=int, default=4, help=f"batches to measure, of up to {SAMPLES} samples (4)")
     parser.add_argument("--out", metavar="FILE", type=Path, help="picture to write (coverage_ENCODING.png)")
     args = parser.parse_args(arguments)
