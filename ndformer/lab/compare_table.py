@@ -18,6 +18,7 @@ from ndformer.lab.compare import Outcome
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, interval, within
 from ndformer.lab.jobs import LOG
 
+Key = tuple[int | None, str]  # amount of data and encoding
 BEST = dict(higher="highest mean", lower="lowest mean")
 
 
@@ -30,7 +31,7 @@ class Row:
     values: dict[int | str, float]  # by seed, or by seed and fold
     summary: Summary | None  # None: no run has finished
     gain: Summary | None  # over the baseline, paired by seed; above 0 is better
-    may_be_best: bool  # its interval overlaps with the interval of the best mean
+    may_be_best: bool  # it is not significantly worse than the best mean, by Holm's correction
     minutes: float | None
     params: int | None
     point: Mapping[str, str]  # the chosen point of a grid
@@ -61,11 +62,10 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
     }
     quantity = measured_as(outcomes, metric)
     summaries = {key: Summary.from_values(list(scores.values())) for key, scores in values.items() if scores}
+    worse = _worse_than_best(summaries, values, correct, quantity)
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
         amount, encoding = key
-        means = [s for k, s in summaries.items() if k[0] == amount]
-        best = means[quantity.best([s.mean for s in means])] if means else None
         base = amount, baseline
         gain = paired.gain_over(values[key], values[base], correct[key], correct[base], quantity)
         summary = summaries.get(key)
@@ -77,13 +77,33 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 values=values[key],
                 summary=summary,
                 gain=gain if encoding != baseline else None,
-                may_be_best=summary is not None and best is not None and summary.overlaps(best),
+                may_be_best=summary is not None and key not in worse,
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
                 point=group[0].run.point,
             )
         )
     return rows
+
+
+def _worse_than_best(
+    summaries: Mapping[Key, Summary],
+    values: Mapping[Key, Mapping[int | str, float]],
+    correct: Mapping[Key, Mapping[int | str, str]],
+    quantity: Quantity,
+) -> set[Key]:
+    """Return the rows whose paired gain over the best mean of their amount of data is below 0, by Holm's correction."""
+    worse: set[Key] = set()
+    for amount in {key[0] for key in summaries}:
+        keys = [key for key in summaries if key[0] == amount]
+        best = keys[quantity.best([summaries[key].mean for key in keys])]
+        gains = {
+            key[1]: paired.gain_over(values[key], values[best], correct[key], correct[best], quantity)
+            for key in keys
+            if key != best
+        }
+        worse |= {(amount, name) for name, sign in paired.significant(gains).items() if sign < 0}
+    return worse
 
 
 def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: str, baseline: str) -> str:
@@ -119,8 +139,8 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     if several:
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
-            f"vs best: against {among}. n.s.: no significant difference, the 95 % intervals (Student t, over\n"
-            f"seeds) overlap. Gains are paired by seed{_and_samples(outcomes)}, {in_units(quantity)}; bold: p < 0.05\n"
+            f"vs best: against {among}, by the same test as gains. n.s.: no significant difference.\n"
+            f"Gains are paired by seed{_and_samples(outcomes)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
             "after Holm's correction over the encodings."
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):

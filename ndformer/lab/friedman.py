@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 ALPHA = 0.05
 
@@ -23,7 +24,7 @@ class Ranking:
     chi2: float  # Friedman's statistic, corrected for ties
     chi2_p: float
     f: float | None  # Iman and Davenport's statistic, less conservative; None where all sets agree: it is infinite
-    p: float
+    p: float  # of f; where all sets agree, the exact probability of that by chance
     critical: float  # Nemenyi's critical difference: ranks that differ by less do not differ significantly
     groups: list[list[str]]  # the longest runs without a significant difference; one group if p is above ALPHA
 
@@ -39,7 +40,7 @@ def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
     chi2 = ((table.sum(0) - sets * middle) ** 2).sum() / spread if spread else 0.0
     left = sets * (names - 1) - chi2
     f = float((sets - 1) * chi2 / left) if left > 1e-9 else None
-    p = 0.0 if f is None else float(stats.f.sf(f, names - 1, (names - 1) * (sets - 1)))
+    p = _agreement(table) if f is None else float(stats.f.sf(f, names - 1, (names - 1) * (sets - 1)))
     average = dict(sorted(zip(scores, table.mean(0).tolist()), key=lambda item: item[1]))
     critical = critical_difference(names, sets)
     return Ranking(
@@ -52,6 +53,17 @@ def ranking(scores: Mapping[str, Sequence[float]]) -> Ranking:
         critical=critical,
         groups=groups(average, critical) if p < ALPHA else [list(average)],
     )
+
+
+def _agreement(table: NDArray[np.float64]) -> float:
+    """Return the probability that sets in random orders all agree: F is infinite there, and its p-value of 0 is wrong.
+
+    Each set has one of n! / (t! ...) orders, where t names share a rank; all but the first have to repeat that order.
+    """
+    sets, names = table.shape
+    _, tied = np.unique(table[0], return_counts=True)
+    orders = math.factorial(names) / math.prod(math.factorial(count) for count in tied.tolist())
+    return orders ** (1 - sets)
 
 
 def groups(average: Mapping[str, float], critical: float) -> list[list[str]]:

@@ -28,6 +28,7 @@ from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 from ndformer.framework import foreign
+from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.run import train
@@ -79,7 +80,7 @@ def train_once(cfg: Config, folder: Path, sample: bool = False, with_report: boo
 def _after_testing(
     folder: Path, with_report: bool, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation
 ) -> None:
-    paired.record(folder, evaluation.metrics[0].correct)
+    paired.record(folder, evaluation.metrics[0].correct, fingerprint(loader.data))
     if with_report:
         write_after_training(folder, cfg, model, loader, evaluation)
 

@@ -7,11 +7,12 @@ holm([gain.p, ...])                                                 p-values of 
 A seed and a test sample are both drawn at random. The differences d of S seeds and n samples are a table with crossed
 random effects, and the mean has the variance (MS_seeds + MS_samples - MS_rest) / (S n), with Satterthwaite's degrees of
 freedom (Clark 1973, quasi-F). An interval over seeds alone ignores that another test set would give another mean.
-Folds have other test samples each: then MS_samples is about MS_rest, and the interval that of the folds alone.
+Folds have other test samples each: there gains have Student's interval over the folds alone (gain_over()).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab.interval import Summary
+from ndformer.lab.interval import Summary, student_t
 
 FILE = "correct.json"  # in the folder of a run: which test samples it has right
 ALPHA = 0.05
@@ -75,6 +77,23 @@ def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[
     )
 
 
+def interaction(
+    first: tuple[Mapping[Any, NDArray[Any]], Mapping[Any, NDArray[Any]]],
+    second: tuple[Mapping[Any, NDArray[Any]], Mapping[Any, NDArray[Any]]],
+) -> PairedGain | None:
+    """Return the difference of two gains, paired by seed and sample: how much of a lead depends on a setting.
+
+    interaction((pape_centre, sincos_centre), (pape_mean, sincos_mean)) is the part of PaPE's lead over Sincos that a
+    class token in the center has beyond the mean of the tokens.
+    """
+    seeds = [seed for seed in first[0] if all(seed in runs for runs in (*first, *second))]
+    arrays = [runs[seed] for runs in (*first, *second) for seed in seeds]
+    if len({array.shape for array in arrays}) != 1:
+        return None
+    gains = [{seed: a[seed].astype(np.float64) - b[seed] for seed in seeds} for a, b in (first, second)]
+    return paired_gain(*gains)
+
+
 def holm(p: Sequence[float]) -> list[float]:
     """Return p-values adjusted for several comparisons (Holm 1979), in the given order."""
     order, adjusted, lower_bound = np.argsort(p), [0.0] * len(p), 0.0
@@ -93,8 +112,8 @@ def gain_over(
 ) -> Summary | None:
     """Summarize the gain over a baseline, paired by the keys of `values`; above 0 is better.
 
-    With the correct samples of all runs as text, the interval is that of paired_gain(); otherwise Student's t over the
-    keys.
+    With the correct samples of all runs as text, the interval is that of paired_gain(); otherwise, and where each seed
+    has a test set of its own (folds), Student's t over the keys. Raise if a run and its base have different test data.
     """
     both = [key for key in values if key in base]
     if not both:
@@ -105,11 +124,40 @@ def gain_over(
         return summary
     gain = None
     if all(key in texts for texts in (correct, base_correct) for key in both):
-        gain = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
+        _check_same_data(both, correct, base_correct)
+        if len({_data(correct[key]) for key in both}) == 1:
+            gain = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
     if gain is None or not math.isclose(gain.mean, summary.mean, abs_tol=1e-9):  # samples of another metric
-        error = (summary.sd or 0.0) / math.sqrt(summary.n)
-        return replace(summary, p=p_value(summary.mean, error, summary.n - 1))
+        return _by_seeds(summary, [values[key] for key in both], [base[key] for key in both])
     return replace(summary, half=gain.half, p=gain.p)
+
+
+def _by_seeds(summary: Summary, values: Sequence[float], base: Sequence[float]) -> Summary:
+    """Return the summary of gains with Student's interval and p-value over seeds.
+
+    Equal gains of all seeds come from the resolution of a test set and are no certainty: they have the spread of the
+    runs themselves, unpaired, and no interval if these are all equal, too.
+    """
+    freedom, error = summary.n - 1, (summary.sd or 0.0) / math.sqrt(summary.n)
+    if error > 1e-9 * abs(summary.mean):
+        return replace(summary, p=p_value(summary.mean, error, freedom))
+    spreads = [Summary.from_values(runs).sd or 0.0 for runs in (values, base)]
+    error = math.hypot(*spreads) / math.sqrt(summary.n)
+    if error <= 1e-9 * abs(summary.mean):
+        return replace(summary, half=None, p=1.0)
+    return replace(summary, half=student_t(freedom) * error, p=p_value(summary.mean, error, freedom))
+
+
+def _check_same_data(keys: Sequence[Any], correct: Mapping[Any, str], base_correct: Mapping[Any, str]) -> None:
+    """Raise if a run and the run that it is paired with were tested on different data; earlier files do not say."""
+    for key in keys:
+        data = {_data(texts[key]) for texts in (correct, base_correct)} - {""}
+        if len(data) > 1:
+            repeat = key if str(key).startswith("seed") else f"seed {key}"
+            raise DataError(
+                f"{repeat}: expected the same test data for an encoding and the baseline, got different data: their "
+                "gain cannot be paired. Remove the older runs, and the same command trains them again"
+            )
 
 
 def p_value(mean: float, error: float, freedom: float) -> float:
@@ -127,10 +175,30 @@ def significant(gains: Mapping[str, Summary | None]) -> dict[str, int]:
     return {name: signs.get(name, 0) for name in gains}
 
 
-def record(folder: Path, correct: NDArray[np.bool_] | None) -> None:
-    """Write which test samples a run has right, if its metric says so."""
+def record(folder: Path, correct: NDArray[np.bool_] | None, fingerprint: Any = None) -> None:
+    """Write which test samples a run has right, if its metric says so, with a digest of the test data's fingerprint."""
     if correct is not None:
-        atomic.write(folder / FILE, json.dumps(encode(correct)) + "\n")
+        atomic.write(folder / FILE, json.dumps(encode(correct) + digest(fingerprint)) + "\n")
+
+
+def digest(fingerprint: Any) -> str:
+    """Return the end of a text of correct samples that identifies the test data; empty without a fingerprint."""
+    if fingerprint is None:
+        return ""
+    text = json.dumps(_compared(fingerprint), sort_keys=True, default=str)
+    return f":{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def _compared(fingerprint: Any) -> Any:
+    """Return the parts of a fingerprint that data with the same samples share: not `like`, which is not compared."""
+    if not isinstance(fingerprint, dict):
+        return fingerprint
+    return {key: _compared(value) for key, value in fingerprint.items() if key != "like"}
+
+
+def _data(text: str) -> str:
+    """Return the digest of the test data in a text of correct samples; "" in files of earlier versions."""
+    return text.split(":")[2] if text.count(":") == 2 else ""
 
 
 def load(folder: Path) -> str | None:
@@ -148,6 +216,7 @@ def encode(correct: NDArray[np.bool_]) -> str:
 def decode(text: str) -> NDArray[np.float64]:
     """Return the booleans of encode() as 0 and 1."""
     count, _, bits = text.partition(":")
+    bits = bits.partition(":")[0]  # a digest of the test data follows
     values = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8))[: int(count)].astype(np.float64)
     if len(values) != int(count):
         raise ValueError(f"expected {count} bits, got {len(values)}")

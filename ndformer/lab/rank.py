@@ -31,6 +31,7 @@ class Cell:
     minutes: float | None = None  # mean of a run
     params: int | None = None
     correct: dict[str, str] = field(default_factory=dict)  # the correct test samples by seed, as text (paired.py)
+    failed: dict[str, str] = field(default_factory=dict)  # why seeds have no value
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def _from_rank(content: dict[str, Any]) -> Rows:
     for name, compared in content["sets"].items():
         for cell in compared["cells"].values():
             correct = cell.get("correct", {})
-            parsed = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"], correct)
+            failed = cell.get("failed", {})
+            parsed = Cell(cell["encoding"], cell["values"], cell["minutes"], cell["params"], correct, failed)
             yield name, compared["metric"], compared.get("quantity"), parsed
 
 
@@ -111,17 +113,25 @@ def _from_compare(content: dict[str, Any]) -> Rows:
         1 + (run["per_class"] is not None) + (run["fold"] is not None) + point
     )  # the seed and what differs, at the end
     name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-run_specific]])
-    correct: dict[Any, dict[str, str]] = {}  # encoding, amount and point -> seed -> correct samples
-    for run in (run for run in content["runs"] if run.get("correct")):
-        repeat = run["seed"] if run["fold"] is None else f"seed {run['seed']}, fold {run['fold']}"
-        key = run["encoding"], run["per_class"], str(run.get("point"))
-        correct.setdefault(key, {})[str(repeat)] = run["correct"]
+    correct = _texts(content["runs"], "correct")
+    failed = _texts(content["runs"], "failed")
     for row in content["rows"]:
         amount = "" if row["per_class"] is None else f" {row['per_class']} per class"
         cell = Cell(row["encoding"], row["values"], row["minutes"], row["params"])
-        texts = correct.get((row["encoding"], row["per_class"], str(row.get("point"))), {})
-        cell = replace(cell, correct={seed: texts[seed] for seed in row["values"] if seed in texts})
+        key = row["encoding"], row["per_class"], str(row.get("point"))
+        texts = {seed: text for seed, text in correct.get(key, {}).items() if seed in row["values"]}
+        cell = replace(cell, correct=texts, failed=failed.get(key, {}))
         yield name + amount, content["metric"], content.get("quantity"), cell
+
+
+def _texts(runs: Sequence[dict[str, Any]], name: str) -> dict[Any, dict[str, str]]:
+    """Return a text of runs that have it: encoding, amount and point -> seed -> text."""
+    texts: dict[Any, dict[str, str]] = {}
+    for run in (run for run in runs if run.get(name)):
+        repeat = run["seed"] if run["fold"] is None else f"seed {run['seed']}, fold {run['fold']}"
+        key = run["encoding"], run["per_class"], str(run.get("point"))
+        texts.setdefault(key, {})[str(repeat)] = run[name]
+    return texts
 
 
 def _from_rates(content: dict[str, Any]) -> Rows:
@@ -138,6 +148,8 @@ def _check_cell(cell: Cell) -> Cell:
     if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
         raise ValueError(f"{cell.encoding} has values that are not numbers")
     _ = [paired.decode(text) for text in cell.correct.values()]
+    if not all(isinstance(reason, str) for reason in cell.failed.values()):
+        raise ValueError(f"{cell.encoding} has runs that failed without a reason")
     return cell
 
 

@@ -130,6 +130,17 @@ def _gaps(table: Table) -> str:
         where = {on: [name for name, dataset in table.missing if dataset == on] for on in table.sets}
         cells = "; ".join(f"on {on} {_list(names)}" for on, names in where.items() if names)
         notes.append(f"**Missing:** {cells}. Nothing is put in their place, and encodings with a gap have no rank.")
+    failed = [
+        f"{name} on {on}, {seed if seed.startswith('seed') else f'seed {seed}'} ({' '.join(reason.split()):.80})"
+        for on, results in table.sets.items()
+        for name, cell in results.cells.items()
+        for seed, reason in cell.failed.items()
+    ]
+    if failed:
+        notes.append(
+            f"**Runs left out:** {'; '.join(failed)}. Means are over the other runs: an encoding that diverges now "
+            "and then is worse than its mean here."
+        )
     fewer = []
     for on in table.sets:
         runs = {name: len(cell.values) for name in table.names if (cell := table.cell(name, on)) is not None}

@@ -6,18 +6,25 @@
 A claim is supported if the whole interval is on its side of the limit, contradicted if the whole interval is on the
 other side, and inconclusive otherwise, also where all seeds give the same value as the limit. A fact that no seed
 changes (`exact`: an equation, a number of parameters) needs no interval: it is supported or contradicted.
+
+A claim with k checks is supported if all are, which needs no correction. It is contradicted if one is, and the more
+checks it has, the more often one of them is by chance: each is contradicted by its interval at 1 - 0.05 / k, which is
+Holm's first step. An inconclusive claim has the number of seeds that would decide it, if means and standard deviations
+stay as they are (80 % power).
 """
 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ndformer.lab.interval import Summary
+from ndformer.lab.interval import Summary, student_t
+from ndformer.lab.power import seeds_needed
 from ndformer.lab.results import Results
 
+ERROR = 0.05  # of a 95 % interval
 Word = Literal["supported", "contradicted", "inconclusive", "not measured"]
 Names = str | Iterable[str]
 Columns = str | Iterable[str | tuple[str, str]]  # a pair: the gain of the first column over the second
@@ -31,6 +38,7 @@ class Verdict:
     evidence: str = ""  # row, column, mean, interval and limit
     effect: str = ""  # mean and interval
     margin: float = 0.0  # half intervals between the mean and the limit; below 0 on the side that contradicts the claim
+    seeds: int | None = None  # that would decide an inconclusive claim; None: unknown, or more than power.MAX_SEEDS
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class Check:
     target: float | None = None  # from which `within` measures; a gain is measured from 0
     exact: bool = False
 
-    def judge(self, results: Results) -> Verdict:
+    def judge(self, results: Results, checks: int = 1) -> Verdict:
+        """Return the verdict of this check, one of as many `checks` of a claim."""
         if self.over:
             values = results.gains(self.row, self.over, self.column, self.over_column)
         else:
@@ -62,8 +71,12 @@ class Check:
         if self.exact:
             word = "supported" if min(map(self._distance, values)) > 0 else "contradicted"
         else:
-            word = "supported" if margin > 1 else "contradicted" if margin <= -1 else "inconclusive"
-        return Verdict(word, evidence, effect, margin)
+            wider = _widening(summary.n, checks)
+            word = "supported" if margin > 1 else "contradicted" if margin <= -wider else "inconclusive"
+        seeds = None
+        if word == "inconclusive" and summary.sd:
+            seeds = seeds_needed(distance, summary.sd, confidence=1 - ERROR / (checks if distance < 0 else 1))
+        return Verdict(word, evidence, effect, margin, seeds)
 
     def _distance(self, value: float) -> float:
         """Return the distance from the limit, above 0 on the claim's side."""
@@ -100,16 +113,37 @@ class Claim:
     def judge(self, results: Results) -> Verdict:
         """Return the verdict: supported if all checks are, contradicted if one is. The evidence is the check with this
         word that supports the claim least; both of two."""
-        verdicts = [check.judge(results) for check in self.checks]
+        verdicts = [check.judge(results, len(self.checks)) for check in self.checks]
         words = Counter(verdict.word for verdict in verdicts)
         order: tuple[Word, ...] = ("not measured", "contradicted", "inconclusive", "supported")
         word = next(word for word in order if words[word])
         weakest = min((verdict for verdict in verdicts if verdict.word == word), key=lambda verdict: verdict.margin)
+        weakest = replace(weakest, seeds=_deciding_seeds(verdicts) if word == "inconclusive" else None)
         if len(verdicts) <= 2 or word == "not measured":
             return replace(weakest, evidence="; ".join(v.evidence for v in verdicts if v.evidence))
         counts = [f"{bad}: {words[bad]} of {len(verdicts)}" for bad in order[1:3] if words[bad]]
         counts = counts or [f"the closest of {len(verdicts)}"]
         return replace(weakest, evidence=f"{weakest.evidence}; {', '.join(counts)}")
+
+
+def _widening(seeds: int, checks: int) -> float:
+    """Return the width of the interval at 1 - 0.05 / checks relative to that at 95 %."""
+    if seeds < 2 or checks == 1:
+        return 1.0
+    return student_t(seeds - 1, 1 - ERROR / checks) / student_t(seeds - 1)
+
+
+def _deciding_seeds(verdicts: Sequence[Verdict]) -> int | None:
+    """Return the seeds that would decide an inconclusive claim.
+
+    One check decides it if its mean contradicts the claim; otherwise the claim needs all checks.
+    """
+    undecided = [verdict for verdict in verdicts if verdict.word == "inconclusive"]
+    against = [verdict.seeds for verdict in undecided if verdict.margin < 0 and verdict.seeds is not None]
+    if against:
+        return min(against)
+    needed = [verdict.seeds for verdict in undecided if verdict.seeds is not None]
+    return max(needed) if len(needed) == len(undecided) else None
 
 
 def ahead(text: str, rows: Names, over: Names, columns: Columns, by: float = 0.0) -> Claim:

@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.registry import ENCODINGS
@@ -44,18 +46,25 @@ def those(**flags: bool) -> list[str]:
 def rows() -> list[Row]:
     """Return all encodings that every dataset has, the most accurate first.
 
-    The datasets count equally and are not drawn at random: the interval is over runs.
+    The datasets count equally and are not drawn at random: the interval is over runs. Their variances differ a
+    hundredfold, so that the degrees of freedom are Satterthwaite's: those of the datasets with the largest spread.
     """
     sets = join([DOCS / "results" / "data" / "comparison.json"]).values()
     times = training_times()
     encodings = []
     for name in set.intersection(*(set(one.cells) for one in sets)):
         runs = [Summary.from_values([100 * value for value in one.cells[name].values.values()]) for one in sets]
-        error = math.sqrt(sum((run.sd or 0.0) ** 2 / run.n for run in runs)) / len(runs)
-        freedom = sum(run.n - 1 for run in runs)
         mean = sum(run.mean for run in runs) / len(runs)
-        encodings.append(Row(name, mean, student_t(freedom) * error, times[name]))
+        encodings.append(Row(name, mean, half_of_mean(runs), times[name]))
     return sorted(encodings, key=lambda row: -row.accuracy)
+
+
+def half_of_mean(runs: list[Summary]) -> float:
+    """Return half of the 95 % interval of the mean over datasets (Welch's interval)."""
+    variances = [(run.sd or 0.0) ** 2 / run.n for run in runs]
+    parts = sum(variance**2 / (run.n - 1) for variance, run in zip(variances, runs))
+    freedom = sum(variances) ** 2 / parts if parts else math.inf
+    return student_t(freedom) * math.sqrt(sum(variances)) / len(runs)
 
 
 def training_times() -> dict[str, float]:
@@ -160,7 +169,9 @@ def answers() -> str:
         "Horizontal: time of a training step of a ViT-B block with 1,025 tokens on two CPU cores. Line: no other "
         "encoding is both better and cheaper. PaPE and PaPECompact have their class token in the center here, most "
         "others an unplaced one, and with the mean of the tokens the lead is smaller: "
-        "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). All figures: "
+        "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). With that and twice the "
+        "epochs, PaPE (one seed), AxialRoPE and Sincos reach 97.9, 97.6 and 96.4 % on the validation part of the hand "
+        "signs: [pilot](../results/comparison.md#pilot-so-far). All figures: "
         "[comparison.md](../results/comparison.md#what-came-out), "
         "[benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block).\n\n"
         f"## Will inputs be larger than those of training?\n\n{larger()}\n\n"
@@ -200,6 +211,15 @@ def test_its_answers_and_picture_are_those_of_the_measurements() -> None:
     assert made.part(PAGE, "answers") == answers(), "`python -m tests.docs.test_which_encoding` writes them anew"
     with Image.open(PICTURE) as picture:
         assert picture.info["Description"] == points(), "`python -m tests.docs.test_which_encoding` draws it anew"
+
+
+def test_the_interval_of_a_mean_covers_the_truth_where_datasets_differ_in_spread() -> None:
+    """With the degrees of freedom of all datasets together it covered the truth in 86 % of cases."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((2000, 5, 3)) * np.array([0.2, 0.7, 1.0, 1.0, 10.0])[:, None]
+    means = [[Summary.from_values(list(runs)) for runs in one] for one in values]
+    covered = [abs(sum(run.mean for run in one)) / 5 <= half_of_mean(one) for one in means]
+    assert np.mean(covered) > 0.915
 
 
 if __name__ == "__main__":

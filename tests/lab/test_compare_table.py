@@ -4,10 +4,11 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mmengine.config import Config
 
-from ndformer.lab import compare_table, markdown
+from ndformer.lab import compare_table, markdown, paired
 from ndformer.lab.compare import Outcome, Run, plan
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -53,7 +54,7 @@ def test_rows_have_means_intervals_and_gains_paired_by_seed():
     assert (pape.minutes, pape.params) == (2.0, 1_500_000)
 
 
-def test_an_interval_that_overlaps_with_the_best_is_not_significantly_different():
+def test_an_encoding_that_is_not_worse_by_the_paired_test_is_not_significantly_different():
     """Issue 44.11: a star beside such means read as "significant"."""
     rows = compare_table.tabulate(outcomes(PLAIN), "accuracy", "Sincos")
     assert [row.may_be_best for row in rows] == [False, True, True, True]  # two runs of ALiBi: a wide interval
@@ -70,6 +71,22 @@ def test_an_interval_that_overlaps_with_the_best_is_not_significantly_different(
     assert "Fewer than 3 seeds are too few seeds for an interval" in table
     assert "+9.00 ± 2.48" in table
     assert "1 of 12 runs are missing:\n\n- ALiBi, seed 0: it broke" in table
+
+
+def test_worse_than_the_best_takes_the_test_samples_into_account(tmp_path):
+    """Issue 47: three seeds with nearly equal accuracies on 100 test samples were "significantly worse"."""
+    found = []
+    for name, wrong in (("A", 20), ("B", 25)):
+        for seed in range(3):
+            run = Run(name, None, seed, tmp_path / f"{name}_{seed}", [], Config(dict(metrics=[METRIC])))
+            run.folder.mkdir()
+            correct = np.arange(100) >= wrong + seed % 2 if name == "A" else np.arange(100)[::-1] >= wrong + seed % 2
+            paired.record(run.folder, correct)
+            found.append(Outcome(run, dict(test=dict(accuracy=float(correct.mean())), minutes=1.0, params=10)))
+    best, other = compare_table.tabulate(found, "accuracy", "A")
+    assert not there(best.summary).overlaps(there(other.summary))
+    assert there(other.gain).half > 0.1  # the two are right on other samples
+    assert other.may_be_best
 
 
 def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):

@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale
 from ndformer.lab.jobs import Job, run_jobs
+from ndformer.lab.power import seeds_needed
 from ndformer.lab.results import Results, read
 from ndformer.lab.verdicts import Verdict, above, ahead, alike, below, close_to, combine, inside
 
@@ -181,6 +183,32 @@ def test_a_combined_claim_is_as_weak_as_its_weakest_part():
     assert combine("", [strong, weak, wrong]).judge(results).word == "contradicted"
 
 
+def test_one_of_many_checks_does_not_contradict_by_chance():
+    """Issue 47: a true claim of ten comparisons at their limit was "contradicted" in every fifth case."""
+    low = [4.8, 4.9, 4.85]  # below 5 by its 95 % interval, not by that at 99.5 %
+    results = of(low=low, **{f"high{i}": [9.0, 9.1, 9.2] for i in range(9)})
+    rows = ["low", *(f"high{i}" for i in range(9))]
+    assert above("", "low", "x", 5).judge(results).word == "contradicted"
+    assert above("", rows, "x", 5).judge(results).word == "inconclusive"
+    rng = np.random.default_rng(0)
+    words = []
+    for _ in range(300):
+        at_limit = {f"r{i}": list(5 + rng.standard_normal(3)) for i in range(10)}
+        words.append(above("", list(at_limit), "x", 5).judge(of(**at_limit)).word)
+    assert words.count("contradicted") / 300 < 0.06
+
+
+def test_an_inconclusive_claim_has_the_seeds_that_would_decide_it(tmp_path):
+    results = of(even=[6.0, 4.0, 8.0], clear=[9.0, 9.1, 9.2], under=[4.0, 2.0, 6.0], one=[7.0], same=[5.0, 5.0, 5.0])
+    verdict = above("", "even", "x", 5).judge(results)  # 1 from the limit, standard deviation 2
+    assert (verdict.word, verdict.seeds) == ("inconclusive", seeds_needed(1, 2))
+    assert above("", ["even", "clear"], "x", 5).judge(results).seeds == verdict.seeds
+    assert above("", ["even", "under"], "x", 5).judge(results).seeds == seeds_needed(1, 2, confidence=0.975)
+    assert above("", "clear", "x", 5).judge(results).seeds is None
+    assert above("", ["even", "one"], "x", 5).judge(results).seeds is None  # one seed has no standard deviation
+    assert above("", "same", "x", 5).judge(results).seeds is None
+
+
 def test_evidence_of_many_checks_is_the_weakest_and_the_number_that_fail():
     results = of(close=[6.0, 6.1], far=[90.0, 91.0], wide=[0.0, 30.0], wider=[-40.0, 30.0], low=[1.0, 1.1])
 
@@ -212,7 +240,7 @@ def test_a_page_has_measured_numbers_beside_printed_ones(tmp_path):
     rows = [" ".join(line.split()) for line in page.splitlines()]
     effect = LENGTHS.claims[0].judge(results).effect
     assert effect.startswith("+7 ± ")
-    assert f"| the long one is longer | **supported** | {effect} | [table1](#table1) |" in rows
+    assert f"| the long one is longer | **supported** | {effect} | | [table1](#table1) |" in rows
     assert f"| the long one is longer | long one over a in length: {effect} | [table1](#table1) |" in rows
     assert "- Claims of the paper, tested here: 1. Verdicts: 1 supported." in page
     unmeasured = page.partition("*Not run here: it needs a ruler.*")[2]

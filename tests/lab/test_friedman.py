@@ -92,7 +92,11 @@ def test_ranks_of_equal_values_are_shared():
 
 def test_sets_that_agree_and_sets_with_ties_only():
     agreed = ranking(dict(a=[3, 3, 3], b=[2, 2, 2], c=[1, 1, 1]))
-    assert (agreed.chi2, agreed.f, agreed.p) == (pytest.approx(6), None, 0)
+    assert (agreed.chi2, agreed.f, agreed.p) == (pytest.approx(6), None, pytest.approx(1 / 36))  # 6 orders, three sets
+    two = ranking(dict(a=[0.9, 0.8], b=[0.5, 0.4]))  # F is infinite, and two sets of two agree by chance in every other
+    assert (two.p, two.groups) == (pytest.approx(0.5), [["a", "b"]])
+    shared = ranking(dict(a=[3, 3], b=[1, 1], c=[1, 1]))
+    assert shared.p == pytest.approx(1 / 3)  # which of three is first
     tied = ranking(dict(a=[1, 1], b=[1, 1]))
     assert (tied.chi2, tied.chi2_p, tied.f, tied.p) == (0, 1, 0, pytest.approx(1))
     assert tied.groups == [["a", "b"]]

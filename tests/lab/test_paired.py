@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import Quantity
 from ndformer.lab import paired
 from ndformer.lab.interval import Summary
@@ -93,6 +94,54 @@ def test_without_samples_the_interval_is_students_over_seeds():
     assert (found.n, found.mean, found.half) == pytest.approx((3, plain.mean, plain.half))
     t = plain.mean / (plain.sd or 0.0) * math.sqrt(3)
     assert found.p == pytest.approx(2 * stats.t.sf(t, 2))
+
+
+def test_equal_gains_of_all_seeds_are_no_certainty():
+    """Three seeds that each gain one of 250 samples had p = 0 and ± 0."""
+    same = over({0: 0.904, 1: 0.904, 2: 0.904}, {0: 0.9, 1: 0.9, 2: 0.9})
+    assert (same.half, same.margin, same.p) == (None, None, 1.0)
+    assert paired.significant({"A": same}) == {"A": 0}
+    shifted = over({0: 0.904, 1: 0.924, 2: 0.914}, {0: 0.9, 1: 0.92, 2: 0.91})
+    assert shifted.half == pytest.approx(stats.t.ppf(0.975, 2) * 0.01 * math.sqrt(2 / 3))  # the spread of the runs
+    assert paired.significant({"A": shifted}) == {"A": 0}
+    far = over({0: 0.9, 1: 0.91, 2: 0.92}, {0: 0.5, 1: 0.51, 2: 0.52})
+    assert paired.significant({"A": far}) == {"A": 1}
+
+
+def test_runs_on_other_test_data_are_not_paired(tmp_path):
+    """Issue 47: any two test sets of equal size were paired, sample by sample."""
+    rng = np.random.default_rng(6)
+    samples = [rng.random(40) < 0.8 for _ in range(6)]
+
+    def texts(runs, data):
+        return {seed: paired.encode(run) + paired.digest(data(seed)) for seed, run in enumerate(runs)}
+
+    ours, theirs = samples[:3], samples[3:]
+    values, base = ({seed: float(run.mean()) for seed, run in enumerate(runs)} for runs in (ours, theirs))
+    one = lambda seed: dict(samples=40, like=[seed])  # `like` is not compared
+    crossed = over(values, base, (texts(ours, one), texts(theirs, one)))
+    assert crossed.half == pytest.approx(gain(dict(enumerate(ours)), dict(enumerate(theirs))).half)
+    with pytest.raises(DataError, match="seed 1: expected the same test data"):
+        over(values, base, (texts(ours, one), texts(theirs, lambda seed: dict(samples=40 + (seed == 1)))))
+    folds = lambda seed: dict(samples=40, fold=seed)  # test sets of their own: no sample is in two of them
+    by_folds = over(values, base, (texts(ours, folds), texts(theirs, folds)))
+    assert by_folds.half == pytest.approx(Summary.from_values([values[s] - base[s] for s in values]).half)
+    paired.record(tmp_path, ours[0], dict(samples=40))
+    assert (paired.decode(paired.load(tmp_path) or "") == ours[0]).all()
+
+
+def test_an_interaction_is_the_difference_of_two_gains():
+    rng = np.random.default_rng(7)
+    a, b, c, d = ({seed: rng.random(200) < share for seed in range(4)} for share in (0.9, 0.7, 0.8, 0.75))
+    found = paired.interaction((a, b), (c, d))
+    assert found is not None
+    means = [np.mean([run.mean() for run in runs.values()]) for runs in (a, b, c, d)]
+    assert found.mean == pytest.approx(means[0] - means[1] - (means[2] - means[3]))
+    # where the second gain is 0 for every sample, it is the first gain
+    alone = paired.interaction((a, b), (c, c))
+    assert alone is not None
+    assert (alone.mean, alone.half) == pytest.approx((gain(a, b).mean, gain(a, b).half))
+    assert paired.interaction((a, b), (c, {0: d[0]})) is None
 
 
 def test_samples_of_another_metric_are_not_used():

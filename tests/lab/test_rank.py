@@ -36,7 +36,7 @@ def test_files_of_compare_are_read_and_shared_options_name_the_set(tmp_path):
     assert list(sets) == ["mnist_pape --sample train_cfg.max_epochs=2 10 per class", "cifar10_pape"]
     first, second = sets.values()
     assert first.metric == "accuracy"
-    assert first.cells["PaPE"] == Cell("PaPE(m=8)", {"0": 0.8}, 2.0, 1_500_000)
+    assert first.cells["PaPE"] == Cell("PaPE(m=8)", {"0": 0.8}, 2.0, 1_500_000, failed={"1": "it broke"})
     assert second.cells["PaPE"] == Cell("PaPE(m=2)", {"0": 0.3}, 2.0, 1_500_000)
     assert first.cells["NoPE"].values == {"0": 0.5, "1": 0.6}
 

@@ -98,6 +98,17 @@ def test_missing_results_are_named_and_change_no_rank():
     assert "Missing" not in text(complete)
 
 
+def test_runs_that_diverged_are_named_and_not_only_left_out():
+    """Issue 47: a mean over the runs that did not diverge looked like a mean over fewer seeds."""
+    cells = {
+        "A": Cell("A", {"0": 0.9, "1": 0.8}),
+        "B": Cell("B", {"0": 0.9}, failed={"1": "diverged: its loss is nan"}),
+    }
+    report = text(Table(dict(one=Compared("accuracy", cells, SHARE)), "A"))
+    assert "**Runs left out:** B on one, seed 1 (diverged: its loss is nan). Means are over the other runs" in report
+    assert "left out" not in text(table(one=ONE))
+
+
 def test_means_that_differ_by_rounding_share_a_rank():
     found = table(one=dict(A=[0.967, 0.969], B=[0.968, 0.968]), two=dict(A=[0.1, 0.2, 0.3], B=[0.2, 0.2, 0.2]))
     a, b = (present(found.mean(name, "two")).mean for name in "AB")
@@ -117,7 +128,7 @@ def test_ranks_need_two_sets_and_two_complete_encodings(sets, tmp_path):
 def test_texts_about_ranks_follow_the_test():
     values = dict(A=[0.9], B=[0.8], C=[0.7])
     agreed = text(table(**{f"set{i}": values for i in range(5)}))
-    assert "F(2, 8) = no limit (all sets agree), p = 0." in agreed
+    assert "F(2, 8) = no limit (all sets agree), p = 0.000772." in agreed
     assert "Significantly different from A by rank: worse C; better none." in agreed  # 2 ranks, 1.48 are enough
     turned = text(table("C", **{f"set{i}": values for i in range(5)}))
     assert "Significantly different from C by rank: worse none; better A." in turned

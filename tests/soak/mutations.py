@@ -124,7 +124,7 @@ FAULTS = [Fault(*row) for row in (
     ("encoding-ignored", "framework/engine/programs/cli.py",
      "options, args.encoding, args.sample", "options, None, args.sample",
      "tools/test_print_config.py framework/engine/programs"),
-    ("verdict-interval", "lab/verdicts.py", '"contradicted" if margin <= -1', '"contradicted" if margin <= 0',
+    ("verdict-interval", "lab/verdicts.py", '"contradicted" if margin <= -wider', '"contradicted" if margin <= 0',
      "lab/test_experiment.py"),
 )]
 # fmt: on
