@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Range
@@ -55,7 +54,6 @@ class CoPE(PositionEncoding):
             raise ValueError(
                 f"order is 'raster' or some of the {self.position_dims} axes, counted from 0, each once, got {order!r}"
             )
-        check_choice("preset", preset, ("paper", "code", "appendix"))
         self.npos_max, self.two_sided, self.axes, self.preset = npos_max, two_sided, axes, preset
 
     def covers(self, span: Span) -> list[Coverage]:

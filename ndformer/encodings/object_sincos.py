@@ -34,8 +34,6 @@ class ObjectSincos(PositionEncoding):
         self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if preset not in ("paper", "repo"):
-            raise ValueError(f"preset must be 'paper' or 'repo', got {preset!r}")
         dims = self.position_dims
         if self.dim < 4 * dims:
             raise ValueError(

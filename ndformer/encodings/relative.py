@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ndformer.encodings.relative_bias import RelativeBias  # noqa: F401  # in this file for one more version
 from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice, ints_per_axis
+from ndformer.framework.encoding.base import ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Ascending, Range, WidthOrNone
@@ -66,8 +66,6 @@ class Relative(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("method", method, ("split", "cross", "product", "euclidean"))
-        check_choice("buckets", buckets, ("clipped", "piecewise", "log"))
         dims, width = self.position_dims, self.head_dim
         max_steps = ints_per_axis(reach, dims, "reach")
         if method == "split" and width < dims:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.encoding.base import Preset, axis_order, from_repo
+from ndformer.framework.encoding.base import Preset, axis_order
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, ladder_base, waves
 from ndformer.framework.registry import ENCODINGS
@@ -46,8 +46,8 @@ class Sincos(PositionEncoding):
         if dim < 2 * dims:
             raise ValueError(f"Sincos needs two channels per axis, {2 * dims} for {dims} dimensions, got dim {dim}")
         self.base = base
-        self.interleaved = not from_repo(preset)
-        self.axes = axis_order(axes, dims, from_repo(preset))
+        self.interleaved = preset == "original"
+        self.axes = axis_order(axes, dims, preset == "pape_repo")
         axis_width = dim // dims
         self.widths = [axis_width] * (dims - 1) + [dim - axis_width * (dims - 1)]
 
