@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.base import Bias, cut_heads
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
@@ -147,9 +147,7 @@ class CountBias(Bias):
         return interpolate(self.values[:, :, lo:hi], torch.where(is_later, forward, backward))
 
     def cut(self, rows: Rows) -> Bias:
-        q, k, values = (
-            rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for t in (self.q, self.k, self.values)
-        )
+        q, k, values = (cut_heads(t, rows) for t in (self.q, self.k, self.values))
         counted = rows.valid if self.order.counted is None else rows.gather(self.order.counted.flatten())
         order = TokenOrder.by([rows.gather(axis.flatten()) for axis in self.order.axes], counted, None)
         return CountBias(q, k, values, order, two_sided=not self.excludes)

@@ -78,10 +78,10 @@ class LookHere(PositionEncoding):
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes
-        return self.on_axes(_LookHereLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1))))
+        return self.on_axes(_ConeLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1))))
 
 
-class _LookHereLayer(LayerEncoding):
+class _ConeLayer(LayerEncoding):
     def __init__(self, slope: float) -> None:
         super().__init__()
         self.slope = slope

@@ -2,7 +2,7 @@
 
 encoding = dict(type='AxialRoPE', periods=[None, 360])      # rows on a line, azimuths in degrees on a circle
 
-Positions are first wrapped into one period. Biases take differences the short way round (bias/circles.py); frequencies
+Positions are first wrapped into one period. Biases take differences the short way round (CircularBias); frequencies
 are rounded to whole turns in a period. So a whole turn of any token changes nothing.
 """
 
