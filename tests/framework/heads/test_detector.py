@@ -146,7 +146,7 @@ def test_gradients_of_the_second_branch_reach_neither_neck_nor_backbone():
     both = head.loss(x, head.targets(SAMPLES, torch.device("cpu")))
     through_both = torch.autograd.grad(both["loss"], [x.features, *head.neck.parameters()])
     head.train()
-    many = head.parts(head.many(maps), head.targets(SAMPLES, torch.device("cpu")), head.train_assigner)
+    many = detection_losses(head.many(maps), head.targets(SAMPLES, torch.device("cpu")), head.train_assigner)
     through_many = torch.autograd.grad(torch.stack(list(many.values())).sum(), [x.features, *head.neck.parameters()])
     for a, b in zip(through_both, through_many):
         assert torch.equal(a, b)
