@@ -54,7 +54,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer
         "studies/small.py": "class_at",
     },
     "the name of an encoding": {
-        "encodings/lookhere.py": "LookHere _LookHereLayer",
+        "encodings/lookhere.py": "LookHere",
     },
     "a name in the state_dict": {
         "encodings/pe_mixer.py": "of_position of_token",

@@ -9,7 +9,6 @@ from ndformer.encodings.normalized import normalize_positions
 from ndformer.encodings.rotary import angles, rotary_positions
 from ndformer.encodings.skew_matrices import SkewExponential, rotate_blocks
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -45,8 +44,6 @@ class ComRoPE(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("kind", kind, ["LD", "AP"])
-        check_choice("normalize", normalize, [None, "separate", "min", "max"])
         self.kind, self.block, self.normalize = kind, block, normalize
         self.blocks = block_count(block, self.head_dim)
         if kind == "AP" and self.blocks < self.position_dims:

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import Bias
+from ndformer.framework.bias.base import Bias, cut_heads
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Range
@@ -55,7 +54,6 @@ class CoPE(PositionEncoding):
             raise ValueError(
                 f"order is 'raster' or some of the {self.position_dims} axes, counted from 0, each once, got {order!r}"
             )
-        check_choice("preset", preset, ("paper", "code", "appendix"))
         self.npos_max, self.two_sided, self.axes, self.preset = npos_max, two_sided, axes, preset
 
     def covers(self, span: Span) -> list[Coverage]:
@@ -149,9 +147,7 @@ class CountBias(Bias):
         return interpolate(self.values[:, :, lo:hi], torch.where(is_later, forward, backward))
 
     def cut(self, rows: Rows) -> Bias:
-        q, k, values = (
-            rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for t in (self.q, self.k, self.values)
-        )
+        q, k, values = (cut_heads(t, rows) for t in (self.q, self.k, self.values))
         counted = rows.valid if self.order.counted is None else rows.gather(self.order.counted.flatten())
         order = TokenOrder.by([rows.gather(axis.flatten()) for axis in self.order.axes], counted, None)
         return CountBias(q, k, values, order, two_sided=not self.excludes)

@@ -38,8 +38,6 @@ class DirectionalRPE(PositionEncoding):
         self, *args: Any, diagonals: bool | None = None, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if preset not in ("paper", "repo"):
-            raise ValueError(f"preset must be 'paper' or 'repo', got {preset!r}")
         self.diagonals = preset == "repo" if diagonals is None else diagonals
         if self.diagonals and self.position_dims != 2:
             raise ValueError(

@@ -34,8 +34,6 @@ class GTA(RotaryND):
         camera_scale: Positive | None = None,
         **kwargs: Any,
     ) -> None:
-        if not 0 <= cameras < 1:
-            raise ValueError(f"cameras must be a share of the channels from 0 to below 1, got {cameras:g}")
         self.cameras, self.camera_scale = cameras, camera_scale or 1.0
         super().__init__(*args, **kwargs)
         if self.learned or self.tiled or self.directions not in FIXED:

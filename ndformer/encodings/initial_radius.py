@@ -29,8 +29,6 @@ def head_radii(init_radius: Radius, heads: int, name: str) -> tuple[float, ...]:
     if isinstance(init_radius, str):
         raise ValueError(not_measured(name, "init_radius", init_radius))
     values = [float(init_radius)] * heads if isinstance(init_radius, (int, float)) else [float(r) for r in init_radius]
-    if min(values) <= 0:
-        raise ValueError(f"init_radius must be above 0, got {init_radius}")
     if len(values) == 2:
         first, last = values
         return tuple(first * (last / first) ** (h / max(1, heads - 1)) for h in range(heads))

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import PositionEncoding
+from ndformer.encodings.embedding import AbsoluteEncoding
 from ndformer.framework.encoding.base import ints_per_axis, short
 from ndformer.framework.encoding.coverage import Coverage, Span, cells
 from ndformer.framework.registry import ENCODINGS
@@ -20,7 +20,7 @@ MAX_ENTRIES = 10**6
 
 
 @ENCODINGS.register_module()
-class LearnableAbsolute(PositionEncoding):
+class LearnableAbsolute(AbsoluteEncoding):
     """A learned absolute position embedding: a vector for each cell of a grid, added to the tokens (Dosovitskiy 2021).
 
     `grid`, one size for all axes or one per axis, is that of training. For a grid of another size the table is
@@ -38,9 +38,6 @@ class LearnableAbsolute(PositionEncoding):
 
     needs_grid = True
     instead = "an extent, as in LearnableAbsolute(extent=(0, 32)), PaPE or ALiBi"
-    translation_invariant = False
-    rotation_invariant = False
-    scaled_positions = "float64"
     line_reason = "its table has two ends, whose vectors have nothing in common"
     no_weight_decay = ("table",)
 
@@ -110,9 +107,6 @@ class LearnableAbsolute(PositionEncoding):
         unplaced = ~where.placed if where.valid is None else where.valid & ~where.placed
         class_embedding = class_table[0] if len(class_table) else torch.zeros_like(cells[0])
         return torch.where(unplaced[..., None], class_embedding, embedding)
-
-    def embed(self, x: Tensor, state: Tensor) -> Tensor:
-        return x + state.to(x.dtype)
 
 
 def resample(cells: Tensor, sizes: Sequence[int]) -> Tensor:

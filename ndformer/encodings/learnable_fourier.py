@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import PositionEncoding
+from ndformer.encodings.embedding import AbsoluteEncoding, mask_unplaced
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import load_tensors
@@ -18,7 +18,7 @@ from ndformer.framework.tokens import Where
 
 
 @ENCODINGS.register_module()
-class LearnableFourier(PositionEncoding):
+class LearnableFourier(AbsoluteEncoding):
     """Learnable Fourier features (Li 2021): GELU([cos, sin](r Wr') / sqrt(F) W1 + b1) W2 + b2, added to the tokens.
 
     `gamma` is the distance in scaled units over which embeddings are similar before training: frequencies start with a
@@ -32,9 +32,6 @@ class LearnableFourier(PositionEncoding):
     Paper: arXiv:2106.02795.
     """
 
-    translation_invariant = False
-    rotation_invariant = False
-    scaled_positions = "float64"
     line_reason = "its learned frequencies do not stay whole turns"
     no_weight_decay = ("frequencies",)
 
@@ -78,10 +75,7 @@ class LearnableFourier(PositionEncoding):
         waves = torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(2 * angles.shape[-1])
         hidden = F.gelu(_linear(self.first, waves.to(where.positions.dtype)))
         embedding = _linear(self.last, hidden).flatten(-2)  # (B, N, dim)
-        return embedding if where.real is None else embedding.masked_fill(~where.real[..., None], 0)
-
-    def embed(self, x: Tensor, state: Tensor) -> Tensor:
-        return x + state.to(x.dtype)
+        return mask_unplaced(embedding, where)
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
@@ -33,7 +32,6 @@ class LearnableMLP(PositionEncoding):
 
     def __init__(self, *args: Any, norm: Literal["layer", "batch"] = "layer", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("norm", norm, ("layer", "batch"))
         self.norm = norm
         self.bounded = norm == "layer"  # of a position far from 0 it preserves the direction only
         self.fullgraph = norm == "layer"  # batch norm selects the tokens that have a position

@@ -11,7 +11,6 @@ from ndformer.encodings.normalized import normalize_positions
 from ndformer.encodings.rotary import LearnedRotation, RotaryState, rotary_positions
 from ndformer.encodings.skew_matrices import SkewExponential, rotate_blocks, skew
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Width
 from ndformer.framework.tokens import Where
@@ -51,7 +50,6 @@ class LieRE(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("normalize", normalize, [None, "ends", "separate", "min", "max"])
         self.block, self.normalize = block, normalize
         self.blocks = block_count(block, self.head_dim)
         self.translation_invariant = block == 2 or self.position_dims == 1

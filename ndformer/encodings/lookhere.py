@@ -14,7 +14,7 @@ from torch import Tensor
 from ndformer.framework.bias.base import Bias, SumBias
 from ndformer.framework.bias.pointwise import ConeBias, DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import Preset, centered, from_repo
+from ndformer.framework.encoding.base import Preset, centered
 from ndformer.framework.encoding.coverage import Coverage, Span, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive
@@ -47,9 +47,7 @@ class LookHere(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if fov not in (180, 90, 45):
-            raise ValueError(f"fov must be 180, 90 or 45 degrees, got {fov}")
-        repo = from_repo(preset)
+        repo = preset == "pape_repo"
         self.global_slope = global_slope if global_slope is not None else 2.0 if repo else 1.0
         self.layer_slopes = (1.5, 1.5) if repo else (1.5, 0.5)
         heads, dims = self.heads, self.position_dims
@@ -80,10 +78,10 @@ class LookHere(PositionEncoding):
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         first, last = self.layer_slopes
-        return self.on_axes(_LookHereLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1))))
+        return self.on_axes(_ConeLayer(self.global_slope * (first + (last - first) * index / max(1, depth - 1))))
 
 
-class _LookHereLayer(LayerEncoding):
+class _ConeLayer(LayerEncoding):
     def __init__(self, slope: float) -> None:
         super().__init__()
         self.slope = slope

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ndformer.framework.encoding import PositionEncoding
+from ndformer.encodings.embedding import AbsoluteEncoding, mask_unplaced, sines_and_cosines
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive
@@ -14,7 +14,7 @@ from ndformer.framework.tokens import Where
 
 
 @ENCODINGS.register_module()
-class ObjectSincos(PositionEncoding):
+class ObjectSincos(AbsoluteEncoding):
     """Sines and cosines of the index of a token's object, then of each axis, added to the tokens (Li 2024, eq. 13).
 
     Object indices are `where.objects`; without them all tokens have 0, the background. Half of the channels encode the
@@ -25,17 +25,12 @@ class ObjectSincos(PositionEncoding):
     Paper: arXiv:2410.06405.
     """
 
-    translation_invariant = False
-    rotation_invariant = False
-    scaled_positions = "float64"
     circular_axes = True
 
     def __init__(
         self, *args: Any, base: Positive = 10000.0, preset: Literal["paper", "repo"] = "paper", **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if preset not in ("paper", "repo"):
-            raise ValueError(f"preset must be 'paper' or 'repo', got {preset!r}")
         dims = self.position_dims
         if self.dim < 4 * dims:
             raise ValueError(
@@ -60,16 +55,10 @@ class ObjectSincos(PositionEncoding):
         lengths = [None, *(self.circle_lengths[axis] for axis in self.axes)]
         parts = [self._waves(n.expand(rows, -1), *sizes) for n, *sizes in zip(numbers, self.widths, lengths)]
         table = torch.cat(parts, dim=-1).to(where.positions.dtype)  # (B, N, dim)
-        return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
+        return mask_unplaced(table, where)
 
     def _waves(self, n: Tensor, width: int, length: float | None) -> Tensor:
         """Return sines and cosines (B, N, width) of n (B, N), on a circle of this length or on a line."""
         exponents = torch.arange((width + 1) // 2, dtype=n.dtype, device=n.device) * 2 / width
         angles = n[..., None] * round_to_turns(self.base ** -exponents[:, None], (length,))[:, 0]
-        sin, cos = angles.sin(), angles.cos()
-        if self.interleaved:
-            return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
-        return torch.cat([sin, cos[..., : width // 2]], dim=-1)
-
-    def embed(self, x: Tensor, state: Tensor) -> Tensor:
-        return x + state.to(x.dtype)
+        return sines_and_cosines(angles, width, self.interleaved)

@@ -99,10 +99,6 @@ class PaPE(InitialRadiusEncoding):
             )
         if offsets and m < self.position_dims:
             raise ValueError(f"m must be at least {self.position_dims} with offsets, the number of dimensions, got {m}")
-        if m < 1:
-            raise ValueError(f"m must be at least 1, got {m}")
-        if impl not in ("quadratic", "paper_concat"):
-            raise ValueError(f"impl must be 'quadratic' or 'paper_concat', got {impl!r}")
         if impl == "paper_concat" and any(self.periods):
             raise ValueError("periods need impl='quadratic', got 'paper_concat', which has no differences of positions")
         self.m = m if project else self.position_dims

@@ -61,8 +61,6 @@ class PaPEDirectional(InitialRadiusEncoding):
 
     def __init__(self, *args: Any, landmarks: Width | None = None, init_radius: Radius = 2.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if landmarks is not None and landmarks < 1:
-            raise ValueError(f"landmarks must be at least 1, got {landmarks}")
         self.landmarks = self.position_dims if landmarks is None else landmarks
         self.radii = head_radii(init_radius, self.heads, "PaPEDirectional")
 

@@ -20,7 +20,7 @@ from ndformer.encodings.projection import linear
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import Preset, from_repo
+from ndformer.framework.encoding.base import Preset
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
@@ -46,7 +46,7 @@ class PaPERI(InitialRadiusEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.radii = () if init_radius is None else head_radii(init_radius, self.heads, "PaPERI")
-        self.trainable_scale = not from_repo(preset)
+        self.trainable_scale = preset == "original"
 
     @property
     def initial_curvature(self) -> float:

@@ -18,41 +18,26 @@ from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 
-def unit(x: Tensor) -> Tensor:
-    return F.normalize(x, dim=-1)
-
-
-class Sum(nn.Module):
-    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
-        return x + e
-
-
-class UnitSum(nn.Module):
-    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
-        return unit(x) + unit(e)
-
-
-class ScaledSum(nn.Module):
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(size))
-
-    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
-        return x + self.scale.to(x.dtype) * e
-
-
 class WeightedSum(nn.Module):
-    def __init__(self, size: int) -> None:
+    """x + e, both divided by their lengths with `unit`, and multiplied by learned weights.
+
+    `scale` and `weights` are the numbers of weights of e alone, or of each of both: 0, 1 or one for each channel.
+    """
+
+    def __init__(self, unit: bool = False, scale: int = 0, weights: int = 0) -> None:
         super().__init__()
-        self.of_token, self.of_position = nn.Parameter(torch.ones(size)), nn.Parameter(torch.ones(size))
+        self.unit = unit
+        self.scale, self.of_token, self.of_position = (
+            nn.Parameter(torch.ones(size)) if size else None for size in (scale, weights, weights)
+        )
 
     def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
-        return self.of_token.to(x.dtype) * x + self.of_position.to(x.dtype) * e
-
-
-class WeightedUnitSum(WeightedSum):
-    def forward(self, x: Tensor, e: Tensor, where: Where) -> Tensor:
-        return super().forward(unit(x), unit(e), where)
+        if self.unit:
+            x, e = F.normalize(x, dim=-1), F.normalize(e, dim=-1)
+        x = x if self.of_token is None else self.of_token.to(x.dtype) * x
+        for weight in (self.scale, self.of_position):
+            e = e if weight is None else weight.to(x.dtype) * e
+        return x + e
 
 
 class NormedSum(nn.Module):
@@ -90,14 +75,14 @@ class PositionalAttention(nn.Module):
 
 # name: constructor, called with the width of tokens and attention_heads
 STRATEGIES: dict[str, Callable[[int, int], nn.Module]] = {
-    "default": lambda dim, heads: Sum(),
-    "hardcoded_normalization": lambda dim, heads: UnitSum(),
-    "learnable_scaling": lambda dim, heads: ScaledSum(1),
-    "learnable_scaling_vec": lambda dim, heads: ScaledSum(dim),
-    "weighted_sum": lambda dim, heads: WeightedUnitSum(1),
-    "weighted_sum_vec": lambda dim, heads: WeightedUnitSum(dim),
-    "weighted_sum_no_norm": lambda dim, heads: WeightedSum(1),
-    "weighted_sum_no_norm_vec": lambda dim, heads: WeightedSum(dim),
+    "default": lambda dim, heads: WeightedSum(),
+    "hardcoded_normalization": lambda dim, heads: WeightedSum(unit=True),
+    "learnable_scaling": lambda dim, heads: WeightedSum(scale=1),
+    "learnable_scaling_vec": lambda dim, heads: WeightedSum(scale=dim),
+    "weighted_sum": lambda dim, heads: WeightedSum(unit=True, weights=1),
+    "weighted_sum_vec": lambda dim, heads: WeightedSum(unit=True, weights=dim),
+    "weighted_sum_no_norm": lambda dim, heads: WeightedSum(weights=1),
+    "weighted_sum_no_norm_vec": lambda dim, heads: WeightedSum(weights=dim),
     "positional_attention": PositionalAttention,
     "layer_norm": lambda dim, heads: NormedSum(dim),
 }
@@ -160,8 +145,6 @@ class PEMixer(Composed):
         configs = [first or dict(type="NoPE"), second or dict(type="Sincos")]
         parts = [build_encoding(part if periods is None else with_periods(part, periods), **sizes) for part in configs]
         super().__init__(parts)
-        if strategy not in STRATEGIES:
-            raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
         added = parts[1]
         if type(added).embed is PositionEncoding.embed:
             raise ValueError(

@@ -58,10 +58,6 @@ class Polynomial(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if degree < 1 or m < 1:
-            raise ValueError(f"degree and m must be at least 1, got degree={degree}, m={m}")
-        if form not in ("elementwise", "multivariate"):
-            raise ValueError(f"form must be 'elementwise' or 'multivariate', got {form!r}")
         self.degree, self.m, self.form = degree, m, form
 
     def covers(self, span: Span) -> list[Coverage]:

@@ -10,7 +10,6 @@ from ndformer.encodings.alibi import alibi_slopes
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.bias.curves import CurveBias, gaussian, logarithm, power
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import AUTO, Coverage, Span, gaussians, slope_radii
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Positive
@@ -44,8 +43,6 @@ class RadialBias(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("curve", curve, ["log", "power", "bam", "gaussian", "linear"])
-        check_choice("bound", bound, list(BOUNDS))
         self.curve, self.min_value, self.bound = curve, min_value, bound
 
     def covers(self, span: Span) -> list[Coverage]:

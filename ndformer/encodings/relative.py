@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.encodings.relative_bias import RelativeBias  # noqa: F401  # in this file for one more version
-from ndformer.framework.bias.base import Bias, PositionBias, norm, round_to_steps
+from ndformer.framework.bias.base import Bias, PositionBias, cut_heads, norm, round_to_steps
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice, ints_per_axis
+from ndformer.framework.encoding.base import ints_per_axis
 from ndformer.framework.encoding.coverage import Coverage, Span, steps
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Ascending, Range, WidthOrNone
@@ -66,8 +66,6 @@ class Relative(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("method", method, ("split", "cross", "product", "euclidean"))
-        check_choice("buckets", buckets, ("clipped", "piecewise", "log"))
         dims, width = self.position_dims, self.head_dim
         max_steps = ints_per_axis(reach, dims, "reach")
         if method == "split" and width < dims:
@@ -201,7 +199,7 @@ class VectorBias(PositionBias):
         return sum(values[1:], values[0])
 
     def cut(self, rows: Rows) -> Bias:
-        scores = [rows.gather(score.transpose(1, 2).flatten(0, 1)).transpose(1, 2) for score in self.scores]
+        scores = [cut_heads(score, rows) for score in self.scores]
         placed = None if self.placed is None else rows.gather(self.placed.flatten())
         state = RelativeState(self.cut_positions(rows), self.scores[0].dtype, placed)
         return VectorBias(scores, self.step_buckets, self.method, state, self.handles_unplaced)

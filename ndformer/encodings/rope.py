@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ndformer.encodings.rotary import LearnedRotation, RotaryND
 from ndformer.framework.encoding import LayerEncoding
-from ndformer.framework.encoding.base import Preset, axis_order, from_repo
+from ndformer.framework.encoding.base import Preset, axis_order
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.registry.ranges import Axis, Positive
 
@@ -35,7 +35,7 @@ class AxialRoPE(RotaryND):
         preset: Preset = "original",
         **kwargs: Any,
     ) -> None:
-        self.repo = from_repo(preset)
+        self.repo = preset == "pape_repo"
         super().__init__(*args, base=base or (10000.0 if self.repo else 100.0), halves=self.repo, axes=axes, **kwargs)
         self.axes = axis_order(axes, self.position_dims, self.repo)
         if self.rotary_dim > self.head_dim:
@@ -62,7 +62,7 @@ class RoPEMixed(RotaryND):
     """
 
     def __init__(self, *args: Any, base: Positive | None = None, preset: Preset = "original", **kwargs: Any) -> None:
-        self.repo = from_repo(preset)
+        self.repo = preset == "pape_repo"
         base = base or (100.0 if self.repo else 10.0)
         super().__init__(*args, directions="mixed", learned=True, base=base, halves=self.repo, **kwargs)
         self.steps = self.selected_dim // 2 if self.repo else self.steps

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ndformer.encodings.normalized import normalize_positions
 from ndformer.encodings.rotary_directions import FIXED, RANDOM, check_directions, pairs_per_frequency
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import axis_order, centered, check_choice
+from ndformer.framework.encoding.base import axis_order, centered
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, frequency_vectors, ladder_base
 from ndformer.framework.encoding.rotation import rotate, rotate_every_two
@@ -106,12 +106,7 @@ class RotaryND(PositionEncoding):
         ] = "original",
         **kwargs: Any,
     ) -> None:
-        if not 0 < channels <= 1:
-            raise ValueError(f"channels must be a share of the channels above 0 and up to 1, got {channels:g}")
         self.channels = channels
-        if preset in (*FIXED, *RANDOM) and preset not in PRESETS:
-            raise ValueError(f"preset must be {', '.join(PRESETS)}, got '{preset}'. Set directions='{preset}'")
-        check_choice("preset", preset, list(PRESETS))
         defaults = PRESETS[preset]
         self.circular_axes = not (learned or normalize or defaults.get("normalize"))
         self.line_reason = (
@@ -119,11 +114,9 @@ class RotaryND(PositionEncoding):
         )
         super().__init__(*args, **{k: v for k, v in defaults.items() if k in COMMON_OPTIONS} | kwargs)
         self.directions: str = directions or defaults.get("directions", "axial")
-        check_choice("directions", self.directions, [*FIXED, *RANDOM])
         self.halves: bool = defaults.get("halves", False) if halves is None else halves
         self.normalize: str | None = normalize or defaults.get("normalize")
         self.scales_waves = self.normalize is None  # normalized positions of a larger image are in -1 .. 1 already
-        check_choice("normalize", self.normalize, [None, "separate", "min", "max", "ends"])
         if axes is not None and self.directions in RANDOM:
             raise ValueError(
                 f"axes orders fixed directions, got directions='{self.directions}', random ones. Leave it out"

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from ndformer.encodings.cope import TableSize, interpolate
 from ndformer.framework.bias.base import Bias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import check_choice
 from ndformer.framework.encoding.coverage import Coverage, Span, sums
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -54,9 +53,6 @@ class SaPE2(PositionEncoding):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("mode", mode, ("k", "q", "qk"))
-        check_choice("sign", sign, (1, -1))
-        check_choice("preset", preset, ("paper", "code"))
         self.mode, self.npos_max, self.sign = mode, npos_max, sign
         self.gate = 1.0 if preset == "paper" else self.head_dim**-0.5
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.encoding.base import Preset, axis_order, from_repo
+from ndformer.encodings.embedding import AbsoluteEncoding, mask_unplaced, sines_and_cosines
+from ndformer.framework.encoding.base import Preset, axis_order
 from ndformer.framework.encoding.circles import round_to_turns
 from ndformer.framework.encoding.coverage import Coverage, Span, ladder_base, waves
 from ndformer.framework.registry import ENCODINGS
@@ -17,7 +17,7 @@ from ndformer.framework.tokens import Where
 
 
 @ENCODINGS.register_module()
-class Sincos(PositionEncoding):
+class Sincos(AbsoluteEncoding):
     """Sines and cosines of each axis (Vaswani 2017; Wang & Liu 2021 for 2-D; here for any number of dimensions).
 
     Axis p has D_p = dim // P channels (the last axis also has the remainder); its channels 2i and 2i + 1 are sin and
@@ -28,9 +28,6 @@ class Sincos(PositionEncoding):
     Paper: arXiv:1706.03762.
     """
 
-    translation_invariant = False
-    rotation_invariant = False
-    scaled_positions = "float64"
     circular_axes = True
 
     def __init__(
@@ -46,8 +43,8 @@ class Sincos(PositionEncoding):
         if dim < 2 * dims:
             raise ValueError(f"Sincos needs two channels per axis, {2 * dims} for {dims} dimensions, got dim {dim}")
         self.base = base
-        self.interleaved = not from_repo(preset)
-        self.axes = axis_order(axes, dims, from_repo(preset))
+        self.interleaved = preset == "original"
+        self.axes = axis_order(axes, dims, preset == "pape_repo")
         axis_width = dim // dims
         self.widths = [axis_width] * (dims - 1) + [dim - axis_width * (dims - 1)]
 
@@ -66,9 +63,10 @@ class Sincos(PositionEncoding):
         return reports
 
     def tables(self, positions: Tensor, where: Where) -> Tensor:
-        channels = [self._channels(*axis) for axis in zip(self.angles(positions.double()), self.widths)]
+        angles = zip(self.angles(positions.double()), self.widths)
+        channels = [sines_and_cosines(axis, width, self.interleaved) for axis, width in angles]
         table = torch.cat(channels, dim=-1).to(where.positions.dtype)  # (B, N, dim)
-        return table if where.real is None else table.masked_fill(~where.real[..., None], 0)
+        return mask_unplaced(table, where)
 
     def angles(self, r: Tensor) -> list[Tensor]:
         """Return the angles (B, N, ceil(D_p / 2)) of each axis; r is in float64, as float32 is inexact far from 0."""
@@ -78,17 +76,6 @@ class Sincos(PositionEncoding):
             round_to_turns(self.base ** -e[:, None], lengths[p : p + 1]) for p, e in zip(self.axes, exponents)
         ]
         return [r[..., p, None] * w[:, 0] for p, w in zip(self.axes, frequencies)]
-
-    def _channels(self, angles: Tensor, width: int) -> Tensor:
-        """Return sines and cosines (B, N, width) of angles (B, N, ceil(width / 2))."""
-        sin, cos = angles.sin(), angles.cos()[..., : width // 2]
-        if not self.interleaved:
-            return torch.cat([sin, cos], dim=-1)
-        pairs = torch.stack([sin[..., : width // 2], cos], dim=-1).flatten(-2)
-        return torch.cat([pairs, sin[..., width // 2 :]], dim=-1)
-
-    def embed(self, x: Tensor, state: Tensor) -> Tensor:
-        return x + state.to(x.dtype)
 
 
 @ENCODINGS.register_module()

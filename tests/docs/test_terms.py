@@ -18,7 +18,7 @@ TERMS = {
     "stochastic depth": "framework/transformer.py",
     "AMP": "framework/engine/training/optim_wrapper.py",
     "distribution focal loss": "framework/losses/boxes.py",
-    "Lovasz": "framework/losses/lovasz.py",
+    "Lovasz": "framework/losses/labels.py",
     "IoU": "framework/losses/boxes.py",
     "CIoU": "framework/losses/boxes.py",
     "mIoU": "framework/evaluation/mean_iou.py",

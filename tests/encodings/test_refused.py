@@ -16,7 +16,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("ObjectSincos", dict(preset="original"), IN_SPACE, "'paper' or 'repo', got 'original'"),
     *((name, dict(preset="paperepo"), {}, "'pape_repo', got 'paperepo'")
       for name in ("Sincos", "AxialRoPE", "RoPEMixed", "LookHere", "PaPERI", "LearnableSincos")),
-    ("LookHere", dict(fov=60), {}, "180, 90 or 45 degrees, got 60"),
+    ("LookHere", dict(fov=60), {}, "LookHere: fov must be 180 or 90 or 45, got 60"),
     ("DirectionalRPE", dict(preset="repo"), IN_SPACE, "2 position dimensions, got 3. Set diagonals=False"),
     ("DirectionalRPE", dict(diagonals=True), dict(position_dims=1), "dimensions, got 1. Set diagonals=False"),
     ("DirectionalRPE", dict(preset="pape_repo"), {}, "'paper' or 'repo', got 'pape_repo'"),
@@ -30,11 +30,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
         dict(), dict(init_radius=2, direction=False), dict(init_radius=2, context=False), dict(init_radius=2, m=1))),
     *(("PaPE", options, {}, r"PaPE\.from_data\(options, \[where\]\)")
       for options in (dict(init_radius="spread"), dict(position_scale="auto"))),
-    ("PaPECompact", dict(init_radius=0.0), {}, "init_radius must be above 0"),
-    ("PaPEDirectional", dict(init_radius=0.0), {}, "init_radius must be above 0"),
-    ("PaPEDirectional", dict(landmarks=0), {}, "landmarks must be at least 1"),
-    ("Polynomial", dict(degree=0), {}, "degree and m must be at least 1, got degree=0, m=50"),
-    ("Polynomial", dict(m=0), {}, "degree and m must be at least 1"),
+    ("PaPECompact", dict(init_radius=0.0), {}, "init_radius must be a number above 0"),
+    ("PaPEDirectional", dict(init_radius=0.0), {}, "init_radius must be a number above 0"),
+    ("PaPEDirectional", dict(landmarks=0), {}, "landmarks must be a whole number from 1 to"),
+    ("Polynomial", dict(degree=0), {}, "degree must be a whole number from 1 to 12, got 0"),
+    ("Polynomial", dict(m=0), {}, "m must be a whole number from 1 to"),
     ("Polynomial", dict(form="mixed"), {}, "form must be 'elementwise' or 'multivariate', got 'mixed'"),
     # rotations
     ("AxialRoPE", {}, dict(position_dims=5), "head of 8 is too narrow for 5 dimensions, which take 10"),
@@ -50,23 +50,24 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("ComRoPE", dict(kind="AP", block=12), IN_SPACE,
      "for each of 3 axes, got 2 in a head of 24. Take smaller blocks, or kind='LD'"),
     ("ComRoPE", dict(kind="ap"), IN_SPACE, "kind must be 'LD' or 'AP', got 'ap'"),
-    ("ComRoPE", dict(normalize="ends"), IN_SPACE, "normalize must be None or 'separate'"),
+    ("ComRoPE", dict(normalize="ends"), IN_SPACE, "normalize must be 'separate' or 'min' or 'max' or None, got 'ends'"),
     ("PoPE", dict(preset="dinov3"), {}, "has no channel pairs"),
-    ("RotaryND", dict(preset="heads"), {}, "got 'heads'. Set directions='heads'"),
+    ("RotaryND", dict(preset="heads"), {}, "preset must be 'original' or .*, got 'heads'"),
     *((name, dict(axes=[1, 0], **options), {}, "axes orders fixed directions, got directions='mixed', random ones")
       for name, options in (("RotaryND", dict(directions="mixed")), ("RoPEMixed", {}))),
-    *(("RotaryND", dict(directions="heads", sections=sections), {}, "1 or more heads for each axis, 2 at most in all")
-      for sections in ([2, 3], [0, 2])),
-    *(("RotaryND", dict(channels=channels), {}, "above 0 and up to 1, got") for channels in (1.5, -1, 0)),
+    *(("RotaryND", dict(directions="heads", sections=sections), {}, message)
+      for sections, message in (([2, 3], "1 or more heads for each axis, 2 at most in all"), ([0, 2], "from 1 to"))),
+    *(("RotaryND", dict(channels=channels), {}, "a number above 0 and up to 1, got") for channels in (1.5, -1, 0)),
     ("RotaryND", dict(channels=0.1), {}, "0 of a head's 8 are left for them, and 4 are needed. Raise `channels`"),
-    *((name, dict(cameras=cameras), {}, "from 0 to below 1, got") for name in ("GTA", "PRoPE") for cameras in (1, -1)),
+    *((name, dict(cameras=cameras), {}, "from 0 and below 1, got") for name in ("GTA", "PRoPE") for cameras in (1, -1)),
     *((name, dict(cameras=0.4), {}, "less than one block of 4. Set cameras=0.5 or more") for name in ("GTA", "PRoPE")),
     *((name, options | dict(periods=[None, 9]), {}, f"{reason}. Use") for name in ("RotaryND", "AxialRoPE", "PoPE")
       for options, reason in ((dict(learned=True), "learned frequencies do not stay whole turns"),
                               (dict(normalize="min"), "normalized positions have no period"))),
-    *(("PaPE", dict(periods=[None, period]), {}, "must be positive numbers, or None for a line, got")
+    *(("PaPE", dict(periods=[None, period]), {}, "periods must be a list, each item a number above 0 .* or None, got")
       for period in (0, -24, float("nan"), float("inf"), "24h")),
-    *(("PaPE", dict(periods=periods), {}, r"one entry per position dimension \(2\)") for periods in (24, "24", [24])),
+    *(("PaPE", dict(periods=periods), {}, "periods must be a list, each item") for periods in (24, "24")),
+    ("PaPE", dict(periods=[24]), {}, r"one entry per position dimension \(2\)"),
     ("GTA", dict(camera_scale=0.1), {}, "camera_scale needs channels with cameras, got cameras=0 of a head of 8"),
     ("RotaryND", dict(directions="heads"), dict(position_dims=4), "needs a head for each of 4 axes, got heads="),
     ("RotaryND", dict(directions="spiral"), dict(position_dims=3), "2 dimensions and heads of at least 8 channels"),
@@ -84,7 +85,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("LaPE", dict(encoding=dict(type="PaPE")), {}, "added to the tokens, such as Sincos, got PaPE"),
     ("LaPE", dict(encoding=dict(type="LaPE")), {}, "such as Sincos, got LaPE"),
     ("PEMixer", dict(second=dict(type="ALiBi")), {}, "adds an embedding to tokens, got ALiBi. Take Sincos"),
-    ("PEMixer", dict(strategy="sum"), {}, "one of default, hardcoded_normalization, .*, got 'sum'"),
+    ("PEMixer", dict(strategy="sum"), {}, "strategy must be 'default' or 'hardcoded_normalization' or .*, got 'sum'"),
     ("PEMixer", dict(strategy="positional_attention", attention_heads=3), {},
      "16 does not divide into 3 heads .*attention_heads"),
     # tables and counts
@@ -99,7 +100,8 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("Relative", {}, dict(dim=6, position_dims=4),
      "heads of 3 do not split over 4 axes: take method='cross', or wider heads"),
     *(("CoPE", dict(order=order), {}, "'raster' or some of the 2 axes, counted from 0, each once, got")
-      for order in ([], [0, 0], [2], "time")),
+      for order in ([], [0, 0], [2])),
+    ("CoPE", dict(order="time"), {}, "order must be 'raster' or a list, each item .*, got 'time'"),
     ("SaPE2", dict(mode="v"), {}, "mode must be 'k' or 'q' or 'qk', got 'v'"),
     ("SaPE2", dict(sign=0), {}, "sign must be 1 or -1, got 0"),
     ("SaPE2", dict(preset="appendix"), {}, "preset must be 'paper' or 'code', got 'appendix'"),

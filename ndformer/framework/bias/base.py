@@ -185,6 +185,37 @@ class PositionBias(Bias):
         return torch.stack([rows.gather(axis.flatten()) for axis in self.axes], dim=-1)
 
 
+class CircularBias(WrappedBias):
+    """A bias of position differences with some axes on circles.
+
+    Kernels with code of their own for a kind of bias do not know circles. They do not serve this class, and those that
+    call pair() or rows() do.
+    """
+
+    def __init__(self, bias: Bias, lengths: tuple[float | None, ...]) -> None:
+        """`lengths`: the length of the circle of each axis, in the unit of the positions; None: a line."""
+        super().__init__(bias)
+        self.lengths, self.handles_unplaced, self.placed = lengths, bias.handles_unplaced, bias.placed
+        _set_lengths(bias, lengths)
+
+    def cut(self, rows: Rows) -> Bias | None:
+        part = self.bias.cut(rows)
+        return None if part is None else CircularBias(part, self.lengths)
+
+    def parts(self) -> dict[str, Bias]:
+        return {name: CircularBias(part, self.lengths) for name, part in self.bias.parts().items()}
+
+
+def _set_lengths(bias: Bias, lengths: tuple[float | None, ...]) -> None:
+    if isinstance(bias, PositionBias):
+        bias.lengths = lengths
+    elif isinstance(bias, Hidden):
+        _set_lengths(bias.bias, lengths)
+    elif isinstance(bias, SumBias):
+        for term in bias.terms:
+            _set_lengths(term, lengths)
+
+
 Select = Callable[[Tensor], Tensor]
 
 
@@ -202,6 +233,11 @@ class FormulaBias(PositionBias):
     def rows(self, lo: int, hi: int) -> Tensor:
         dr = [d[:, None] for d in self.differences(lo, hi)]  # P of (B or 1, 1, n, N)
         return self.values(dr, lambda t: t[:, None, None] if t.dim() == 1 else t[:, :, lo:hi, None])
+
+
+def cut_heads(t: Tensor, rows: Rows) -> Tensor:
+    """Gather values (B, H, N, ...) of packed rows into rows (R, H, K, ...)."""
+    return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()
 
 
 def squares(dr: Sequence[Tensor]) -> Tensor:

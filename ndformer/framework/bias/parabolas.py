@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, FormulaBias, Select, squares
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, cut_heads, squares
 from ndformer.framework.bias.channels import LocalPositions, single_block
 from ndformer.framework.tokens import Rows
 
@@ -104,8 +104,8 @@ class QuadraticBias(SeparableBias):
         return Parabolas(entries | {(p,): c for p, c in enumerate(self.c or [])}, self.axes)
 
     def cut(self, rows: Rows) -> Bias:
-        M = None if self.M is None else [_cut_heads(m, rows) for m in self.M]
-        c = None if self.c is None else [_cut_heads(c, rows) for c in self.c]
+        M = None if self.M is None else [cut_heads(m, rows) for m in self.M]
+        c = None if self.c is None else [cut_heads(c, rows) for c in self.c]
         positions = self.cut_positions(rows)
         return QuadraticBias(M, c, positions, self.cut_local(positions))
 
@@ -144,13 +144,8 @@ class IsotropicBias(SeparableBias):
 
     def cut(self, rows: Rows) -> Bias:
         positions = self.cut_positions(rows)
-        return IsotropicBias(_cut_heads(self.alpha, rows), positions, self.cut_local(positions))
+        return IsotropicBias(cut_heads(self.alpha, rows), positions, self.cut_local(positions))
 
 
 def _power(r: Sequence[Tensor], a: int, b: int) -> Tensor:
     return r[a] * r[b] if a == b else 2 * r[a] * r[b]
-
-
-def _cut_heads(t: Tensor, rows: Rows) -> Tensor:
-    """Gather coefficients (B, H, N) into rows (R, H, K)."""
-    return rows.gather(t.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous()

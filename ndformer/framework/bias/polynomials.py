@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.bias.base import Bias, FormulaBias, Select
+from ndformer.framework.bias.base import Bias, FormulaBias, Select, cut_heads
 from ndformer.framework.tokens import Rows
 
 Exponents = tuple[int, ...]  # one per axis: (2, 1) is dy^2 dx
@@ -35,7 +35,7 @@ class PolynomialBias(FormulaBias):
         return powers
 
     def cut(self, rows: Rows) -> Bias:
-        terms = {n: rows.gather(c.transpose(1, 2).flatten(0, 1)).transpose(1, 2).contiguous() for n, c in self._terms}
+        terms = {n: cut_heads(c, rows) for n, c in self._terms}
         return PolynomialBias(terms, self.cut_positions(rows))
 
     @property

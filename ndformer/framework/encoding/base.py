@@ -284,11 +284,6 @@ def not_measured(name: str, option: str, value: str) -> str:
     )
 
 
-def from_repo(preset: Preset) -> bool:
-    check_choice("preset", preset, ("original", "pape_repo"))
-    return preset == "pape_repo"
-
-
 def check_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
     if value not in choices:
         raise ValueError(f"{option} must be {' or '.join(map(repr, choices))}, got {value!r}")

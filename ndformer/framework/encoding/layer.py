@@ -4,8 +4,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from ndformer.framework.bias.base import Bias
-from ndformer.framework.bias.circles import CircularBias
+from ndformer.framework.bias.base import Bias, CircularBias
 from ndformer.framework.encoding.circles import Periods
 from ndformer.framework.system.autocast import without_autocast
 

@@ -10,7 +10,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.heads.head import Head, finite
-from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
+from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, encode_boxes, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
@@ -88,6 +88,7 @@ class CentrePoint(Head):
             number = grid.flat_index(position)[:, None].expand(-1, cells.code.shape[1], -1)
             predicted = cells.code.flatten(2).gather(2, number).mT  # (B, K, 10)
             true = encode_boxes(targets.boxes, grid)
+            true = torch.cat([position - position.floor(), true[..., 2:]], -1)
             mask = inside[..., None] & true.isfinite()
             weights = tensor_like([1.0] * 8 + [self.velocity_weight] * 2, true)
             error = (predicted - true.nan_to_num()).abs() * weights
@@ -111,29 +112,10 @@ class CentrePoint(Head):
         area = grid.shape[0] * grid.shape[1]
         labels, place = best.div(area, rounding_mode="floor"), best % area
         code = cells.code.flatten(2).gather(2, place[:, None].expand(-1, cells.code.shape[1], -1)).mT
-        return scores, labels, decode_boxes(code, place, grid)
+        corner = torch.stack([place % grid.shape[1], place.div(grid.shape[1], rounding_mode="floor")], -1)
+        return scores, labels, decode_boxes(torch.cat([corner + code[..., :2], code[..., 2:]], -1), grid)
 
 
 def init_prior(layers: nn.Sequential) -> None:
     """Set the bias of the last layer such that all scores are PRIOR in the beginning."""
     nn.init.constant_(cast(Tensor, layers[-1].bias), -math.log(1 / PRIOR - 1))
-
-
-def encode_boxes(boxes: Tensor, grid: BEVGrid) -> Tensor:
-    """Return the box codes (..., 10) of boxes (..., 9)."""
-    position, yaw = grid.to_cells(boxes), boxes[..., 6:7]
-    sizes = boxes[..., 3:6].clamp(min=1e-6).log()  # sizes of padding are 0
-    return torch.cat([position - position.floor(), boxes[..., 2:3], sizes, yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)
-
-
-def decode_boxes(code: Tensor, place: Tensor, grid: BEVGrid) -> Tensor:
-    """Return the boxes (..., 9) of box codes (..., 10) at cells (...,)."""
-    corner = torch.stack([place % grid.shape[1], place.div(grid.shape[1], rounding_mode="floor")], -1)
-    return decode_queries(torch.cat([corner + code[..., :2], code[..., 2:]], -1), grid)
-
-
-def decode_queries(code: Tensor, grid: BEVGrid) -> Tensor:
-    """Return the boxes (..., 9) of codes (..., 10) whose x and y are in cells of the grid."""
-    center = code[..., :2] * grid.step + tensor_like(grid.low, code)
-    yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
-    return torch.cat([center, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

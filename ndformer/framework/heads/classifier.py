@@ -12,7 +12,7 @@ from ndformer.framework.answer import Answer
 from ndformer.framework.answers.label import Label
 from ndformer.framework.errors import no_class
 from ndformer.framework.heads.head import Head
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, NonNegative, Rate, Width
 from ndformer.framework.system.processes import shared_divisor

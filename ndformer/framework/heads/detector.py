@@ -14,7 +14,7 @@ from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.heads.nms import suppressed
 from ndformer.framework.heads.yolo import Branch, best, inverse_order, padded_anchors
 from ndformer.framework.losses.assignment import Objects, TaskAligned
-from ndformer.framework.losses.detection import Anchors, DetectionLoss
+from ndformer.framework.losses.detection import Anchors, detection_losses
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.packing import by_grid
 from ndformer.framework.registry import HEADS, NECKS
@@ -62,7 +62,6 @@ class Detector(Head):
         self.one = copy.deepcopy(self.many)
         self.train_assigner = TaskAligned(min_side=least_side)
         self.predict_assigner = TaskAligned(1, min_side=least_side)
-        self.parts = DetectionLoss()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects:
         boxes = [sample["boxes"].reshape(-1, 4).float() for sample in data_samples]
@@ -77,8 +76,8 @@ class Detector(Head):
         many = _as_batch(self.many.each(maps), samples)
         single = _as_batch(self.one.each([[x.detach() for x in group] for group in maps]), samples)
         with without_autocast(many.boxes):
-            many_losses = self.parts(many, targets, self.train_assigner)
-            one_losses = self.parts(single, targets, self.predict_assigner)
+            many_losses = detection_losses(many, targets, self.train_assigner)
+            one_losses = detection_losses(single, targets, self.predict_assigner)
         parts = {f"many_{k}": v for k, v in many_losses.items()} | {f"one_{k}": v for k, v in one_losses.items()}
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 

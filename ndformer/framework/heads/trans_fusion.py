@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.bev_grid import BEVGrid
-from ndformer.framework.heads.centre_point import decode_queries, init_prior
+from ndformer.framework.heads.centre_point import init_prior
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.boxes3d import rotated_nms
-from ndformer.framework.losses.matching import Matching, Weights
-from ndformer.framework.losses.objects3d import Objects3D, local_maxima, peak_focal, peaks
+from ndformer.framework.losses.matching import match, pair_losses
+from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, local_maxima, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, Few, Natural, Rate, Share, SomeShare, Width
@@ -78,7 +78,6 @@ class TransFusion(Head):
         self.classed = nn.Linear(classes, width)
         self.decoder = Decoder(width, heads, hidden, dropout, radius)
         self.parts = nn.ModuleDict({name: _branch(width, out) for name, out in (PARTS | dict(classes=classes)).items()})
-        self.matching, self.weights = Matching(), Weights()
         for layers in (self.heat, self.parts["classes"]):
             init_prior(cast(nn.Sequential, layers))
 
@@ -101,7 +100,7 @@ class TransFusion(Head):
             center = outputs["centre"] + middles[place]
             code = torch.cat([center, *(outputs[name] for name in ("height", "size", "heading", "velocity"))], -1)
             seed = scores.flatten(2).gather(2, place[:, None].expand(-1, self.classes, -1)).mT * one_hot.float()
-            return Queries(heat, seed, outputs["classes"], decode_queries(code, grid), code, outputs["iou"][..., 0])
+            return Queries(heat, seed, outputs["classes"], decode_boxes(code, grid), code, outputs["iou"][..., 0])
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Objects3D:
         return Objects3D.from_samples(data_samples, self.classes, device)
@@ -113,8 +112,8 @@ class TransFusion(Head):
             heat = peak_focal(queries.peaks, peaks(targets, grid, self.classes))
             inside = targets.real & grid.contains(grid.to_cells(targets.boxes))
             objects = Objects3D(targets.boxes, targets.labels, inside)
-            pairs = self.matching(queries.logits, queries.boxes, objects, grid)
-            terms = self.weights(queries.logits, queries.boxes, queries.code, queries.iou, objects, pairs, grid)
+            pairs = match(queries.logits, queries.boxes, objects, grid)
+            terms = pair_losses(queries.logits, queries.boxes, queries.code, queries.iou, objects, pairs, grid)
             parts = dict(peaks=heat) | terms
         return dict(loss=torch.stack(list(parts.values())).sum()) | {k: v.detach() for k, v in parts.items()}
 

@@ -18,14 +18,6 @@ class Variant(NamedTuple):
     stages: int
 
 
-class Row(NamedTuple):
-    """Variants for up to 2, up to 3 and up to 6 dimensions."""
-
-    two: Variant
-    three: Variant
-    six: Variant
-
-
 # TILE_WARPS_STAGES: T64x32_W4_S3 has 64 queries, 32 keys, 4 warps and 3 stages
 T64x64_W4_S2 = Variant(64, 64, 4, 2)
 T64x32_W4_S3 = Variant(64, 32, 4, 3)  # the fastest that does not spill, on an H100 (2026-11-26)
@@ -45,32 +37,33 @@ T32x16_W8_S1 = Variant(32, 16, 8, 1)
 T16x16_W8_S1 = Variant(16, 16, 8, 1)
 WIDEST = 128  # channels of a head
 
-# by kernel, bytes of a number, and channels of a head, which are padded to a power of two
-TABLE: dict[tuple[str, int, int], Row] = {
-    ("forward", 2, 16): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
-    ("forward", 2, 32): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
-    ("forward", 2, 64): Row(T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
-    ("forward", 2, 128): Row(T128x32_W8_S3, T128x32_W8_S2, T32x32_W4_S1),
-    ("forward", 4, 16): Row(T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
-    ("forward", 4, 32): Row(T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
-    ("forward", 4, 64): Row(T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
-    ("forward", 4, 128): Row(T16x32_W8_S2, T16x32_W8_S2, T16x32_W8_S2),
-    ("backward_queries", 2, 16): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
-    ("backward_queries", 2, 32): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
-    ("backward_queries", 2, 64): Row(T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
-    ("backward_queries", 2, 128): Row(T128x32_W8_S2, T32x32_W4_S1, T16x32_W4_S1),
-    ("backward_queries", 4, 16): Row(T64x16_W4_S1, T64x16_W4_S1, T64x16_W4_S1),
-    ("backward_queries", 4, 32): Row(T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
-    ("backward_queries", 4, 64): Row(T16x32_W4_S1, T16x32_W4_S1, T16x32_W4_S2),
-    ("backward_queries", 4, 128): Row(T16x32_W4_S2, T16x32_W4_S2, T16x32_W8_S2),
-    ("backward_keys", 2, 16): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
-    ("backward_keys", 2, 32): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
-    ("backward_keys", 2, 64): Row(T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
-    ("backward_keys", 2, 128): Row(T32x64_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
-    ("backward_keys", 4, 16): Row(T16x32_W4_S2, T16x32_W4_S2, T16x32_W4_S2),
-    ("backward_keys", 4, 32): Row(T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
-    ("backward_keys", 4, 64): Row(T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
-    ("backward_keys", 4, 128): Row(T32x16_W8_S1, T32x16_W8_S1, T16x16_W8_S1),
+# by kernel, bytes of a number, and channels of a head, which are padded to a power of two: the variants for up to 2, up
+# to 3 and up to 6 dimensions
+TABLE: dict[tuple[str, int, int], tuple[Variant, Variant, Variant]] = {
+    ("forward", 2, 16): (T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 32): (T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 64): (T64x32_W4_S3, T64x32_W4_S3, T64x32_W4_S2),
+    ("forward", 2, 128): (T128x32_W8_S3, T128x32_W8_S2, T32x32_W4_S1),
+    ("forward", 4, 16): (T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
+    ("forward", 4, 32): (T128x16_W8_S2, T128x16_W8_S2, T64x16_W4_S1),
+    ("forward", 4, 64): (T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
+    ("forward", 4, 128): (T16x32_W8_S2, T16x32_W8_S2, T16x32_W8_S2),
+    ("backward_queries", 2, 16): (T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 32): (T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 64): (T64x32_W4_S3, T64x32_W4_S3, T64x16_W4_S1),
+    ("backward_queries", 2, 128): (T128x32_W8_S2, T32x32_W4_S1, T16x32_W4_S1),
+    ("backward_queries", 4, 16): (T64x16_W4_S1, T64x16_W4_S1, T64x16_W4_S1),
+    ("backward_queries", 4, 32): (T64x16_W4_S1, T64x16_W4_S1, T16x32_W4_S1),
+    ("backward_queries", 4, 64): (T16x32_W4_S1, T16x32_W4_S1, T16x32_W4_S2),
+    ("backward_queries", 4, 128): (T16x32_W4_S2, T16x32_W4_S2, T16x32_W8_S2),
+    ("backward_keys", 2, 16): (T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 32): (T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 64): (T64x64_W4_S2, T32x64_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 2, 128): (T32x64_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 16): (T16x32_W4_S2, T16x32_W4_S2, T16x32_W4_S2),
+    ("backward_keys", 4, 32): (T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 64): (T16x32_W4_S2, T16x32_W4_S2, T32x16_W4_S1),
+    ("backward_keys", 4, 128): (T32x16_W8_S1, T32x16_W8_S1, T16x16_W8_S1),
 }
 
 
@@ -82,13 +75,8 @@ def variant(kernel: str, q: Tensor, bias: Bias) -> Variant:
 def table_variant(kernel: str, size: int, width: int, P: int, masked: bool) -> Variant:
     """Return the tiles of a kernel from the table, for numbers of `size` bytes.
 
-    `masked`: logits are masked, by padding or packed rows."""
-    return TABLE[kernel, size, padded(size, width, P)][_column(P, masked)]
-
-
-def _column(P: int, masked: bool) -> int:
-    """Return the column of a row; a mask takes as many registers as another dimension."""
-    return min(2, (P > 2) + (P > 3) + masked)
+    `masked`: logits are masked, by padding or packed rows, which takes as many registers as another dimension."""
+    return TABLE[kernel, size, padded(size, width, P)][min(2, (P > 2) + (P > 3) + masked)]
 
 
 def padded(size: int, width: int, P: int) -> int:

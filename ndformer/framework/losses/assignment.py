@@ -7,6 +7,8 @@ from torch import Tensor
 
 from ndformer.framework.losses.boxes import complete_iou
 
+ALPHA, BETA = 0.5, 6.0  # as published
+
 
 @dataclass(frozen=True, eq=False)
 class Objects:
@@ -28,7 +30,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class TaskAligned:
-    """Assign to each object the `topk` anchors inside it with the largest score^alpha * IoU^beta.
+    """Assign to each object the `topk` anchors inside it with the largest score^ALPHA * IoU^BETA.
 
     An anchor claimed by several objects goes to the one with the largest IoU. When anchors inside an object are
     selected, it is at least `min_side` pixels wide and high: with 0, as in the paper, an object between anchor centers
@@ -36,8 +38,6 @@ class TaskAligned:
     """
 
     topk: int = 10
-    alpha: float = 0.5
-    beta: float = 6.0
     min_side: float = 0.0
 
     @torch.no_grad()
@@ -55,7 +55,7 @@ class TaskAligned:
         overlap = torch.where(inside, overlap, 0.0)  # (B, G, A)
         label = objects.labels[..., None].expand(-1, -1, anchors)
         score = scores.transpose(1, 2).gather(1, label)  # (B, G, A)
-        value = score.pow(self.alpha) * overlap.pow(self.beta)
+        value = score.pow(ALPHA) * overlap.pow(BETA)
 
         assigned = _largest(torch.where(inside, value, -1.0), self.topk) & inside
         best = torch.where(inside, overlap, -1.0).argmax(1)  # (B, A) maybe an object that did not claim the anchor

@@ -104,3 +104,16 @@ def local_maxima(scores: Tensor, sharp: Sequence[int] = ()) -> Tensor:
     if len(sharp):
         mask = mask.index_fill(1, tensor_like(list(sharp), scores), True)
     return scores * mask
+
+
+def encode_boxes(boxes: Tensor, grid: BEVGrid) -> Tensor:
+    """Return boxes (..., 9) as codes (..., 10): x and y in cells, z, log sizes, sin and cos of yaw, velocity."""
+    yaw, sizes = boxes[..., 6:7], boxes[..., 3:6].clamp(min=1e-6).log()  # sizes of padding are 0
+    return torch.cat([grid.to_cells(boxes), boxes[..., 2:3], sizes, yaw.sin(), yaw.cos(), boxes[..., 7:]], -1)
+
+
+def decode_boxes(code: Tensor, grid: BEVGrid) -> Tensor:
+    """Return the boxes (..., 9) of codes (..., 10), the inverse of encode_boxes()."""
+    center = code[..., :2] * grid.step + tensor_like(grid.low, code)
+    yaw = torch.atan2(code[..., 6:7], code[..., 7:8])
+    return torch.cat([center, code[..., 2:3], code[..., 3:6].clamp(max=6).exp(), yaw, code[..., 8:]], -1)

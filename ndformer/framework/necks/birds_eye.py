@@ -12,7 +12,7 @@ from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Few, Finite, Positive, SomeShare, Width
-from ndformer.framework.system.norm_momentum import next_momentum
+from ndformer.framework.system.norm_momentum import GradualNorm
 from ndformer.framework.tokens import TokenSet
 
 EPS = 1e-3
@@ -44,23 +44,11 @@ def scatter_to_map(tokens: TokenSet, grid: BEVGrid, patches: bool = False) -> Te
     return total.unflatten(0, (B, *grid.shape)).permute(0, 3, 1, 2)
 
 
-class MapNorm(nn.BatchNorm2d):
-    """Batch norm whose running statistics follow short trainings."""
+class MapNorm(GradualNorm, nn.BatchNorm2d):
+    """Batch norm of maps, whose running statistics follow short trainings."""
 
     def __init__(self, channels: int, momentum: float) -> None:
         super().__init__(channels, EPS, momentum)
-        self.final_momentum = momentum
-        self.batches: int | None = None  # number of training batches; None: not read from the device yet
-        self.register_load_state_dict_post_hook(_loaded)
-
-    def forward(self, input: Tensor) -> Tensor:
-        if self.training:
-            self.momentum = next_momentum(self, self.final_momentum)
-        return super().forward(input)
-
-
-def _loaded(norm: MapNorm, keys: object) -> None:
-    norm.batches = None
 
 
 class Residual(nn.Module):

@@ -7,7 +7,7 @@ from typing import Any
 from ndformer.framework.errors import UnknownNameError as UnknownNameError
 from ndformer.framework.errors import nearest
 from ndformer.framework.registry.renamed import current_options
-from ndformer.framework.registry.signature import arguments
+from ndformer.framework.registry.signature import arguments, fits, in_words
 from ndformer.framework.system import host_state, opencv
 
 with host_state.importing():
@@ -18,12 +18,13 @@ class Registry(mmengine.registry.Registry):
     """An mmengine registry of one kind of class.
 
     `packages` are packages or modules with such classes. All their modules are imported at the first lookup, so a new
-    file is found without a list.
+    file is found without a list. With `typed`, create() checks options against the annotations of the constructor, as
+    the check of configs does.
     """
 
-    def __init__(self, name: str, *packages: str) -> None:
+    def __init__(self, name: str, *packages: str, typed: bool = False) -> None:
         super().__init__(name, scope="ndformer")
-        self._packages = packages
+        self._packages, self._typed = packages, typed
         self.synonyms: dict[str, str] = {}  # lower-case names in papers and other libraries, and ours
 
     def all(self) -> dict[str, Any]:
@@ -53,12 +54,15 @@ class Registry(mmengine.registry.Registry):
         kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
         options = current_options(kind, {key: value for key, value in cfg.items() if key != "type"})
         names, extra = arguments(kind)
-        for key in options:
+        for key, value in options.items():
             if key in context or not (key in names or extra):
                 free = [name for name in names if name not in context]
                 raise UnknownNameError(
                     f"{kind.__name__} has no option '{key}'{nearest(key, free)} It has: {', '.join(free)}"
                 )
+            hint = names[key].hint if self._typed and key in names else Any
+            if not fits(value, hint):
+                raise ValueError(f"{kind.__name__}: {key} must be {in_words(hint)}, got {value!r}")
         return kind(**context, **options)
 
     def _load(self) -> None:
@@ -78,7 +82,7 @@ class _Hooks(Registry):
             self._module_dict.setdefault(name, kind)
 
 
-ENCODINGS = Registry("encoding", "ndformer.encodings")
+ENCODINGS = Registry("encoding", "ndformer.encodings", typed=True)
 MODALITIES = Registry("modality", "ndformer.modalities")
 DATASETS = Registry("dataset", "ndformer.modalities", "ndformer.framework.data")
 TRANSFORMS = Registry("transform", "ndformer.modalities", "ndformer.framework.data")

@@ -87,7 +87,7 @@ def fits(value: Any, hint: Any) -> bool:
     if hint in (bool, str):
         return isinstance(value, hint)
     if hint is Path:
-        return isinstance(value, str) and value != ""
+        return isinstance(value, (str, Path)) and value != ""
     if hint in (int, float):
         number = isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
         return number and (isinstance(value, int) or math.isfinite(value))

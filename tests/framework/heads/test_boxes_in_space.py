@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
-from ndformer.framework.heads.centre_point import Cells, decode_boxes, encode_boxes
+from ndformer.framework.heads.centre_point import Cells
 from ndformer.framework.losses.boxes3d import iou_3d
-from ndformer.framework.losses.matching import Matching, Weights, query_code
-from ndformer.framework.losses.objects3d import Objects3D, peak_focal, peaks
+from ndformer.framework.losses.matching import match, pair_losses
+from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, encode_boxes, peak_focal, peaks
 from ndformer.framework.necks.birds_eye import scatter_to_map
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
@@ -95,8 +95,7 @@ def test_the_loss_of_peaks_is_the_formula():
 
 def test_codes_come_back_as_the_boxes_they_were():
     boxes = truth(1, 30)[0]["boxes"]
-    at = FIELD.flat_index(FIELD.to_cells(boxes))
-    again = decode_boxes(encode_boxes(boxes, FIELD), at, FIELD)
+    again = decode_boxes(encode_boxes(boxes, FIELD), FIELD)
     assert torch.allclose(again, boxes, atol=1e-5, equal_nan=True)
 
 
@@ -146,13 +145,13 @@ def predictions(seed: int, queries: int = 7) -> tuple[Tensor, Tensor, Tensor, Te
     """Logits, boxes, codes and IoUs of queries of two samples."""
     torch.manual_seed(seed)
     boxes = torch.stack([one["boxes"].nan_to_num(0.3) for one in truth(seed, queries, queries)])
-    return torch.randn(2, queries, 3), boxes, query_code(boxes, FIELD), torch.rand(2, queries) * 2 - 1
+    return torch.randn(2, queries, 3), boxes, encode_boxes(boxes, FIELD), torch.rand(2, queries) * 2 - 1
 
 
 def test_the_assignment_is_the_cheapest_by_the_published_costs():
     logits, boxes, _, _ = predictions(3)
     samples = truth(4, 4, 0)
-    pairs = Matching()(logits, boxes, objects_of(samples), FIELD)
+    pairs = match(logits, boxes, objects_of(samples), FIELD)
 
     def cost(q: int, o: int) -> float:
         p = float(logits[0, q, samples[0]["classes"][o]].sigmoid())
@@ -167,7 +166,7 @@ def test_the_assignment_is_the_cheapest_by_the_published_costs():
         cheapest, abs=1e-6
     )
     assert pairs.sample.tolist() == [0] * 4
-    broken = Matching()(logits * torch.nan, boxes, objects_of(samples), FIELD)
+    broken = match(logits * torch.nan, boxes, objects_of(samples), FIELD)
     assert len(broken.query) == 4
 
 
@@ -175,8 +174,8 @@ def test_the_losses_of_queries_are_their_formulas():
     logits, boxes, code, iou = predictions(5)
     samples = truth(6, 3, 2)
     objects = objects_of(samples)
-    pairs = Matching()(logits, boxes, objects, FIELD)
-    parts = Weights()(logits, boxes, code, iou, objects, pairs, FIELD)
+    pairs = match(logits, boxes, objects, FIELD)
+    parts = pair_losses(logits, boxes, code, iou, objects, pairs, FIELD)
     chosen = {(int(b), int(q)): int(o) for b, q, o in zip(*pairs)}
     score = box = think = over = 0.0
     for b, q in itertools.product(range(2), range(7)):

@@ -11,7 +11,7 @@ from ndformer.framework.heads.nms import suppressed
 from ndformer.framework.heads.yolo import Branch, best, decode
 from ndformer.framework.losses.assignment import Objects, TaskAligned
 from ndformer.framework.losses.boxes import complete_iou, distribution_focal
-from ndformer.framework.losses.detection import Anchors, DetectionLoss
+from ndformer.framework.losses.detection import Anchors, detection_losses
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where
 from tests.soak.sixteen import losses
@@ -112,7 +112,7 @@ def test_the_loss_is_its_formula_summed_anchor_by_anchor():
                 each = [float(distribution_focal(p, torch.tensor(d, dtype=torch.float64))) for p, d in parts]
                 side += weight * sum(each) / 4
     total = max(total, 1.0)
-    got = DetectionLoss()(Anchors(centres, stride, logits, sides, boxes), THERE, TaskAligned())
+    got = detection_losses(Anchors(centres, stride, logits, sides, boxes), THERE, TaskAligned())
     expected = dict(box=7.5 * box / total, score=0.5 * score / total, sides=1.5 * side / total)
     assert {k: float(v) for k, v in got.items()} == pytest.approx(expected, rel=0, abs=1e-9)
 
@@ -125,7 +125,7 @@ def test_gradients_of_the_loss():
 
     def parts(logits, sides):
         found = Anchors(centres, stride, logits, sides, decode(sides, centres, stride).detach())
-        loss = DetectionLoss()(found, there, lambda *_: still)  # pyright: ignore[reportArgumentType]
+        loss = detection_losses(found, there, lambda *_: still)  # pyright: ignore[reportArgumentType]
         return loss["score"] + loss["sides"]
 
     directions = [torch.randn_like(logits), torch.randn_like(sides)]
@@ -146,7 +146,7 @@ def test_gradients_of_the_second_branch_reach_neither_neck_nor_backbone():
     both = head.loss(x, head.targets(SAMPLES, torch.device("cpu")))
     through_both = torch.autograd.grad(both["loss"], [x.features, *head.neck.parameters()])
     head.train()
-    many = head.parts(head.many(maps), head.targets(SAMPLES, torch.device("cpu")), head.train_assigner)
+    many = detection_losses(head.many(maps), head.targets(SAMPLES, torch.device("cpu")), head.train_assigner)
     through_many = torch.autograd.grad(torch.stack(list(many.values())).sum(), [x.features, *head.neck.parameters()])
     for a, b in zip(through_both, through_many):
         assert torch.equal(a, b)

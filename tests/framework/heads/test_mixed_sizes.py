@@ -10,7 +10,7 @@ from torch import nn
 import ndformer.framework.losses.detection as loss_module
 import ndformer.framework.losses.labels as labels_module
 from ndformer.framework.heads.yolo import each_map
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import lovasz_softmax
 from ndformer.framework.model import TokenModel
 
 PATCH, CLASSES = 4, 3

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.frame import original_grid
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where
 

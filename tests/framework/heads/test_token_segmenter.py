@@ -9,7 +9,7 @@ import torch
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import lovasz_softmax
 from ndformer.framework.tokens import TokenSet, Where
 
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.heads.classifier import Classifier
-from ndformer.framework.losses.labels import label_loss
-from ndformer.framework.losses.lovasz import lovasz_softmax
+from ndformer.framework.losses.labels import label_loss, lovasz_softmax
 from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet, Where
 from tests.spawned import spawned

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.necks.maps import grid_map, latest_map
+from ndformer.framework.necks.pyramid import grid_map, latest_map
 from ndformer.framework.registry import NECKS
 from ndformer.framework.tokens import TokenSet, Where
 

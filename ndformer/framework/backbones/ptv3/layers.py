@@ -11,19 +11,17 @@ from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
-from ndformer.framework.system.norm_momentum import next_momentum
+from ndformer.framework.system.norm_momentum import GradualNorm
 from ndformer.framework.transformer import MLP
 
 MOMENTUM = 0.01  # as published
 
 
-class Norm(nn.BatchNorm1d):
+class Norm(GradualNorm, nn.BatchNorm1d):
     """Batch norm over all points with the published constants, whose statistics follow short trainings."""
 
     def __init__(self, dim: int) -> None:
-        super().__init__(dim, eps=1e-3, momentum=MOMENTUM)
-        self.batches: int | None = None  # number of training batches; None: not read from the device yet
-        self.register_load_state_dict_post_hook(_set_batch_count)
+        super().__init__(dim, 1e-3, MOMENTUM)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.training and len(input) == 1:
@@ -31,20 +29,17 @@ class Norm(nn.BatchNorm1d):
                 "all points of this training batch lie in one voxel of a stage, and batch norm needs more than one: "
                 "use a smaller grid_size, larger batches, or remove such samples"
             )
-        if self.training:
-            self.momentum = next_momentum(self, MOMENTUM)
         return super().forward(input)
 
-
-def _set_batch_count(norm: Norm, keys: object) -> None:
-    """Set the batch count of loaded statistics that have none (converted weights), so that they are not overwritten."""
-    assert norm.num_batches_tracked is not None
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    fresh = bool((norm.running_mean == 0).all()) and bool((norm.running_var == 1).all())
-    if int(norm.num_batches_tracked) == 0 and not fresh:
-        norm.num_batches_tracked.fill_(int(10 / MOMENTUM))  # after which the momentum is the published one
-    norm.batches = None
+    def after_loading(self, keys: object) -> None:
+        """Set the batch count of statistics that have none (converted weights), so that they are not overwritten."""
+        super().after_loading(keys)
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        fresh = bool((self.running_mean == 0).all()) and bool((self.running_var == 1).all())
+        if int(self.num_batches_tracked) == 0 and not fresh:
+            self.num_batches_tracked.fill_(int(10 / MOMENTUM))  # after which the momentum is the published one
 
 
 class Stem(nn.Module):
