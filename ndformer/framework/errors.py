@@ -1,7 +1,7 @@
 """Exceptions whose messages say what was expected, what was found and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -48,6 +48,12 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     close.sort(key=len)
     meant = " or ".join(f"'{folded[k]}'" for k in close[:3])
     return f", did you mean {meant}?" if meant else "."
+
+
+def first_of(names: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """Return the first names, and how many more there are: "a, b and 3 more"."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return separator.join(names[:limit]) + more
 
 
 class ConfigError(ValueError):

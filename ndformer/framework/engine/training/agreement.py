@@ -16,7 +16,7 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.differences import ENDINGS, changes
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, first_of
 from ndformer.framework.system import devices, processes
 
 SOURCES = Path(__file__).parents[3]
@@ -52,12 +52,11 @@ def _compare(values: dict[str, Any]) -> None:
     first, *later_ranks = processes.gather_objects(values)
     for rank, other in enumerate(later_ranks, 1):
         different = (change for change in changes(first, other) if not change[0].endswith(ENDINGS))
-        differences = [f"{path} {value!r:.60}, rank 0 {reference!r:.60}" for path, reference, value in different]
+        differences = [f"rank {rank} has {path} {new!r:.60}, rank 0 {old!r:.60}" for path, old, new in different]
         if differences:
-            more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
             raise DataError(
-                f"the processes of this run do not agree: {'; '.join(f'rank {rank} has {d}' for d in differences[:3])}"
-                f"{more}. Start all with the same command, code and data"
+                f"the processes of this run do not agree: {first_of(differences, 3, '; ')}. Start all with the same "
+                "command, code and data"
             )
 
 

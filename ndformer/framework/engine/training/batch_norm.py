@@ -1,6 +1,7 @@
 """BatchNorm with statistics over the batches of all processes, on any device and for subclasses of BatchNorm."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -87,21 +88,18 @@ class _SyncOnCPU(BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var), share)
 
 
-class UnchangedStatistics:
-    """A context in which a forward pass changes no running statistics, for blocks that are computed again.
+@contextlib.contextmanager
+def unchanged_statistics(norms: Sequence[nn.Module]) -> Iterator[None]:
+    """Let a forward pass change no running statistics, for blocks that are computed again.
 
     Modules update copies, because a recomputation must save the same tensors for the backward pass as the first
     computation. Attributes are restored too: some modules count their batches in one.
     """
-
-    def __init__(self, norms: Sequence[nn.Module]) -> None:
-        self.norms = norms
-
-    def __enter__(self) -> None:
-        self.states = [dict(vars(norm)) for norm in self.norms]
-        for norm in self.norms:
-            vars(norm)["_buffers"] = {name: None if b is None else b.clone() for name, b in norm._buffers.items()}
-
-    def __exit__(self, *error: object) -> None:
-        for norm, state in zip(self.norms, self.states):
+    states = [dict(vars(norm)) for norm in norms]
+    for norm in norms:
+        vars(norm)["_buffers"] = {name: None if b is None else b.clone() for name, b in norm._buffers.items()}
+    try:
+        yield
+    finally:
+        for norm, state in zip(norms, states):
             vars(norm).update(state)

@@ -29,31 +29,30 @@ PAIRS = (("val", "train"), ("test", "train"), ("test", "val"))
 
 
 class _SplitFiles:
+    """The files of a split: `by_identity` has its samples, `unshared` the files of one sample, with that sample."""
+
     def __init__(self, data: Dataset) -> None:
         self.data = data
         parts = [list(plain_parts(data.identity(i))) for i in range(len(data.records))]
         self.stats = stat_files(part for part in itertools.chain(*parts) if _may_be_file(part))
         self.by_identity: dict[Any, int] = {}  # a sample by its identity()
-        self.by_file: dict[File, list[int]] = {}  # samples by file
+        by_file: dict[File, list[int]] = {}  # samples by file
         firsts: dict[int, str] = {}
         for i, identity in enumerate(parts):
             files = [str(part) for part in identity if _may_be_file(part) and str(part) in self.stats]
             if files or any(isinstance(part, np.ndarray) for part in identity):
                 self.by_identity[tuple(map(self._key, identity))] = i
             for file in dict.fromkeys(self.stats[path][0] for path in files):
-                self.by_file.setdefault(file, []).append(i)
+                by_file.setdefault(file, []).append(i)
             if files:
                 firsts[i] = files[0]
-        self.unshared_paths = [path for path in firsts.values() if len(self.by_file[self.stats[path][0]]) == 1]
+        self.unshared = {file: samples[0] for file, samples in by_file.items() if len(samples) == 1}
+        self.unshared_paths = [path for path in firsts.values() if self.stats[path][0] in self.unshared]
 
     def _key(self, part: Any) -> Any:
         if isinstance(part, np.ndarray):
             return hashlib.blake2b(np.ascontiguousarray(part).tobytes(), digest_size=16).digest()
         return self.stats[str(part)][0] if _may_be_file(part) and str(part) in self.stats else part
-
-    def unshared(self) -> dict[File, int]:
-        """Return the files that belong to one sample, with that sample."""
-        return {file: samples[0] for file, samples in self.by_file.items() if len(samples) == 1}
 
 
 def check_leakage(cfg: Config, datasets: Mapping[str, Dataset]) -> None:
@@ -78,9 +77,8 @@ def _split_files(data: Dataset, name: str = "") -> Iterator[tuple[str, _SplitFil
 
 
 def _compare(split: str, files: _SplitFiles, other_split: str, other: _SplitFiles) -> None:
-    unshared, other_unshared = files.unshared(), other.unshared()
     same = {files.by_identity[key] for key in files.by_identity.keys() & other.by_identity.keys()}
-    same |= {unshared[file] for file in unshared.keys() & other_unshared.keys()}
+    same |= {files.unshared[file] for file in files.unshared.keys() & other.unshared.keys()}
     remedy = (
         f"give each split different samples, or set {split}_dataloader.any_split=True if this is intended: metrics on "
         "training samples do not measure generalization"

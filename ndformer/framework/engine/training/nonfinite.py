@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ndformer.framework.errors import first_of
 from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet
 
@@ -121,5 +122,4 @@ def sample_name(batch: dict[str, Any], i: int) -> str:
 
 
 def sample_names(batch: dict[str, Any]) -> str:
-    names = [sample_name(batch, i) for i in range(len(batch["data_samples"]))]
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return first_of([sample_name(batch, i) for i in range(len(batch["data_samples"]))], 8)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.engine.training.batch_norm import BatchNorm, UnchangedStatistics, synchronize_batchnorm
+from ndformer.framework.engine.training.batch_norm import BatchNorm, synchronize_batchnorm, unchanged_statistics
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
@@ -97,7 +97,7 @@ def _recompute(forward: Callable[..., Any], norms: list[nn.Module], *args: Any, 
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
     if norms:
-        kwargs["context_fn"] = lambda: (contextlib.nullcontext(), UnchangedStatistics(norms))
+        kwargs["context_fn"] = lambda: (contextlib.nullcontext(), unchanged_statistics(norms))
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 

@@ -58,34 +58,26 @@ class Progress:
             if each * steps > SHORT:
                 takes = f"on {self.device} this takes about {about(each * steps)}"
                 self.console.print(f"{takes}: {steps} steps of {each:.2g} s are left, validation not counted")
-        if self._due(now):
-            self._show(f"{self._bar(self.done / max(1, self.epochs * self.iterations))} ", self.line(lr, within=True))
+        self._show(self.done / max(1, self.epochs * self.iterations), self.line(lr, within=True))
 
     def with_progress(self, batches: DataLoader[Any], label: str) -> Iterator[dict[str, Any]]:
         """Yield the batches of validation or test, and show the progress."""
         start = self.logged = time.perf_counter()
         for done, batch in enumerate(batches, 1):
             yield batch
-            now = time.perf_counter()
-            if self._due(now):
-                left = clock((now - start) / done * (len(batches) - done))
-                self._show(f"{self._bar(done / len(batches))} ", f"{label}  batch {done}/{len(batches)}  left {left}")
+            left = clock((time.perf_counter() - start) / done * (len(batches) - done))
+            self._show(done / len(batches), f"{label}  batch {done}/{len(batches)}  left {left}")
         self.console.clear()
 
-    def _due(self, now: float) -> bool:
-        return now - self.logged >= LOG_EVERY or (self.console.live and now - self.rewritten >= REWRITE_EVERY)
-
-    def _show(self, bar: str, line: str) -> None:
+    def _show(self, share: float, line: str) -> None:
+        """Show a line if the time has come: every few seconds in a log, several times a second on a terminal."""
         now = time.perf_counter()
         if now - self.logged >= LOG_EVERY:
             self.logged = now
             self.console.log_progress(line)
-        if self.console.live:
+        if self.console.live and now - self.rewritten >= REWRITE_EVERY:
             self.rewritten = now
-            self.console.rewrite(f"{bar}{line}   ")
-
-    def _bar(self, share: float) -> str:
-        return f"[{('=' * int(24 * share)).ljust(24)}]"
+            self.console.rewrite(f"[{('=' * int(24 * share)).ljust(24)}] {line}   ")
 
     def state(self) -> dict[str, float]:
         """Return the state from which the count and the mean loss of an epoch continue."""

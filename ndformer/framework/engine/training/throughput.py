@@ -63,7 +63,8 @@ class Throughput:
         modalities, samples = tuple(data_batch["inputs"]), len(data_batch["data_samples"])
         self.samples[modalities] += samples
         if samples and modalities not in self.forward_flops and modalities not in self.first_inputs:
-            self.first_inputs[modalities] = first_samples(data_batch["inputs"])
+            few = {name: value[:SAMPLES] for name, value in data_batch["inputs"].items()}
+            self.first_inputs[modalities] = {n: v.clone() if isinstance(v, Tensor) else v for n, v in few.items()}
 
     def after_train_epoch(self, runner: Runner) -> None:
         """Compute rates summed over all processes, whose batches may have different sizes."""
@@ -74,9 +75,7 @@ class Throughput:
             shared = processes.gather_objects(inputs if processes.rank() == source else None)[source]
             assert shared is not None
             self.forward_flops[modalities] = count_flops(runner.model, shared)
-        progress, samples = runner.progress, Counter[tuple[str, ...]]()
-        for counts, _, _ in everywhere:
-            samples.update(counts)
+        progress, samples = runner.progress, sum((counts for counts, _, _ in everywhere), Counter[tuple[str, ...]]())
         progress.all_samples = samples.total()
         per_second = 1 / max(1e-9, progress.seconds)
         tokens = sum(count for _, count, _ in everywhere)
@@ -97,12 +96,6 @@ def _with_prefix(value: float) -> tuple[float, str]:
     """Split a number into a value and an SI prefix: 12300 into 12.3 and "k"."""
     power = min(5, int(math.log10(max(1.0, value)) // 3))
     return value / 1000**power, ["", *"kMGTP"][power]
-
-
-def first_samples(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs of the first samples, without the memory of the batch."""
-    few = {name: value[:SAMPLES] for name, value in inputs.items()}
-    return {name: value.clone() if isinstance(value, Tensor) else value for name, value in few.items()}
 
 
 def count_flops(model: TokenModel, inputs: dict[str, Any]) -> float:

@@ -77,8 +77,6 @@ def cells_by_length(cfg: Config, data: Dataset, lengths: Sequence[int]) -> tuple
 
     A cell is a square of `multiple_of` pixels of the first transform. Raise if that transform cannot shrink samples.
     """
-    if not _knows_sizes(data):
-        raise _unknown(data)
     adapter = _adapter(cfg, data)
     first = next(iter(data.transforms), None)
     if not isinstance(first, Tiling):
