@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from mmengine.config import Config
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches, collate
@@ -21,6 +22,19 @@ from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.training.token_lengths import cells_by_length, token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices, host_state, processes
+
+POLL_EVERY = 1.0  # seconds between checks whether workers are alive
+
+
+class _LoaderIterator(_MultiProcessingDataLoaderIter):
+    """torch's iterator, which also notices dead workers before its timeout has passed."""
+
+    def _try_get_data(self, timeout: float = POLL_EVERY) -> Any:
+        until = time.monotonic() + timeout
+        while True:
+            result = super()._try_get_data(max(0.0, min(POLL_EVERY, until - time.monotonic())))
+            if result[0] or time.monotonic() >= until:
+                return result
 
 
 class Loader(DataLoader[Any]):
@@ -40,6 +54,9 @@ class Loader(DataLoader[Any]):
         self.data, self.split = dataset, split
         self.bad: dict[str, str] = {}
         host_state.on_exit(functools.partial(_close, weakref.ref(self)))  # else Python waits for the workers at exit
+
+    def _get_iterator(self) -> Any:
+        return _LoaderIterator(self) if self.num_workers else super()._get_iterator()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with workers_explained([self.data]):
