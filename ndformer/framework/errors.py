@@ -1,7 +1,7 @@
 """Exceptions whose messages say what was expected, what was found and what to do."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -37,6 +37,12 @@ class UnknownNameError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def listed(names: Sequence[str], limit: int) -> str:
+    """Return at most `limit` names, and how many more there are: "cat, dog and 3 more"."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return f"{', '.join(names[:limit])}{more}"
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
-from ndformer.framework.errors import DataError, MissingError, nearest
+from ndformer.framework.errors import DataError, MissingError, listed, nearest
 
 
 def missing(path: Path, content: str, source: str) -> MissingError:
@@ -96,10 +96,6 @@ def labelled(
     return records, np.array([label for _, label in records])
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
-
-
 class ClassFolders(Dataset):
     """A dataset stored as one folder per class. Subclasses define `endings`, `kind`, `open` and maybe `is_sample`."""
 
@@ -137,15 +133,15 @@ class ClassFolders(Dataset):
         if not folders and files_in(home, self.endings):
             raise DataError(
                 f"{home} has {self.kind}s but no folders: put each into one called as its class is "
-                f"({_listed(self.classes)})"
+                f"({listed(self.classes, MAX_NAMES)})"
             )
         unexpected = set(folders.values()) - set(self.classes)
         if unexpected:
             source = "the checkpoint" if alone else self.disk_splits["train"]
             raise DataError(
                 f"{home / min(unexpected)} is no class of {source}{nearest(min(unexpected), self.classes)} It has "
-                f"{_listed(self.classes)}: give all splits folders of the same names (is one missing there, or called "
-                "otherwise?)"
+                f"{listed(self.classes, MAX_NAMES)}: give all splits folders of the same names (is one missing there, "
+                "or called otherwise?)"
             )
         return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
 

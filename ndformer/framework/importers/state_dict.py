@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, listed
 
 State = dict[str, Tensor]
 
@@ -69,9 +69,8 @@ class StateDictReader:
         """Return the names of entries not taken, or raise DataError if one does not match the pattern `unused`."""
         unexpected = [name for name in self.left if not re.fullmatch(unused, name)]
         if unexpected:
-            named = ", ".join(f"{name} {tuple(self.left[name].shape)}" for name in unexpected[:3])
-            more = f" and {len(unexpected) - 3} more" if len(unexpected) > 3 else ""
-            raise DataError(f"{named}{more}: our model has no place for what these do in {self.model}")
+            named = listed([f"{name} {tuple(self.left[name].shape)}" for name in unexpected], 3)
+            raise DataError(f"{named}: our model has no place for what these do in {self.model}")
         return list(self.left)
 
 

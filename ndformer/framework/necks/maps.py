@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.system.exporting import contiguous_in_graph
+from ndformer.framework.system.autocast import contiguous_in_graph
 from ndformer.framework.tokens import TokenSet
 
 
