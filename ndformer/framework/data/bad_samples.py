@@ -1,22 +1,29 @@
 """Samples that cannot be read: others replace them in training, and they are left out of other splits."""
 
-from __future__ import annotations
-
 import itertools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
 from ndformer.framework.errors import DataError
 
-if TYPE_CHECKING:
-    from ndformer.framework.data.dataset import Dataset
-
 MAX_BAD_SAMPLES = 100  # in a row
 
 
-def read_or_replace(data: Dataset, i: int, read: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
+class Samples(Protocol):
+    """The part of a Dataset that is used here."""
+
+    skip_bad: bool
+    split: str
+    usable: np.ndarray | None
+
+    def __len__(self) -> int: ...
+    def candidates(self, i: int) -> Iterator[int]: ...
+    def name(self, i: int) -> str: ...
+
+
+def read_or_replace(data: Samples, i: int, read: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
     """Return read(i) or, with `skip_bad`, that of the first of `data.candidates(i)` that can be read.
 
     `bad` of the sample are the names and errors of the others. Samples of val and test are not replaced, so that only
@@ -41,7 +48,7 @@ def with_bad(sample: dict[str, Any], bad: list[tuple[str, str]]) -> dict[str, An
 
 
 def partners(
-    data: Dataset, rng: np.random.Generator, count: int, read: Callable[[int], dict[str, Any]]
+    data: Samples, rng: np.random.Generator, count: int, read: Callable[[int], dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
     """Return `count` random samples to blend into another one, and `bad` of the samples that they replace."""
     numbers = rng.integers(len(data if data.usable is None else data.usable), size=count)
