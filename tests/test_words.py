@@ -28,8 +28,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer
         "encodings/relative.py": "reach",
         "encodings/relative_bias.py": "reach",
         "framework/adapter.py": "class_at",
-        "framework/data/dataset.py": "known",
-        "framework/data/mixture.py": "known",
         "framework/encoding/base.py": "class_at",
         "framework/encoding/composed.py": "class_at",
         "framework/engine/training/token_lengths.py": "multiple_of",

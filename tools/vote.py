@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ndformer.framework.answers.label import Label
-from ndformer.framework.answers.points import Points
+from ndformer.framework.answers.pixels import Points
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data

@@ -11,7 +11,7 @@ from ndformer.framework.bias.base import round_to_steps
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.sparse import XCPE, Sites
-from ndformer.framework.system.exporting import contiguous_in_graph
+from ndformer.framework.system.autocast import contiguous_in_graph
 from ndformer.framework.tokens import Where
 
 

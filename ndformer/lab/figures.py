@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure, save_figure
-from ndformer.framework.pictures.runs import _figure, _save
+from ndformer.framework.pictures.figures import Panels, heat_maps, new_figure, save_figure, written_figure
 from ndformer.lab.interval import Summary
 
 if TYPE_CHECKING:
@@ -25,20 +24,17 @@ def dot_plots(
 ) -> None:
     """Draw one dot plot per column, with the same order of rows."""
     names = list(next(iter(summaries.values())))
-    figure = _figure(2 + 2.2 * len(columns), 1.1 + 0.24 * len(names))
-    axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
-    for axis, (key, heading) in zip(axes, columns.items()):
-        means = [summaries[key][name].mean for name in names]
-        halves = [summaries[key][name].half or 0.0 for name in names]
-        axis.errorbar(means, range(len(names)), xerr=halves, fmt="o", ms=4, color="#3b6ea8", ecolor="#a8c0dc")
-        axis.set_title(heading, fontsize=8, loc="left")
-        axis.set_yticks(range(len(names)), names, fontsize=8)
-        axis.grid(axis="x", color="#e8e8e8")
-        axis.tick_params(labelsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0].invert_yaxis()
-    figure.suptitle(title, fontsize=9, x=0.01, ha="left")
-    _save(figure, path)
+    with written_figure(path, 2 + 2.2 * len(columns), 1.1 + 0.24 * len(names), title) as figure:
+        axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
+        for axis, (key, heading) in zip(axes, columns.items()):
+            means = [summaries[key][name].mean for name in names]
+            halves = [summaries[key][name].half or 0.0 for name in names]
+            axis.errorbar(means, range(len(names)), xerr=halves, fmt="o", ms=4, color="#3b6ea8", ecolor="#a8c0dc")
+            axis.set_title(heading, fontsize=8, loc="left")
+            axis.set_yticks(range(len(names)), names, fontsize=8)
+            axis.grid(visible=False, axis="y")
+            axis.spines[["top", "right"]].set_visible(False)
+        axes[0].invert_yaxis()
 
 
 def learning_curves(path: Path, title: str, across: str, panels: Curves) -> None:

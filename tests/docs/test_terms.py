@@ -46,7 +46,7 @@ TERMS = {
     "confusion matrix": "framework/evaluation/accuracy.py",
     "feature pyramid": "framework/necks/pyramid.py",
     "connected component": "modalities/arc/objects.py",
-    "exact match": "framework/evaluation/solve_rate.py",
+    "exact match": "framework/evaluation/mean_iou.py",
     "large scale jitter": "modalities/image/transforms/boxes.py",
 }
 

@@ -11,9 +11,9 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.answer import Source
 from ndformer.framework.answers.objects import Objects, Verdict
-from ndformer.framework.evaluation.coco.match import assign, best_first, overlapping
+from ndformer.framework.evaluation.coco.match import match
 from ndformer.framework.evaluation.coco.metric import gather
-from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, card, class_colors, font, resize_to_fit
+from ndformer.framework.pictures.cards import INK, LINE, RIGHT, WRONG, class_colors, font, resize_to_fit
 from ndformer.framework.registry import ANSWERS
 
 SIDE, IOU = 640, 0.5  # height of a picture in pixels; IoU threshold of a match
@@ -63,25 +63,19 @@ class Boxes(Objects):
             return Verdict(keep, np.zeros(len(keep), bool), keep[:0], None)
         objects = {k: np.asarray(v) for k, v in self.truth.items()}
         _, truth, found = gather([(0, objects, predictions)])
-        found = found[keep]
-        order, _ = best_first(found.label, found.score, len(keep))
-        pairs = overlapping(found.label[order], found.box[order], truth.label, truth, IOU)
-        matched = assign(pairs, truth.out, truth.crowd, np.array([IOU]), len(keep))[0]
+        matched = match(found.label[keep], found[keep], truth.label, truth, IOU)
         missed = np.setdiff1d(np.flatnonzero(~truth.out), matched)
-        right = np.zeros(len(keep), bool)
-        right[order] = matched >= 0
-        return Verdict(keep, right, missed, int((~truth.out).sum()))
+        return Verdict(keep, matched >= 0, missed, int((~truth.out).sum()))
 
     def below(self, source: Source, i: int) -> np.ndarray:
         """Return the image to draw on: the image on disk if the input was transformed, otherwise the input."""
         moved = not np.array_equal(self.sample.get("frame", IDENTITY_FRAME), IDENTITY_FRAME)
         return source.original(i) if moved else source.picture(i)
 
-    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+    def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         verdict = self.compared(min_score)
         picture = draw(pixels, list(outlines(self, verdict, classes)), SIDE, 2 * SIDE)
-        picture = picture if verdict.object_count is None else with_legend(picture)
-        return card(picture, str(verdict), self.path, verdict.color)
+        return picture if verdict.object_count is None else with_legend(picture)
 
     @classmethod
     def annotated(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.answers.objects import Objects, Verdict
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card, class_colors, resize_to_fit
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, class_colors, resize_to_fit
 from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
 
@@ -55,10 +55,6 @@ class Boxes3D(Objects):
 
     def draw(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
         return draw(pixels, list(self._solids(self.compared(min_score))), self.sample)
-
-    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
-        verdict = self.compared(min_score)
-        return card(self.draw(pixels, classes, min_score), str(verdict), self.path, verdict.color)
 
     def _solids(self, verdict: Verdict) -> Iterator[Solid]:
         """Yield the true boxes, then the predicted ones, colored by right or wrong if the truth is known."""

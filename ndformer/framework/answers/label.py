@@ -77,40 +77,37 @@ class Label(Answer):
         return f"right_{predicted}" if self.prediction == self.label else f"wrong_{names[self.label]}_as_{predicted}"
 
     def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
-        names = self.names(classes)
-        return card(pixels, names, self.scores.tolist(), names[self.label] if self.label >= 0 else None, self.path)
+        """Return a PIL image: the prediction, the picture, bars of the likeliest classes, and the path."""
+        from PIL import Image, ImageDraw
+
+        names, scores = self.names(classes), self.scores.tolist()
+        truth = names[self.label] if self.label >= 0 else None
+        order = sorted(range(len(scores)), key=lambda i: -scores[i])
+        predicted, listed = names[order[0]], order[:MAX_NAMES]
+        if truth is not None and names.index(truth) not in listed:
+            listed.append(names.index(truth))
+        picture = resize_to_fit(pixels, SIZE, 4 * SIZE)
+        wide = max(picture.width, MIN_WIDTH) + 2 * EDGE
+        sheet = Image.new("RGB", (wide, picture.height + LINE * (len(listed) + 2) + 3 * EDGE + 6), "white")
+        pen = ImageDraw.Draw(sheet)
+        head = predicted if truth in (None, predicted) else f"predicted {predicted}, is {truth}"
+        color = INK if truth is None else RIGHT if truth == predicted else WRONG
+        pen.text((EDGE, EDGE - 4), shortened(head, wide - 2 * EDGE, 15), fill=color, font=font(15))
+        top = EDGE + LINE + 4
+        sheet.paste(picture, ((wide - picture.width) // 2, top))
+        top += picture.height + 8
+        room = min(wide - 2 * EDGE - BAR_WIDTH - 44, 180)
+        for i in listed:
+            tint = RIGHT if names[i] == truth else WRONG if names[i] == predicted and truth is not None else OTHER
+            pen.text((EDGE, top), shortened(names[i], room, 12), fill=INK, font=font(12))
+            left = EDGE + room + 6
+            pen.rectangle((left, top + 3, left + max(1, round(BAR_WIDTH * scores[i])), top + 13), fill=tint)
+            pen.text((left + BAR_WIDTH + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
+            top += LINE
+        pen.text((EDGE, top + 4), shortened(self.path, wide - 2 * EDGE, 10, end=True), fill=GRAY, font=font(10))
+        return sheet
 
 
 def _column(name: str) -> str:
     """Return the column name of a class, which may be that of another column."""
     return f"class {name}" if name in (*Label.columns, "task") else name
-
-
-def card(pixels: np.ndarray, names: list[str], scores: list[float], truth: str | None, title: str) -> Any:
-    """Return a PIL image: the prediction, the picture, bars of the likeliest classes, and the title."""
-    from PIL import Image, ImageDraw
-
-    order = sorted(range(len(scores)), key=lambda i: -scores[i])
-    predicted, listed = names[order[0]], order[:MAX_NAMES]
-    if truth is not None and names.index(truth) not in listed:
-        listed.append(names.index(truth))
-    picture = resize_to_fit(pixels, SIZE, 4 * SIZE)
-    wide = max(picture.width, MIN_WIDTH) + 2 * EDGE
-    sheet = Image.new("RGB", (wide, picture.height + LINE * (len(listed) + 2) + 3 * EDGE + 6), "white")
-    pen = ImageDraw.Draw(sheet)
-    head = predicted if truth in (None, predicted) else f"predicted {predicted}, is {truth}"
-    color = INK if truth is None else RIGHT if truth == predicted else WRONG
-    pen.text((EDGE, EDGE - 4), shortened(head, wide - 2 * EDGE, 15), fill=color, font=font(15))
-    top = EDGE + LINE + 4
-    sheet.paste(picture, ((wide - picture.width) // 2, top))
-    top += picture.height + 8
-    room = min(wide - 2 * EDGE - BAR_WIDTH - 44, 180)
-    for i in listed:
-        tint = RIGHT if names[i] == truth else WRONG if names[i] == predicted and truth is not None else OTHER
-        pen.text((EDGE, top), shortened(names[i], room, 12), fill=INK, font=font(12))
-        left = EDGE + room + 6
-        pen.rectangle((left, top + 3, left + max(1, round(BAR_WIDTH * scores[i])), top + 13), fill=tint)
-        pen.text((left + BAR_WIDTH + 6, top), f"{scores[i]:.2f}", fill=INK, font=font(12))
-        top += LINE
-    pen.text((EDGE, top + 4), shortened(title, wide - 2 * EDGE, 10, end=True), fill=GRAY, font=font(10))
-    return sheet

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.pictures.cards import INK, RIGHT, WRONG
+from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, card
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,10 @@ class Objects(Answer):
 
     def verdict(self, classes: Sequence[str], min_score: float) -> str:
         return str(self.compared(min_score))
+
+    def card(self, pixels: np.ndarray, classes: Sequence[str], min_score: float) -> Any:
+        verdict = self.compared(min_score)
+        return card(self.draw(pixels, classes, min_score), str(verdict), self.path, verdict.color)
 
     def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
         for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):

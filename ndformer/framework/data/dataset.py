@@ -42,7 +42,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     Without a validation split, a stratified share `holdout` of train is held out for it; `val_is_test` validates on the
     test set instead, as other codebases do. Logs, results and reports state both. `per_class` limits the number of
     samples of each class, or in total if samples have no class.
-    `known` are the classes of a checkpoint, in its order, for test sets that do not name their classes.
+    `model_classes` are those of a checkpoint, in its order, for test sets that do not name their classes.
     `cache='memory'` caches decoded samples, before random transforms, up to `cache_limit` of memory.
     """
 
@@ -77,7 +77,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         val_is_test: bool = False,
         seed: Seed = 0,
         per_class: Count | None = None,
-        known: Sequence[str] = (),
+        model_classes: Sequence[str] = (),
         cache: Literal["memory"] | None = None,
         cache_limit: Text = "2G",
     ) -> None:
@@ -86,7 +86,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if cache not in (None, "memory"):
             raise ValueError(f"cache must be 'memory' or None, got {cache!r}")
         self.memory = None if cache is None else Memory(cache_limit)
-        self.data_root, self.split, self.seed, self.model_classes = Path(data_root), split, seed, list(known)
+        self.data_root, self.split, self.seed, self.model_classes = Path(data_root), split, seed, list(model_classes)
         self.transforms = [TRANSFORMS.create(t) if isinstance(t, dict) else t for t in transforms]
         try:
             held_out, records, labels = self._indexed(val_is_test)
@@ -279,6 +279,10 @@ class Dataset(torch.utils.data.Dataset[Sample]):
             place = int(np.flatnonzero(self.usable == i)[0])
             yield from map(int, itertools.chain(self.usable[place + 1 :], self.usable[:place][::-1]))
 
+    def locate(self, i: int) -> tuple["Dataset", int]:
+        """Return the part of a mixture that has a sample, and the sample's index there; or this dataset and `i`."""
+        return self, i
+
     def name(self, i: int) -> str:
         """Return a readable name of a sample: its path if its record has one."""
         record = self.records[i]
@@ -308,10 +312,11 @@ def _folders(home: Path) -> list[Path]:
     return []
 
 
-def create(dataset: dict[str, Any], seed: int, known: Sequence[str] = ()) -> Dataset:
-    """Build the dataset of a config with this seed, and with the classes of a checkpoint if it takes `known`."""
+def create(dataset: dict[str, Any], seed: int, model_classes: Sequence[str] = ()) -> Dataset:
+    """Build the dataset of a config with this seed, and with the classes of a checkpoint if it takes them."""
     kind = DATASETS.get(dataset["type"])
-    place = dict(known=known) if known and "known" in arguments(kind)[0] else {}
+    takes_classes = model_classes and "model_classes" in arguments(kind)[0]
+    place = dict(model_classes=model_classes) if takes_classes else {}
     try:
         packed = DATASETS.get("Shards").type_for(kind, dataset.get("data_root"))  # imported by the registry
         return DATASETS.create(dataset if packed is None else dataset | dict(type=packed), seed=seed, **place)

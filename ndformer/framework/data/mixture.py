@@ -30,7 +30,7 @@ class Mixture(Dataset):
         split: str = "train",
         seed: Seed = 0,
         data_root: Text | Path | None = None,
-        known: Sequence[str] = (),
+        model_classes: Sequence[str] = (),
     ) -> None:
         if weights is not None and set(weights) != set(parts):
             raise ValueError(f"weights expects a weight for each of {', '.join(parts)}, got {', '.join(weights)}")
@@ -42,7 +42,7 @@ class Mixture(Dataset):
                 raise ValueError(f"only expects names among {', '.join(parts)}, got {missing or 'none'}")
             parts = {name: part for name, part in parts.items() if name in only}
         self.parts: dict[str, Dataset] = {
-            name: create({"split": split} | rooted(part, data_root), seed, _part_classes(name, known))
+            name: create({"split": split} | rooted(part, data_root), seed, _part_classes(name, model_classes))
             for name, part in parts.items()
         }
         self.split = split
@@ -57,7 +57,7 @@ class Mixture(Dataset):
         return [f"{name}: {label}" for name, part in self.parts.items() for label in part.absent()]
 
     def sample(self, epoch: int, i: int) -> Sample:
-        part, j = self._locate(i)
+        part, j = self.locate(i)
         part.skip_bad = self.skip_bad  # for samples that are blended into this one
         return part.sample(epoch, j)
 
@@ -70,15 +70,14 @@ class Mixture(Dataset):
             part.shuffle_labels()
 
     def candidates(self, i: int) -> Iterator[int]:
-        part, j = self._locate(i)
+        part, j = self.locate(i)
         return (i - j + k for k in part.candidates(j))
 
     def name(self, i: int) -> str:
-        part, j = self._locate(i)
+        part, j = self.locate(i)
         return part.name(j)
 
-    def _locate(self, i: int) -> tuple[Dataset, int]:
-        """Return the part of a sample, and the sample's index there."""
+    def locate(self, i: int) -> tuple[Dataset, int]:
         k = int(np.searchsorted(self.starts, i, side="right")) - 1
         return list(self.parts.values())[k], i - int(self.starts[k])
 

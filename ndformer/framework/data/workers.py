@@ -76,23 +76,23 @@ def workers_explained(waited_for: Sequence[Dataset] = ()) -> Iterator[None]:
         raise explanation from error
 
 
+def _reading(datasets: Iterable[Dataset]) -> Iterator[tuple[Dataset, int, int]]:
+    """Yield the dataset, the process id and the sample of each worker that is reading one."""
+    for data in datasets:
+        for pid, i in [] if data.worker_status is None else data.worker_status.tolist():
+            if i >= 0:
+                yield data, pid, i
+
+
 def _names(datasets: Iterable[Dataset], workers: set[int] | None) -> str:
     """Return the names of the samples that these worker processes, or all of them, are reading."""
-    reading = [
-        data.name(int(i))
-        for data in datasets
-        if data.worker_status is not None
-        for pid, i in data.worker_status.tolist()
-        if i >= 0 and (workers is None or pid in workers)
-    ]
-    return " or ".join(reading[:4])
+    names = [data.name(i) for data, pid, i in _reading(datasets) if workers is None or pid in workers]
+    return " or ".join(names[:4])
 
 
 def _end_workers(datasets: Sequence[Dataset]) -> None:
     """Kill workers that hang: the program would wait for them at its end."""
-    for data in datasets:
-        for pid, i in [] if data.worker_status is None else data.worker_status.tolist():
-            if i >= 0:
-                with suppress(ProcessLookupError, RuntimeError):  # torch raises RuntimeError when it notices
-                    os.kill(pid, signal.SIGKILL)
-                    time.sleep(0.2)
+    for _, pid, _ in _reading(datasets):
+        with suppress(ProcessLookupError, RuntimeError):  # torch raises RuntimeError when it notices
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Mean intersection over union (mIoU) of segmentation, from one confusion matrix over the whole split."""
+"""Metrics of answers with a class for every pixel, point or cell: mean IoU, and the share of grids solved."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +75,29 @@ class MeanIoU(Metric):
             iou, accuracy, share = ("-" if np.isnan(value) else f"{value:.1f}" for value in values)
             lines.append(f"{name:{width}}{iou:>7}{accuracy:>10}{share:>7}")
         return "\n".join(lines)
+
+
+@METRICS.register_module()
+class SolveRate(Metric):
+    """Shares: `solve_rate` of grids (exact match), and `cell_accuracy` of the cells of all grids together.
+
+    It reads Cells, Pixels and Points. Cells with a negative truth are ignored.
+    """
+
+    main, better, unit = "solve_rate", "higher", "share"
+    words = dict(solve_rate="tasks solved", cell_accuracy="cells that are right")
+
+    def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
+        for answer in data_samples:
+            if answer.truth is None:
+                raise DataError(f"{answer.path or 'a sample'} has no true answer. Remove it from the test set.")
+            truth = np.asarray(answer.truth)
+            right = (truth == np.asarray(answer.predicted))[truth >= 0]
+            self.results.append((int(right.sum()), right.size))
+
+    def compute_metrics(self, results: list[tuple[int, int]]) -> dict[str, float]:
+        right, cells = np.array(results).T
+        return dict(solve_rate=float((right == cells).mean()), cell_accuracy=float(right.sum() / max(1, cells.sum())))
 
 
 def counted(truth: np.ndarray, predicted: np.ndarray, classes: int, name: str = "a sample") -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from ndformer.framework.data.regression import SAME
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
-from ndformer.framework.pictures import parity
+from ndformer.framework.pictures import runs
 from ndformer.framework.quantity import Quantity, split_unit
 from ndformer.framework.registry import METRICS
 from ndformer.framework.registry.ranges import Text
@@ -87,9 +87,9 @@ class RegressionError(Metric):
         absolute = np.abs(self.predicted - self.truth)
         means = {name: np.ma.masked_invalid(absolute[rows]).mean(0).filled(np.nan) for name, rows in groups.items()}
         if folder is not None:
-            parity.plot(folder / "parity.png", self.truth, self.predicted, self.targets)
+            runs.parity(folder / "parity.png", self.truth, self.predicted, self.targets)
             if len(groups) > 1:
-                parity.plot_groups(
+                runs.group_errors(
                     folder / "error_by_size.png", np.stack(list(means.values())), list(means), self.targets
                 )
         if len(groups) < 2:

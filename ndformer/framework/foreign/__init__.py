@@ -9,6 +9,7 @@ from ndformer.framework.foreign.decompress import frame_size as frame_size
 from ndformer.framework.foreign.decompress import gunzipped as gunzipped
 from ndformer.framework.foreign.decompress import has_zip_entry as has_zip_entry
 from ndformer.framework.foreign.decompress import inflated as inflated
+from ndformer.framework.foreign.decompress import tar_members as tar_members
 from ndformer.framework.foreign.files import LINE as LINE
 from ndformer.framework.foreign.files import below as below
 from ndformer.framework.foreign.files import check_size as check_size
@@ -53,5 +54,4 @@ from ndformer.framework.foreign.printable import plain_streams as plain_streams
 from ndformer.framework.foreign.printable import printable as printable
 from ndformer.framework.foreign.printable import rewritable as rewritable
 from ndformer.framework.foreign.printable import single_line as single_line
-from ndformer.framework.foreign.tar import tar_members as tar_members
-from ndformer.framework.foreign.weight_formats import is_weights as is_weights
+from ndformer.framework.foreign.weights import is_weights as is_weights

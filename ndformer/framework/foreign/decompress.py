@@ -1,10 +1,12 @@
-"""Decompression within the memory limit: gzip, deflate, and zip archives by their claimed sizes."""
+"""Decompression within the memory limit: gzip, deflate, zip archives by their claimed sizes, and tar archives."""
 
+import bz2
 import gzip
 import os
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from ndformer.framework.foreign.mounts import opened, status
 
 DIRECTORY = 2**20  # bytes of an archive's directory, whose entries take many times as much in memory
 ZIP = b"PK\3\4"  # first bytes
+BLOCK = 512  # bytes of the header of a tar archive's member, of which contents take a multiple
+MEMBER = 2**20  # largest content of a member, bytes
+PACKED: dict[str, Any] = {".bz2": bz2.open, ".gz": gzip.open, ".tgz": gzip.open}
 END = 22 + 2**16 + 76  # longest end of an archive: end record, comment, and the 64-bit records
 
 
@@ -93,4 +98,40 @@ def _directory(path: Path) -> int:
     size: int = struct.unpack_from("<I", tail, start + 12)[0]
     if start >= 76 and tail[start - 20 : start - 16] == b"PK\6\7":  # the 64-bit record before it applies
         size = struct.unpack_from("<Q", tail, start - 76 + 40)[0]
+    return size
+
+
+def tar_members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of each regular file of an archive of small files; raise ValueError, OSError or EOFError.
+
+    Names are not checked, since nothing is written. Links, folders and extended headers are skipped.
+    """
+    total, ended = 0, False
+    with opened(path) as file:
+        packed: Any = PACKED[path.suffix](file) if path.suffix in PACKED else file
+        while header := packed.read(BLOCK):
+            if not header.strip(b"\0"):
+                ended = True
+                break
+            size = _member_size(header)
+            total += BLOCK + size
+            check_size(path, total)  # the time to unpack, too
+            content = packed.read(-(-size // BLOCK) * BLOCK)
+            if len(content) < size:
+                break
+            if header[156:157] in (b"0", b"\0"):
+                yield header[:100].rstrip(b"\0").decode(errors="replace"), content[:size]
+    if not ended:
+        raise ValueError("the archive is truncated within a member")
+
+
+def _member_size(header: bytes) -> int:
+    """Return the size that a header claims, after its checksum."""
+    claimed = header[148:156].strip(b" \0")
+    checksum = sum(header[:148]) + 8 * ord(" ") + sum(header[156:])
+    digits = header[124:136].strip(b" \0")
+    if len(header) < BLOCK or not claimed.isdigit() or not digits.isdigit() or int(claimed, 8) != checksum:
+        raise ValueError("it has a member with a damaged header")
+    if (size := int(digits, 8)) > MEMBER:
+        raise ValueError(f"it has a member of more than {MEMBER} bytes")
     return size

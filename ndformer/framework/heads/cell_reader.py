@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.answers.cells import Cells
+from ndformer.framework.answers.pixels import Cells
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.losses.labels import checked, label_loss
 from ndformer.framework.registry import HEADS

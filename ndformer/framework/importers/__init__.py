@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ndformer.framework.importers import dinov3, lookhere, naflexvit, pape, pointcept, rope_vit, timm, vjepa2
+from ndformer.framework.importers import lookhere, pape, pointcept, vits
 from ndformer.framework.importers.state_dict import Imported
 
 
@@ -22,26 +22,23 @@ class Source:
     head_dim: int = 64  # channels of a head, as published
 
 
+TIMM_LICENSE = "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
 SOURCES: dict[str, Source] = {
     "pointcept": Source(pointcept.convert, "MIT", head_dim=16),
-    "timm": Source(
-        timm.convert, "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
-    ),
-    "deit": Source(partial(timm.convert, model="DeiT"), "Apache-2.0"),
-    "dinov2": Source(partial(timm.convert, model="DINOv2"), "Apache-2.0"),
+    "timm": Source(vits.timm, TIMM_LICENSE),
+    "deit": Source(partial(vits.timm, model="DeiT"), "Apache-2.0"),
+    "dinov2": Source(partial(vits.timm, model="DINOv2"), "Apache-2.0"),
     "dinov3": Source(
-        dinov3.convert,
+        vits.dinov3,
         "the DINOv3 License, Meta's own: read it before you use or pass on what comes out",
         ("state_dict", "model", "teacher"),
     ),
-    "rope-vit": Source(rope_vit.convert, "Apache-2.0"),
-    "naflexvit": Source(
-        naflexvit.convert, "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
-    ),
+    "rope-vit": Source(vits.rope_vit, "Apache-2.0"),
+    "naflexvit": Source(vits.naflexvit, TIMM_LICENSE),
     "lookhere": Source(lookhere.convert, "MIT"),
     "pape": Source(
         pape.convert,
         "none is given, so all rights are reserved: ask its authors before you use or pass on what comes out",
     ),
-    "vjepa2": Source(vjepa2.convert, "MIT; parts of its code are Apache-2.0", ("encoder", "state_dict", "model")),
+    "vjepa2": Source(vits.vjepa2, "MIT; parts of its code are Apache-2.0", ("encoder", "state_dict", "model")),
 }

@@ -43,18 +43,17 @@ def _order(fov: int, dim: int, heads: int) -> list[int]:
     encoding: Any = build_encoding(dict(type="LookHere", fov=fov), dim=dim, heads=heads, position_dims=2, depth=1)
     order: list[int] = []
     for direction, slope in zip(encoding.directions, encoding.slopes):
-        same = (
+        same = [
             i
             for i, (other_direction, other_slope) in enumerate(published)
             if i not in order and other_slope == slope and math.dist(other_direction, cast(Any, direction)) < 1e-6
-        )
-        i = next(same, None)
-        if i is None:
+        ]
+        if not same:
             raise DataError(
                 f"LookHere's {heads} heads with {fov} degrees have other directions or slopes than ours. Models with "
                 "12 heads can be converted."
             )
-        order.append(i)
+        order.append(same[0])
     return order
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.importers import vit
-from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader, head_count, stacked
+from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
 
 NAMES = vit.Names("encoder.layers.{}.", "attention.qkv_proj", "attention.out_proj", "ffn.fc1", "ffn.fc2")
 
@@ -36,20 +36,16 @@ def convert(state_dict: State, head_dim: int) -> Imported:
         eps=1e-5,
         names=NAMES,
         norm="encoder.norm_post",
+        initial_norm="encoder.norm_pre",
         position_dims=dims,
         more=wp,
     )
-    first = reader.pair("encoder.norm_pre", "initial_norm", dim)
     place: dict[str, Any] = dict(class_at="origin", start=1)
     if dims == 2:
-        adapter = dict(image=vit.patches(reader, "embedding", cls, **place))
+        parts = {"modalities.image": vit.patches(reader, "embedding", cls, **place)}
     else:
-        project = reader.pair("embedding", "project", dim, 3, None, None, None)
-        tubelet = tuple(project["project.weight"].shape[2:])
-        config = dict(type="Tubelets", tubelet=tubelet, class_token=True, **place)
-        adapter = dict(video=Part(config, project | dict(tokens=stacked(cls))))
-    parts = {f"modalities.{name}": part for name, part in adapter.items()}
-    parts["backbone"] = Part(body.config | dict(initial_norm=True), body.weights | first)
+        parts = {"modalities.video": vit.tubelets(reader, "embedding", dim, cls, **place)}
+    parts["backbone"] = body
     parts |= vit.classifier(reader, dim, "class", "classifier")
     return Imported(parts, reader.check_unused(), vit.assumed(head_dim, 1e-5) + ", normalize=False")
 

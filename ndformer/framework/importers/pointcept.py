@@ -75,9 +75,13 @@ def head(state_dict: State, left: Iterable[str]) -> tuple[dict[str, Any], State,
     """
     numbers = [int(match[1]) for name in left if (match := re.search(r"(?:^|\.)cls_head\.(\d+)\.", name))]
     last, weights, over = max(numbers, default=0), {}, []
+
+    def last_or_hidden(match: re.Match[str]) -> str:
+        return "linear." if int(match[2]) == last else f"hidden.{match[2]}."
+
     for old in left:
         name = re.sub(r"^(module\.)?seg_head\.", "linear.", old)
-        name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", lambda m: _layer(int(m[2]), last), name)
+        name = re.sub(r"^(module\.)?cls_head\.(\d+)\.", last_or_hidden, name)
         if name.startswith(("linear.", "hidden.")):
             weights[name] = state_dict[old]
         else:
@@ -89,10 +93,6 @@ def head(state_dict: State, left: Iterable[str]) -> tuple[dict[str, Any], State,
     if not hidden:
         return dict(type="TokenSegmenter", classes=classes), weights, over
     return dict(type="Classifier", classes=classes, pool="mean", hidden=hidden, dropout=0.5), weights, over
-
-
-def _layer(number: int, last: int) -> str:
-    return "linear." if number == last else f"hidden.{number}."
 
 
 def _sizes(weights: State, stages: int, head_dim: int) -> dict[str, Any]:

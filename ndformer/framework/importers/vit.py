@@ -26,30 +26,6 @@ TIMM = Names()
 SCALES = (("ls1.gamma", "ls2.gamma"), ("gamma_1", "gamma_2"))  # names of layer scale in timm and DINO, and in DeiT
 
 
-def blocks(reader: StateDictReader, dim: int, names: Names = TIMM) -> tuple[State, dict[str, Any]]:
-    """Return the weights of all blocks, and the backbone's arguments derived from them."""
-    first = names.block.format(0)
-    gated = next((n for n in ("mlp.w12.weight", "mlp.w1.weight", "mlp.w3.weight") if first + n in reader), None)
-    if gated is not None:
-        raise DataError(f"{first}{gated} is of a gated MLP (SwiGLU), which our blocks have not: take a smaller model")
-    weights: State = {}
-    depth = reader.count(names.block.replace(".", r"\.").format(r"(\d+)"))
-    hidden, *_ = reader.left.get(f"{first}{names.up}.weight", torch.empty(1)).shape or (1,)
-    scales = next((pair for pair in SCALES if first + pair[0] in reader), None)
-    for i in range(depth):
-        source, target = names.block.format(i), f"blocks.{i}."
-        for norm in ("norm1", "norm2"):
-            weights |= reader.pair(source + norm, target + norm, dim)
-        weights |= reader.pair(source + names.qkv, f"{target}attention.qkv", 3 * dim, dim)
-        weights |= reader.pair(source + names.proj, f"{target}attention.proj", dim, dim)
-        weights |= reader.pair(source + names.up, f"{target}mlp.0", hidden, dim)
-        weights |= reader.pair(source + names.down, f"{target}mlp.2", dim, hidden)
-        for number, name in enumerate(scales or (), 1):
-            weights[f"{target}scale{number}.gamma"] = reader.take(source + name, dim)
-    arguments: dict[str, Any] = dict(dim=dim, depth=depth, mlp_ratio=_ratio(hidden, dim))
-    return weights, arguments | (dict(layer_scale=1e-5) if scales else {})
-
-
 def backbone(
     reader: StateDictReader,
     dim: int,
@@ -59,18 +35,45 @@ def backbone(
     eps: float,
     names: Names = TIMM,
     norm: str | None = "norm",
+    initial_norm: str = "norm_pre",
     position_dims: int = 2,
     more: State | None = None,
 ) -> Part:
-    """Return config and weights of the backbone; `norm` is its last norm, `more` are the weights of its encoding."""
-    weights, arguments = blocks(reader, dim, names)
-    config = dict(type="Transformer", **arguments, heads=head_count(dim, head_dim), position_dims=position_dims)
-    config |= dict(encoding=encoding) | (dict(norm_eps=eps) if eps != 1e-5 else {})
+    """Return config and weights of the backbone: the norm before its blocks, if there is one, blocks and last norm.
+
+    `more` are the weights of its encoding.
+    """
+    first = names.block.format(0)
+    gated = next((n for n in ("mlp.w12.weight", "mlp.w1.weight", "mlp.w3.weight") if first + n in reader), None)
+    if gated is not None:
+        raise DataError(f"{first}{gated} is of a gated MLP (SwiGLU), which our blocks have not: take a smaller model")
+    depth = reader.count(names.block.replace(".", r"\.").format(r"(\d+)"))
+    hidden, *_ = reader.left.get(f"{first}{names.up}.weight", torch.empty(1)).shape or (1,)
+    scales = next((pair for pair in SCALES if first + pair[0] in reader), None)
+    config: dict[str, Any] = dict(type="Transformer", dim=dim, depth=depth, mlp_ratio=_ratio(hidden, dim))
+    config |= dict(layer_scale=1e-5) if scales else {}
+    config |= dict(heads=head_count(dim, head_dim), position_dims=position_dims, encoding=encoding)
+    config |= dict(norm_eps=eps) if eps != 1e-5 else {}
+    weights: State = {}
+    for i in range(depth):
+        source, target = names.block.format(i), f"blocks.{i}."
+        for layer in ("norm1", "norm2"):
+            weights |= reader.pair(source + layer, target + layer, dim)
+        weights |= reader.pair(source + names.qkv, f"{target}attention.qkv", 3 * dim, dim)
+        weights |= reader.pair(source + names.proj, f"{target}attention.proj", dim, dim)
+        weights |= reader.pair(source + names.up, f"{target}mlp.0", hidden, dim)
+        weights |= reader.pair(source + names.down, f"{target}mlp.2", dim, hidden)
+        for number, name in enumerate(scales or (), 1):
+            weights[f"{target}scale{number}.gamma"] = reader.take(source + name, dim)
     if norm is None:
         config["final_norm"] = False
     else:
         weights |= reader.pair(norm, "final_norm", dim)
-    return Part(config, weights | (more or {}))
+    weights |= more or {}
+    if f"{initial_norm}.weight" in reader:
+        config["initial_norm"] = True
+        weights |= reader.pair(initial_norm, "initial_norm", dim)
+    return Part(config, weights)
 
 
 def patches(reader: StateDictReader, name: str, *rows: Tensor, class_token: bool = True, **options: Any) -> Part:
@@ -83,6 +86,14 @@ def patches(reader: StateDictReader, name: str, *rows: Tensor, class_token: bool
     config = dict(type="ImagePatches", patch=weight.shape[3], channels=weight.shape[1], class_token=class_token)
     registers = len(weights["tokens"]) - class_token
     return Part(config | (dict(registers=registers) if registers > 0 else {}) | options, weights)
+
+
+def tubelets(reader: StateDictReader, name: str, dim: int, *rows: Tensor, **options: Any) -> Part:
+    """Return the video adapter; `rows` (1, n, dim) is the class token, if there is one."""
+    weights = reader.pair(name, "project", dim, 3, None, None, None)
+    weight = weights["project.weight"]
+    weights["tokens"] = stacked(*rows) if rows else weight.new_zeros(0, dim)
+    return Part(dict(type="Tubelets", tubelet=tuple(weight.shape[2:]), class_token=bool(rows), **options), weights)
 
 
 def width(reader: StateDictReader, name: str) -> int:

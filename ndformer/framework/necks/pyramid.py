@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Filled, Positive, Side, Width
-from ndformer.framework.system.exporting import contiguous_in_graph
+from ndformer.framework.system.autocast import contiguous_in_graph
 from ndformer.framework.tokens import TokenSet
 
 T = TypeVar("T")

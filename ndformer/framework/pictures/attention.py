@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.pictures.canvas import Canvas
-from ndformer.framework.pictures.figures import Panels, color_bar, color_map, new_figure, ring, save_figure
+from ndformer.framework.pictures.figures import Panels, color_bar, color_map, color_scale, new_figure, ring, save_figure
 from ndformer.framework.system import atomic
 
 UNSEEN = (0.235, 0.251, 0.263, 0.8)  # color of keys masked for the query
@@ -68,7 +68,7 @@ class Painting:
                     ax.set_title(columns[c] if r == empty.argmin() and (number == 0 or not moments) else "")
                     ax.set_ylabel(rows[r] if c == 0 and block.kind != "plain" else "")
                     self._map(ax, block, r, c, queries[r])
-                _color_bar(part, axes, block)
+                color_bar(part, axes, block)
 
     def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
         """Draw the sample once for each run of rows with the same query."""
@@ -159,33 +159,14 @@ def _in_moments(
 def colored(values: np.ndarray, block: Panels) -> np.ndarray:
     """Return colors (N, 4) of values (N,): shares (root of value / max), signed (around 0), level (min to max)."""
     finite = np.isfinite(values)
-    if block.kind == "signed":
-        low, high = block.range
-        limit = max(high, -low)
-        colors = color_map("signed")(0.5 + 0.5 * np.where(finite, values, 0).clip(-limit, limit) / limit)
-    elif block.kind == "share":
-        root = np.sqrt(np.where(finite, values, 0) / max(np.nanmax(values), np.finfo(np.float32).tiny))
-        colors = color_map("share")(root)
-        colors[:, 3] = 0.25 + 0.6 * root
-    else:
-        low, high = block.range
-        colors = color_map("level")((np.where(finite, values, low) - low) / (high - low))
+    shown = np.where(finite, values, 0)
+    if block.kind == "share":
+        shown = shown / max(np.nanmax(values), np.finfo(np.float32).tiny)
+    colors = color_scale(block).to_rgba(shown)
+    if block.kind == "share":
+        colors[:, 3] = 0.25 + 0.6 * np.sqrt(shown)
     colors[~finite] = UNSEEN
     return colors
-
-
-def _color_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
-    """Draw the color bar of a block; a plain block gets an invisible one, so that all blocks have the same width."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize, PowerNorm
-
-    if block.kind == "plain":
-        part.colorbar(ScalarMappable(Normalize(-10, 10)), ax=axes, fraction=0.05, pad=0.02).ax.set_visible(False)
-        return
-    low, high = block.range
-    norms = {"signed": Normalize(-max(high, -low), max(high, -low)), "share": PowerNorm(0.5, 0.0, 1.0)}
-    image = ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
-    color_bar(part, axes, block, image)
 
 
 def z_map(title: str, values: np.ndarray) -> Any:

@@ -72,10 +72,9 @@ class Canvas:
             place = np.array([float(word) for word in words])
         except ValueError:
             place = np.full(0, math.nan)
-        if len(place) != len(self.axes) or not np.isfinite(place).all():
-            raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
-        token = self._nearest(place)
-        if self.exact and (self.coordinates[token] != place).any():
+        is_place = len(place) == len(self.axes) and bool(np.isfinite(place).all())
+        token = self._nearest(place) if is_place else 0
+        if not is_place or (self.exact and (self.coordinates[token] != place).any()):
             raise DataError(f"query: expected class or {self.how}, got '{text}'", "set it with --query")
         return token
 

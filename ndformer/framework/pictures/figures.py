@@ -70,16 +70,17 @@ class Panels:
 
 
 @contextmanager
-def new_figure(width: float, height: float, title: str) -> Iterator[Figure]:
+def new_figure(width: float, height: float, title: str = "") -> Iterator[Figure]:
     """Create an empty figure (sizes in inches) in one style, without changing matplotlib's global state."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
         fig = Figure((width, height), dpi=120, layout="constrained")
-        lines = textwrap.wrap(title, max(30, int(LETTERS * width)))[:TITLE_LINES]
-        fig.set_figheight(height + 0.18 * (len(lines) - 1))
-        fig.suptitle("\n".join(lines), fontsize=11, fontweight="bold")
+        if title:
+            lines = textwrap.wrap(title, max(30, int(LETTERS * width)))[:TITLE_LINES]
+            fig.set_figheight(height + 0.18 * (len(lines) - 1))
+            fig.suptitle("\n".join(lines), fontsize=11, fontweight="bold")
         yield fig
 
 
@@ -87,6 +88,14 @@ def save_figure(path: Path, figure: Figure, **options: Any) -> None:
     """Write a figure to a file, completely or not at all."""
     with atomic.replacing(path) as half:
         figure.savefig(half, **options)
+
+
+@contextmanager
+def written_figure(path: Path, width: float, height: float, title: str = "", **options: Any) -> Iterator[Figure]:
+    """Create an empty figure as new_figure() does, and write it after the block, with `options` of savefig()."""
+    with new_figure(width, height, title) as fig:
+        yield fig
+        save_figure(path, fig, **options)
 
 
 def heat_maps(
@@ -115,28 +124,30 @@ def heat_maps(
                 ring(ax, marks[r][c])
                 ax.set_title(columns[c] if r == 0 else "")
                 ax.set_ylabel(rows[r] if c == 0 else "")
-            color_bar(part, axes, block, axes[0, 0].images[-1])
+            color_bar(part, axes, block)
     return fig
 
 
-def _map(ax: Any, block: Panels, row: int, column: int) -> None:
-    from matplotlib.colors import PowerNorm
+def color_scale(block: Panels) -> Any:
+    """Return the norm and the color map of a block, as matplotlib's ScalarMappable."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize, PowerNorm
 
-    values = block.values[row, column]
-    ax.set(xticks=[], yticks=[], facecolor="0.78")
     low, high = block.range
-    colors: dict[str, Any] = dict(cmap="viridis", vmin=low, vmax=high)
-    if block.kind == "signed":
-        colors = dict(cmap=color_map("signed"), vmin=-max(high, -low), vmax=max(high, -low))
+    limit = max(high, -low)
+    # square roots of shares, so that small ones are visible
+    norms = dict(signed=Normalize(-limit, limit), share=PowerNorm(0.5, 0.0, 1.0))
+    return ScalarMappable(norms.get(block.kind, Normalize(low, high)), color_map(block.kind))
+
+
+def _map(ax: Any, block: Panels, row: int, column: int) -> None:
+    values, scale = block.values[row, column], color_scale(block)
+    ax.set(xticks=[], yticks=[], facecolor="0.78")
     beneath = f"max {values.max():.2g}" if block.kind == "share" else " "  # keeps blocks aligned
-    beneath = block.beneath[row][column] if block.beneath else beneath
-    ax.set_xlabel(beneath, fontsize=7.5, color="0.35", labelpad=2)
+    ax.set_xlabel(block.beneath[row][column] if block.beneath else beneath, fontsize=7.5, color="0.35", labelpad=2)
     if block.kind == "share":
         values = values / max(values.max(), np.finfo(np.float32).tiny)
-        colors = dict(
-            cmap=color_map("share"), norm=PowerNorm(0.5, 0.0, 1.0)
-        )  # square root, so that small shares are visible
-    ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", **colors)
+    ax.imshow(np.ma.masked_invalid(values), interpolation="nearest", norm=scale.norm, cmap=scale.cmap)
 
 
 def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> None:
@@ -148,14 +159,17 @@ def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> N
         ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=color, mew=width, clip_on=False, animated=animated)
 
 
-def color_bar(part: Any, axes: np.ndarray, block: Panels, image: Any) -> None:
-    """Draw the color bar of a block, of which `image` has the colors."""
+def color_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
+    """Draw the color bar of a block; that of a plain block is invisible, so that all blocks have the same width."""
     low, high = block.range
     finite = block.values[np.isfinite(block.values)]
     below, above = (bool(beyond and block.kind != "share") for beyond in (finite.min() < low, finite.max() > high))
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    bar = part.colorbar(image, ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
+    bar = part.colorbar(color_scale(block), ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
     bar.outline.set_linewidth(0.4)
+    if block.kind == "plain":
+        bar.set_ticks([0, 1], labels=["-10", "10"])  # as wide as the numbers of other blocks
+        bar.ax.set_visible(False)
     if block.kind == "share":
         bar.set_ticks([0, 0.1, 0.5, 1], labels=["0", "0.1", "0.5", "max"])
     if block.kind == "signed":

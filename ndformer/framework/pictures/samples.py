@@ -78,26 +78,17 @@ class DatasetSource:
         self.dataset = dataset
         self.numbers = [i for i in range(len(dataset)) if dataset.name(i) not in bad]
 
-    def _part(self, i: int) -> tuple[Dataset, int]:
-        """Return the part of a sample, and the sample's index there."""
-        number = self.numbers[i]
-        for part in parts(self.dataset).values():
-            if number < len(part):
-                return part, number
-            number -= len(part)
-        raise IndexError(i)
-
     def sample(self, i: int) -> Sample:
         """Return a sample as the model's input."""
-        part, number = self._part(i)
+        part, number = self.dataset.locate(self.numbers[i])
         return part[number]
 
     def picture(self, i: int) -> np.ndarray:
-        part, number = self._part(i)
+        part, number = self.dataset.locate(self.numbers[i])
         return picture(part[number], part.transforms)
 
     def original(self, i: int) -> np.ndarray:
-        part, number = self._part(i)
+        part, number = self.dataset.locate(self.numbers[i])
         return picture(part.read(part.records[number]), part.transforms)
 
     def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:

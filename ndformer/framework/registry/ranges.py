@@ -4,7 +4,9 @@ Configs are checked against them before anything is built or read; plain Python 
 values that no machine could handle. NaN is in no range.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from torch import nn
@@ -30,36 +32,27 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Ascending:
-    """Lists in ascending order."""
+class Rule:
+    """A condition on values, with its description."""
+
+    holds: Callable[[Any], bool]
+    description: str
 
     def __contains__(self, value: Any) -> bool:
-        return list(value) == sorted(value)
+        return self.holds(value)
 
     def __str__(self) -> str:
-        return "in ascending order"
+        return self.description
 
 
-@dataclass(frozen=True)
-class Filled:
-    """Strings and lists that are not empty; an unset shell variable gives an empty string."""
-
-    def __contains__(self, value: Any) -> bool:
-        return len(value) > 0
-
-    def __str__(self) -> str:
-        return "that is not empty"
+def _are_names(keys: Any) -> bool:
+    return all(isinstance(key, str) and key.isidentifier() and key not in dir(nn.ModuleDict) for key in keys)
 
 
-@dataclass(frozen=True)
-class Names:
-    """Dicts whose keys are valid names of submodules."""
-
-    def __contains__(self, value: Any) -> bool:
-        return all(isinstance(key, str) and key.isidentifier() and key not in dir(nn.ModuleDict) for key in value)
-
-    def __str__(self) -> str:
-        return "whose keys are Python identifiers, and not the name of an attribute of torch.nn.ModuleDict"
+NAMES = "whose keys are Python identifiers, and not the name of an attribute of torch.nn.ModuleDict"
+Ascending = partial(Rule, lambda values: list(values) == sorted(values), "in ascending order")
+Filled = partial(Rule, lambda value: len(value) > 0, "that is not empty")  # an unset shell variable gives ""
+Names = partial(Rule, _are_names, NAMES)  # of submodules
 
 
 def check_share(value: float, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Autocast (mixed precision) helpers that also work in exported graphs and on meta tensors."""
+"""Autocast (mixed precision) that also works in exported graphs and on meta tensors, and contiguous tensors there."""
 
 import contextlib
 from typing import Any
@@ -21,3 +21,12 @@ def autocast(tensor: Tensor, dtype: torch.dtype | None) -> contextlib.AbstractCo
     if unneeded or kind == "meta":  # a graph would record even a context without effect
         return contextlib.nullcontext()
     return torch.autocast(kind, dtype, enabled=dtype is not None)
+
+
+def contiguous_in_graph(x: Tensor) -> Tensor:
+    """Return the input of a convolution unchanged, or as a contiguous copy while a graph is exported.
+
+    A convolution of another memory layout compares its sides with 1, and the graph would refuse batches and maps of
+    size 1. `contiguous()` compares them too, so that this is a copy.
+    """
+    return x.clone(memory_format=torch.contiguous_format) if torch.compiler.is_exporting() else x

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from ndformer.framework.answers import gallery
-from ndformer.framework.answers.label import Label, card
-from ndformer.framework.answers.points import Points
+from ndformer.framework.answers.label import Label
+from ndformer.framework.answers.pixels import Points
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures import samples
@@ -64,8 +64,9 @@ def test_labelled_points_are_written_as_they_are_on_disk_the_worst_first(tmp_pat
 
 def test_a_card_shows_pixels_and_as_many_classes_as_it_needs():
     pixels = np.random.default_rng(0).integers(0, 255, (8, 8, 3), dtype=np.uint8)
-    short = card(pixels, list("abcde"), [0.5, 0.3, 0.1, 0.06, 0.04], "a", "somewhere/" * 20)
-    long = card(pixels, list("abcde"), [0.5, 0.3, 0.1, 0.06, 0.04], "e", "")
+    scores = torch.tensor([0.5, 0.3, 0.1, 0.06, 0.04])
+    short = Label(sample=dict(label=0, path="somewhere/" * 20), scores=scores).card(pixels, list("abcde"), 0.0)
+    long = Label(sample=dict(label=4, path=""), scores=scores).card(pixels, list("abcde"), 0.0)
     assert long.height == short.height + LINE
     top, left = EDGE + LINE + 4, EDGE
     inside = np.asarray(short)[top : top + 256, left : left + 256]

@@ -68,7 +68,7 @@ def test_changed_bytes_fail_their_checksum(packed, damage):
 OUTSIDE = "expected files inside of the shards, got"
 INDEX_DAMAGE = {
     "another version": (lambda root: meta(root, '{"form": 7}'), "expected an index of version 1, got 7. Copy"),
-    "no JSON": (lambda root: meta(root, "{"), "meta.json cannot be read"),
+    "no JSON": (lambda root: meta(root, "{"), "meta.json is not JSON"),
     "no keys": (lambda root: meta(root, '{"form": 1}'), "meta.json is damaged"),
     "a shard elsewhere": (lambda root: rewrite(root, shards=[["../a.tar", 9]]), "NAME.tar, got '../a.tar'"),
     "sizes beyond": (lambda root: change(root, "files.size", lambda a: a + 2**60), OUTSIDE),

@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ndformer.framework.answers.cells import Cells
+from ndformer.framework.answers.pixels import Cells
 from ndformer.framework.errors import DataError
-from ndformer.framework.evaluation.solve_rate import SolveRate
+from ndformer.framework.evaluation.mean_iou import SolveRate
 from ndformer.framework.heads.cell_reader import CellReader
 from ndformer.framework.tokens import TokenSet, Where
 

@@ -1,6 +1,5 @@
 """Pictures of a run: names are drawn as they stand, and none that fails ends the run."""
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.pictures import figures
 from ndformer.framework.pictures import runs as report
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
@@ -38,7 +38,7 @@ def test_names_of_classes_are_words_and_no_formulas(tmp_path, name):
 def test_curves_are_in_the_units_of_tables(tmp_path, monkeypatch):
     """Issue 44.12: curves had an accuracy of 0.42 where tables say 42 %."""
     drawn = []
-    monkeypatch.setattr(report, "_save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(figures, "save_figure", lambda path, figure, **options: drawn.append(figure))
     report.curves(
         tmp_path / "x.png",
         [dict(epoch=1, loss=2.0, lr=0.1, accuracy=0.42)],
@@ -100,11 +100,10 @@ def test_curves_are_drawn_now_and_then_and_of_the_whole_at_the_end(tmp_path, mon
 
 def texts(monkeypatch, counts, classes, *nothing):
     """All that is written on a confusion matrix."""
-    figures, make = [], report._figure
-    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(make(*size)) or figures[-1])
-    with tempfile.TemporaryDirectory() as folder:
-        report.confusion_matrix(Path(folder) / "matrix.png", counts, classes, *nothing)
-    axis = figures[0].axes[0]
+    drawn = []
+    monkeypatch.setattr(figures, "save_figure", lambda path, figure, **options: drawn.append(figure))
+    report.confusion_matrix(Path("matrix.png"), counts, classes, *nothing)
+    axis = drawn[0].axes[0]
     labels = [[one.get_text() for one in way.get_ticklabels()] for way in (axis.yaxis, axis.xaxis)]
     return [one.get_text() for one in axis.texts], *labels
 

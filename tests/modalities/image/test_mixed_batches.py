@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ndformer.framework.data.length_batches import LengthBatches
+from ndformer.framework.data.token_batches import LengthBatches
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint

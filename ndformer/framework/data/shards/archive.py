@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,6 @@ from ndformer.framework.registry.signature import fits
 
 INDEX, META, FINGERPRINTS = "index", "meta.json", "fingerprints.json"
 FORM = 1  # version of the index
-STRIDE = 64  # every 64th name is in memory, where a search begins
 OPEN_SHARDS = 128  # files that a process has open
 COLUMNS = dict(shard=np.uint32, offset=np.int64, size=np.int64, crc=np.uint32, start=np.int64, text=np.uint8)
 TABLE: dict[str, Any] = dict(source=str, options=dict, splits=list[str], classes=list[str], state=str, values=bool)
@@ -56,23 +55,13 @@ class Texts(Sequence[bytes]):
     def __getitem__(self, i: Any) -> Any:
         return self.text[self.start[i] : self.start[i + 1]].tobytes()
 
-    def position(self, text: bytes, begin: int, end: int) -> int | None:
-        """Return the index of a text among those from `begin` to `end`, by one search in all of them together."""
-        first = self.start[begin]
-        joined, place = self.text[first : self.start[end]].tobytes(), -1
-        while (place := joined.find(text, place + 1)) >= 0:
-            i = bisect_left(self.start, first + place, begin, end)
-            if self.start[i] == first + place and self.start[i + 1] - self.start[i] == len(text):
-                return i
-        return None
-
 
 class Archive:
     """The files of packed shards by name (foreign.mounts.Mounted), and the tables of records."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.index = Path(root), Path(os.path.abspath(root)) / INDEX
-        meta = _read_json(self.index / META)
+        meta = foreign.json_or_error(self.index / META, AGAIN)
         form = meta.get("form") if isinstance(meta, dict) else None
         if form != FORM:
             raise DataError(f"{self.index / META}: expected an index of version {FORM}, got {form!r:.40}. {AGAIN}")
@@ -94,7 +83,6 @@ class Archive:
         columns = self._columns("files", COLUMNS, ("shard", "offset", "size", "crc"))
         self.shard, self.offset, self.size, self.crc = (_rows(columns[n]) for n in ("shard", "offset", "size", "crc"))
         self.names = Texts(columns["start"], columns["text"])
-        self.landmarks = [self.names[i] for i in range(0, len(self.names), STRIDE)]
         shard, offset, size = (columns[name] for name in ("shard", "offset", "size"))
         if len(shard):
             end = np.array([size for _, size in self.shards] or [0], np.int64)
@@ -147,8 +135,8 @@ class Archive:
 
     def find(self, name: str) -> int | None:
         key = os.fsencode(name)
-        begin = max(0, bisect_right(self.landmarks, key) - 1) * STRIDE
-        return self.names.position(key, begin, min(begin + STRIDE, len(self.names)))
+        number = bisect_left(self.names, key)
+        return number if number < len(self.names) and self.names[number] == key else None
 
     def names_in(self, folder: str) -> list[str]:
         prefix = os.fsencode(folder) + b"/"
@@ -205,7 +193,7 @@ class Archive:
     def fingerprints(self) -> dict[str, Any]:
         """Return the fingerprints of packed splits by digest of their rows."""
         path = self.index / FINGERPRINTS
-        found = _read_json(path) if path.is_file() else {}
+        found = foreign.json_or_error(path, AGAIN) if path.is_file() else {}
         return found if isinstance(found, dict) else {}
 
 
@@ -227,10 +215,3 @@ def opened(root: Path) -> Archive:
 @functools.lru_cache(maxsize=16)
 def _opened(root: Path, version: tuple[int, int, int]) -> Archive:
     return Archive(root)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return foreign.plain_json(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read ({foreign.single_line(error)}). {AGAIN}") from None

@@ -81,7 +81,7 @@ class Shards(Dataset):
         if self.packed_options:
             packed = self.archive.loaders.get(split, {})
             options = {n: value for n, value in packed.items() if n in known and fits(value, known[n].hint)} | options
-            options = {name: value for name, value in options.items() if name in known or name != "known"}
+            options = {name: value for name, value in options.items() if name in known or name != "model_classes"}
         self.shard_options = table_options(self.packed_class, options)
         super().__init__(data_root, split, **options)
         self.shards = self.archive.table(self.shard_table)[2][self.records.rows]

@@ -14,9 +14,8 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset, create, rooted
-from ndformer.framework.data.length_batches import LengthBatches
 from ndformer.framework.data.mixture import Mixture, TurnBatches
-from ndformer.framework.data.token_batches import TokenBatches
+from ndformer.framework.data.token_batches import LengthBatches, TokenBatches
 from ndformer.framework.data.workers import begin_worker, watch, workers_explained
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.training.token_lengths import cells_by_length, token_lengths

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
+from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, match, overlapping
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of the IoU
 RECALLS = np.linspace(0.0, 1.0, 101)
@@ -113,13 +113,8 @@ def best_f1(truth: Truth, detections: Detections, images: int) -> dict[str, floa
     objects = int((~truth.out).sum())
     if not objects or not len(detections.score):
         return dict(F1=-1.0, F1_threshold=-1.0)
-    group = detections.label * images + detections.image
-    chosen, _ = best_first(group, detections.score, len(group))
-    detections, group = detections[chosen], group[chosen]
-    pairs = overlapping(group, detections.box, truth.label * images + truth.image, truth, F1_IOU)
-    matches = assign(pairs, truth.out, truth.crowd, np.array([F1_IOU]), len(group))[
-        0
-    ]  # independent of lower-scored ones
+    group, truth_group = (boxes.label * images + boxes.image for boxes in (detections, truth))
+    matches = match(group, detections, truth_group, truth, F1_IOU)  # independent of lower-scored ones
     counts = ~np.append(truth.out, False)[matches]
     order = np.argsort(-detections.score[counts], kind="stable")
     scores, hits = detections.score[counts][order], np.cumsum((matches[counts] >= 0)[order])

@@ -122,6 +122,17 @@ def assign(pairs: Pairs, ignored: np.ndarray, crowd: np.ndarray, thresholds: np.
     return matches
 
 
+def match(
+    group: np.ndarray, detections: Detections, truth_group: np.ndarray, truth: Truth, min_iou: float
+) -> np.ndarray:
+    """Return (D,): the true box of the same group matched to each detection at one IoU, -1 for none."""
+    order, _ = best_first(group, detections.score, len(group))
+    pairs = overlapping(group[order], detections.box[order], truth_group, truth, min_iou)
+    matches = np.full(len(group), -1)
+    matches[order] = assign(pairs, truth.out, truth.crowd, np.array([min_iou]), len(group))[0]
+    return matches
+
+
 def _rank(groups: np.ndarray) -> np.ndarray:
     """Return 0, 1, 2, ... within each run of equal numbers."""
     starts = np.flatnonzero(np.diff(groups, prepend=-1))

@@ -79,19 +79,18 @@ def gather(results: Sequence[Evaluated]) -> tuple[list[Any], Truth, Detections]:
         twice = next(a for a, b in zip(images, images[1:]) if a == b)
         raise DataError(f"image {twice!r} was evaluated twice: each image_id stands once in a set")
 
-    def concatenated(part: int, key: str, *width: int) -> np.ndarray:
-        return np.concatenate([np.empty((0, *width)), *(result[part][key].reshape(-1, *width) for result in results)])
+    def concatenated(part: int, key: str, *width: int, default: float = 0.0) -> np.ndarray:
+        values = [result[part].get(key, np.full(len(result[part]["labels"]), default)) for result in results]
+        return np.concatenate([np.empty((0, *width)), *(value.reshape(-1, *width) for value in values)])
 
     def image_index(part: int) -> np.ndarray:
         return np.repeat(np.arange(len(results)), [len(result[part]["labels"]) for result in results])
 
     box, found = _sides(concatenated(1, "boxes", 4)), _sides(concatenated(2, "boxes", 4))
-    results = [
-        (i, dict(area=_area(truth["boxes"]), crowd=np.zeros(len(truth["labels"]))) | truth, predictions)
-        for i, truth, predictions in results
-    ]
+    area = concatenated(1, "area", default=np.nan)
+    area = np.where(np.isnan(area), box[:, 2] * box[:, 3], area)
     labels, predicted = (concatenated(part, "labels").astype(np.int64) for part in (1, 2))
-    truth = Truth(image_index(1), labels, box, concatenated(1, "area"), concatenated(1, "crowd").astype(bool))
+    truth = Truth(image_index(1), labels, box, area, concatenated(1, "crowd").astype(bool))
     return images, truth, Detections(image_index(2), predicted, found, concatenated(2, "scores"))
 
 
@@ -109,8 +108,3 @@ def _check(image: Any, truth: dict[str, np.ndarray], predictions: dict[str, np.n
 def _sides(corners: np.ndarray) -> np.ndarray:
     """Convert boxes (N, 4) from x1 y1 x2 y2 to x y width height."""
     return np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
-
-
-def _area(corners: np.ndarray) -> np.ndarray:
-    side = corners.reshape(-1, 4).astype(np.float64)
-    return (side[:, 2] - side[:, 0]) * (side[:, 3] - side[:, 1])

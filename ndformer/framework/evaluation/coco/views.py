@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework.evaluation.coco.average import F1_IOU, NAMES, RECALLS, THRESHOLDS, Averages
-from ndformer.framework.evaluation.coco.match import Detections, Truth, assign, best_first, overlapping
-from ndformer.framework.pictures.figures import new_figure, save_figure
+from ndformer.framework.evaluation.coco.match import Detections, Truth, match
+from ndformer.framework.pictures.figures import written_figure
 from ndformer.framework.pictures.runs import confusion_matrix
 
 MAX_CURVES = 10  # classes with their own line in a plot
@@ -39,10 +39,7 @@ def confusion(truth: Truth, detections: Detections, classes: int) -> np.ndarray:
     detections matched to them, are left out.
     """
     detections = detections[detections.score >= MIN_SCORE]
-    chosen, _ = best_first(detections.image, detections.score, len(detections.score))
-    detections = detections[chosen]
-    pairs = overlapping(detections.image, detections.box, truth.image, truth, F1_IOU)
-    matches = assign(pairs, truth.out, truth.crowd, np.array([F1_IOU]), len(chosen))[0]  # (D,)
+    matches = match(detections.image, detections, truth.image, truth, F1_IOU)  # (D,)
     missed = np.setdiff1d(np.flatnonzero(~truth.out), matches)
     true = np.append(np.where(truth.out, -1, truth.label), classes)[matches]  # background without a match
     rows = np.concatenate([true, truth.label[missed]])
@@ -58,7 +55,7 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
     confusion_matrix(folder / "confusion_matrix.png", counts, names, ("nothing there", "missed"))
     precision = averages.precision[0]  # (T, K, R)
     present = np.flatnonzero(precision[0, :, 0] > -1)
-    with new_figure(9.0, 3.6, "precision over recall") as fig:
+    with written_figure(folder / "pr_curves.png", 9.0, 3.6, "precision over recall") as fig:
         left, right = fig.subplots(1, 2, sharey=True)
         for t in range(0, len(THRESHOLDS), 2):
             mean = precision[t, present].mean(0) if len(present) else np.full(len(RECALLS), np.nan)
@@ -74,4 +71,3 @@ def draw(folder: Path, averages: Averages, counts: np.ndarray, classes: Sequence
         left.legend(fontsize=7)
         if len(present):
             right.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
-        save_figure(folder / "pr_curves.png", fig)

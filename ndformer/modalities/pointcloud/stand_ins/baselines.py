@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ndformer.framework.answers.points import Points
+from ndformer.framework.answers.pixels import Points
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.evaluation.mean_iou import MeanIoU
 from ndformer.framework.evaluation.simple import PENALTIES, logistic_regression
