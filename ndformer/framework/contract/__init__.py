@@ -14,7 +14,7 @@ from ndformer.framework.contract.building import compiles, ownership, runs, seed
 from ndformer.framework.contract.circles import circles
 from ndformer.framework.contract.forms import backends, captures, forms, padding
 from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
-from ndformer.framework.contract.promise import Promise, Result, results
+from ndformer.framework.contract.promise import Promise, Result
 from ndformer.framework.contract.trial import Make, Trial
 from ndformer.framework.contract.values import cameras, values
 
@@ -49,7 +49,12 @@ def check(make: Make) -> Iterator[Result]:
 
     `make` takes the arguments of build_encoding() except the config.
     """
-    yield from results(PROMISES, trials(make))
+    tried = trials(make)
+    for promised in PROMISES:
+        result = promised(tried)
+        yield result
+        if promised is runs and not result.passed:
+            return
 
 
 def trials(make: Make) -> list[Trial]:

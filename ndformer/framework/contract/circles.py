@@ -34,12 +34,12 @@ def circles(tried: Sequence[Trial]) -> str:
             x = model.samples[1].x.to(dtype)
             r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64))
             away = r + lengths * torch.randint(-turns, turns + 1, r.shape)
-            here, there = (_results(model, x, positions.to(dtype)) for positions in (r, away))
-            worst.setdefault(dtype, Worst()).compare(there, here, f"{dtype_name(dtype)}, {trial.dims}-D")
+            original, turned = (_results(model, x, positions.to(dtype)) for positions in (r, away))
+            worst.setdefault(dtype, Worst()).compare(turned, original, f"{dtype_name(dtype)}, {trial.dims}-D")
         seam.update(_seam_change(trial), f"{trial.dims}-D")
-    for dtype, found in worst.items():
-        found.require(
-            f"circular_axes is declared, but whole turns change outputs by {found}: use the positions that "
+    for dtype, largest in worst.items():
+        largest.require(
+            f"circular_axes is declared, but whole turns change outputs by {largest}: use the positions that "
             "tables() gets, which are wrapped, and not where.positions",
             limit=CLOSE[dtype],
         )
@@ -91,8 +91,8 @@ def _seam_change(trial: Trial) -> float:
     r = _on_grid(trial, _spans(trial) * torch.rand(len(x), trial.dims, dtype=torch.float64), COARSE)
     if trial.encoding.translation_invariant:
         step = _on_grid(trial, 0.375 * _spans(trial), COARSE)
-        here, there = (trial.logits(x[None], Where(positions[None])) for positions in (r, r + step))
-        return difference(there, here) / CLOSE[torch.float64]
+        original, moved = (trial.logits(x[None], Where(positions[None])) for positions in (r, r + step))
+        return difference(moved, original) / CLOSE[torch.float64]
     r[0] = 0
     before = r.clone()
     before[0] = lengths - SHORT * (lengths > 0)

@@ -124,12 +124,12 @@ def _fits(rows: Tensor, shape: tuple[int, ...]) -> bool:
 
 @promise("pair fits a GPU")
 def captures(tried: Sequence[Trial]) -> str:
-    seen = 0
+    checked = 0
     for trial in tried:
         for *_, bias in trial.each_layer(*trial.first()):
             if bias is None or not bias.pointwise:
                 continue
-            seen += 1
+            checked += 1
             name, zero = type(bias).__name__, torch.zeros((), dtype=torch.int64)
             with Lookups() as lookups:
                 bias.pair(zero, zero, zero, zero)
@@ -146,7 +146,7 @@ def captures(tried: Sequence[Trial]) -> str:
                         f"{name}.pair() reads a tensor of shape {tuple(tensor.shape)} that is a strided view, which "
                         "compiled FlexAttention does not take: make it .contiguous() in __init__"
                     )
-    if not seen:
+    if not checked:
         raise NotApplicable("there is no pair()")
     return "tensors are contiguous, and read once if they get a gradient"
 

@@ -92,15 +92,15 @@ def travels(parts: Parts) -> str:
 
 @promise("pictures")
 def pictures(parts: Parts) -> str:
-    drawn = []
+    names = []
     for pack in packs(parts.data.transforms):
-        found = pack.picture(parts.packed(0), 64)
-        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
-            raise Broken(f"{_name(pack)}.picture() gave {found.dtype} {found.shape}: (H, W, 3) uint8 is drawn")
-        drawn.append(_name(pack))
-    if not drawn:
+        image = pack.picture(parts.packed(0), 64)
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+            raise Broken(f"{_name(pack)}.picture() gave {image.dtype} {image.shape}: (H, W, 3) uint8 is drawn")
+        names.append(_name(pack))
+    if not names:
         raise NotApplicable("no Pack among its transforms")
-    return f"drawn by {', '.join(drawn)}"
+    return f"drawn by {', '.join(names)}"
 
 
 @promise("tokens")
@@ -108,13 +108,15 @@ def tokens(parts: Parts) -> str:
     descriptions = []
     batch = parts.batch()
     for name, adapter in parts.adapters.items():
-        found = parts.adapter_tokens(name, batch)
-        if not isinstance(found, TokenSet):
-            raise Broken(f"{_name(adapter)} gave {type(found).__name__}: return TokenSet(features, Where(positions))")
-        B, N, C = found.features.shape
+        token_set = parts.adapter_tokens(name, batch)
+        if not isinstance(token_set, TokenSet):
+            raise Broken(
+                f"{_name(adapter)} gave {type(token_set).__name__}: return TokenSet(features, Where(positions))"
+            )
+        B, N, C = token_set.features.shape
         if (2, parts.dim) != (B, C):
             raise Broken(f"{_name(adapter)} gave features {(B, N, C)} of 2 samples, which are (2, N, {parts.dim})")
-        place = found.where.positions
+        place = token_set.where.positions
         if not place.isfinite().all() or place.dtype not in (torch.float32, torch.float64):
             raise Broken(f"{_name(adapter)} gave positions of {place.dtype}, which are float32 or finer, and finite")
         if len(adapter.axes) not in (0, place.shape[2]):
@@ -169,29 +171,29 @@ def answers(parts: Parts) -> str:
         raise NotApplicable("no head")
     batch = parts.batch()
     with torch.no_grad():
-        found = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
-    kinds = ", ".join(_name(one) for one in found)
-    if len(found) != 2 or not all(isinstance(one, Answer) for one in found):
+        predictions = parts.head.eval().predict(parts.tokens(batch), batch["data_samples"])
+    kinds = ", ".join(_name(answer) for answer in predictions)
+    if len(predictions) != 2 or not all(isinstance(answer, Answer) for answer in predictions):
         raise Broken(f"{_name(parts.head)}.predict() gives an Answer for each of 2 samples, got {kinds or 'none'}")
-    pickle.loads(pickle.dumps(found))
-    classes, one = parts.data.classes, found[0]
-    rows = one.rows(classes)
+    pickle.loads(pickle.dumps(predictions))
+    classes, answer = parts.data.classes, predictions[0]
+    rows = answer.rows(classes)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise Broken(f"{_name(one)}.rows() gives a list of dicts, got {rows!r:.60}")
+        raise Broken(f"{_name(answer)}.rows() gives a list of dicts, got {rows!r:.60}")
     json.dumps(rows)
-    words = one.words(classes, 3, 0.0), one.verdict(classes, 0.0), float(one.mistakes(0.0))
-    named = dict(targets=classes) if METRICS.get(one.metric).takes_targets else {}
-    metric: Metric = METRICS.create(dict(type=one.metric, **named))
+    words = answer.words(classes, 3, 0.0), answer.verdict(classes, 0.0), float(answer.mistakes(0.0))
+    named = dict(targets=classes) if METRICS.get(answer.metric).takes_targets else {}
+    metric: Metric = METRICS.create(dict(type=answer.metric, **named))
     try:
         metric.quantity(metric.main)
     except ValueError as error:
         raise Broken(str(error)) from None
-    metric.process(batch, found)
+    metric.process(batch, predictions)
     values = metric.compute_metrics(metric.results)
     if metric.main not in values:
         measured = ", ".join(values)
-        raise Broken(f"{one.metric}.compute_metrics() must return its main value '{metric.main}', got {measured}")
-    return f"{_name(one)}, tabled, printed ({words[0]:.60}) and read by {one.metric}"
+        raise Broken(f"{answer.metric}.compute_metrics() must return its main value '{metric.main}', got {measured}")
+    return f"{_name(answer)}, tabled, printed ({words[0]:.60}) and read by {answer.metric}"
 
 
 PROMISES = [samples, repeatable, travels, pictures, tokens, alone, learns, answers]

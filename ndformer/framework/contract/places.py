@@ -23,12 +23,12 @@ def unplaced(tried: Sequence[Trial]) -> str:
         case = f"{trial.dims}-D"
         x, where = trial.first()
         assert where.placed is not None
-        here = ~where.placed[0]
+        is_unplaced = ~where.placed[0]
         nowhere = Where(where.positions, placed=torch.zeros_like(where.placed), grid=where.grid)
         state = trial.encoding.prepare(where)
-        added.compare(trial.encoding.embed(x, state)[:, here], x[:, here], case)
+        added.compare(trial.encoding.embed(x, state)[:, is_unplaced], x[:, is_unplaced], case)
         for passed in range(len(trial.layers) + 1):
-            added.compare(trial.encoding.block_update(x, state, passed)[:, here], x[:, here], case)
+            added.compare(trial.encoding.block_update(x, state, passed)[:, is_unplaced], x[:, is_unplaced], case)
         for i, layer in enumerate(trial.layers):
             before = torch.randn(2, 1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             *after, bias = layer.encoding(*before, x, state)
@@ -36,7 +36,7 @@ def unplaced(tried: Sequence[Trial]) -> str:
                 *before, _ = layer.encoding(*before, x, trial.encoding.prepare(nowhere))
             for a, b in zip(before, after):  # more channels may come, empty for these tokens
                 wider = F.pad(a, (0, b.shape[-1] - a.shape[-1]))
-                turned.compare(b[:, :, here], wider[:, :, here], f"layer {i}, {case}")
+                turned.compare(b[:, :, is_unplaced], wider[:, :, is_unplaced], f"layer {i}, {case}")
             if bias is not None and bias.handles_unplaced:
                 handled = True
                 if bias.placed is None:
@@ -44,9 +44,9 @@ def unplaced(tried: Sequence[Trial]) -> str:
             elif bias is not None:
                 for name, part in bias.parts().items():
                     rows = bias_rows(part, where, 0, x.shape[1])
-                    for values in (rows[:, :, here], rows[..., here]):
+                    for values in (rows[:, :, is_unplaced], rows[..., is_unplaced]):
                         biased.compare(values, torch.zeros_like(values), f"'{name}' of layer {i}, {case}")
-        elsewhere = trial.samples[0].r.masked_fill(here[:, None], 1000.0)
+        elsewhere = trial.samples[0].r.masked_fill(is_unplaced[:, None], 1000.0)
         stored.compare(trial(*trial.first(elsewhere)), trial(x, where), case)
     if added.error > CLOSE and not tried[0].encoding.embeds_unplaced:
         raise Broken(f"the embedding adds {added} to a token without a position. Mask it with where.real")
@@ -106,26 +106,26 @@ def rotation(tried: Sequence[Trial]) -> str:
 
 
 def _invariance(
-    tried: Sequence[Trial], flag: str, move: str, moved: Callable[[Trial, Tensor], Tensor], remedy: str
+    tried: Sequence[Trial], flag: str, move: str, transform: Callable[[Trial, Tensor], Tensor], remedy: str
 ) -> str:
     """Test the invariance of logits between placed tokens."""
     worst: dict[bool, Worst] = {}
     for trial in tried:
         sample = trial.samples[0]
-        here, there = (trial.logits(*trial.first(r)) for r in (sample.r, moved(trial, sample.r)))
-        here, there = (t[:, :, sample.placed][..., sample.placed] for t in (here, there))
-        worst.setdefault(getattr(trial.encoding, flag), Worst()).compare(there, here, f"{trial.dims}-D")
-    declared, others = worst.get(True), worst.get(False)
+        original, moved = (trial.logits(*trial.first(r)) for r in (sample.r, transform(trial, sample.r)))
+        original, moved = (t[:, :, sample.placed][..., sample.placed] for t in (original, moved))
+        worst.setdefault(getattr(trial.encoding, flag), Worst()).compare(moved, original, f"{trial.dims}-D")
+    declared, undeclared = worst.get(True), worst.get(False)
     if declared is not None and declared.error > CLOSE_FLOAT32:
         raise Broken(
             f"{flag} is declared, but {move} changes logits by {declared}. Set {flag} = False, or use {remedy}"
         )
-    if others is not None and tried[0].encoding.needs_grid:
+    if undeclared is not None and tried[0].encoding.needs_grid:
         return "not declared: on a grid, positions are indices of cells"
-    if others is not None and others.error <= CLOSE_FLOAT32:
+    if undeclared is not None and undeclared.error <= CLOSE_FLOAT32:
         return f"holds, but is not declared: consider {flag} = True"
     findings = [] if declared is None else [f"declared and true ({declared.about})"]
-    findings += [] if others is None else [f"not declared: {move} changes logits by {others}"]
+    findings += [] if undeclared is None else [f"not declared: {move} changes logits by {undeclared}"]
     if not findings:
         raise NotApplicable("one dimension has none")
     return "; ".join(findings)
@@ -142,13 +142,13 @@ def precision(tried: Sequence[Trial]) -> str:
     for trial in tried:
         x = trial.samples[1].x
         r = (trial.samples[1].r > 3).double()  # neighbors, so that they affect each other
-        near, far, unit = (_effect(trial, x, *move) for move in ((r, step), (r + FAR, step), (r, 1.0)))
-        small, large = max(small, near.max().item()), max(large, unit.max().item())
-        lost = (near > MIN_EFFECT) & ~(far > 1e-3 * near)
+        effect, far_effect, unit_effect = (_effect(trial, x, *move) for move in ((r, step), (r + FAR, step), (r, 1.0)))
+        small, large = max(small, effect.max().item()), max(large, unit_effect.max().item())
+        lost = (effect > MIN_EFFECT) & ~(far_effect > 1e-3 * effect)
         if lost.any():
-            i = int((near * lost).argmax())
+            i = int((effect * lost).argmax())
             raise Broken(
-                f"a step of {step:g} changes outputs by {near[i]:.1e} near 0 but by {far[i]:.1e} near {FAR:g} "
+                f"a step of {step:g} changes outputs by {effect[i]:.1e} near 0 but by {far_effect[i]:.1e} near {FAR:g} "
                 f"({trial.dims}-D): positions are rounded on the way, as by .to(x.dtype) or .bfloat16(); keep their "
                 "dtype, and take differences before products"
             )

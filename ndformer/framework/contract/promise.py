@@ -2,7 +2,7 @@
 
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -67,23 +67,14 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
     return named
 
 
-def results(promises: Sequence[Promise], tried: Any) -> Iterator[Result]:
-    """Yield one result per promise, or only the first if it fails."""
-    for promised in promises:
-        result = promised(tried)
-        yield result
-        if promised is promises[0] and not result.passed:
-            return
-
-
 def _place(error: Exception) -> str:
     """Return where in a user's file an exception came from, and how to see the whole traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]
     inside = [frame for frame in inside if "site-packages" not in frame.filename and not frame.filename.startswith("<")]
-    at = [f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}()" for frame in inside[-1:]]
+    location = [f"{Path(frame.filename).name}:{frame.lineno}, in {frame.name}()" for frame in inside[-1:]]
     notes = vars(error).get("__notes__", [])
-    return f" ({'; '.join([*notes, *at, 'NDFORMER_DEBUG=1 shows the traceback'])})"
+    return f" ({'; '.join([*notes, *location, 'NDFORMER_DEBUG=1 shows the traceback'])})"
 
 
 def first_line(error: Exception) -> str:

@@ -21,16 +21,16 @@ def values(tried: Sequence[Trial]) -> str:
             _check_form(trial.cast(dtype))
         x, where = trial.first()
         assert where.placed is not None
-        here, state = ~where.placed[0], trial.encoding.prepare(where)
+        is_unplaced, state = ~where.placed[0], trial.encoding.prepare(where)
         for layer in trial.layers:
             v = torch.randn(1, trial.heads, x.shape[1], layer.head_dim, dtype=x.dtype)
             for name in HOOKS:
                 changed = getattr(layer.encoding, name)(v, x, state)
-                unplaced.compare(changed[:, :, here], v[:, :, here], f"{name}(), {trial.dims}-D")
+                unplaced.compare(changed[:, :, is_unplaced], v[:, :, is_unplaced], f"{name}(), {trial.dims}-D")
         if trial.encoding.translation_invariant and not trial.encoding.needs_grid:
             sample = trial.samples[1]  # all of its tokens have a position
-            there = sample._replace(r=sample.r + sample.r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]))
-            moved.compare(_outputs(trial, there), _outputs(trial, sample), f"{trial.dims}-D")
+            shifted = sample._replace(r=sample.r + sample.r.new_tensor([13.0, -7.0, 22.0, 5.0][: trial.dims]))
+            moved.compare(_outputs(trial, shifted), _outputs(trial, sample), f"{trial.dims}-D")
     unplaced.require(f"values or outputs of a token without a position change by {unplaced}. Mask them with where.real")
     moved.require(
         f"translation_invariant is declared, but a translation changes outputs of attention by {moved}. output() "
@@ -46,10 +46,10 @@ def cameras(tried: Sequence[Trial]) -> str:
         raise NotApplicable("cameras are not used")
     worst = Worst()
     for trial in tried:
-        here = trial.samples[1]  # all of its tokens have a position
-        there = here._replace(cameras=here.cameras @ rigid_motions(1))
+        sample = trial.samples[1]  # all of its tokens have a position
+        moved = sample._replace(cameras=sample.cameras @ rigid_motions(1))
         for name, function in {"logits": trial.logits, "outputs": trial}.items():
-            worst.compare(function(*trial.alone(there)), function(*trial.alone(here)), f"{name}, {trial.dims}-D")
+            worst.compare(function(*trial.alone(moved)), function(*trial.alone(sample)), f"{name}, {trial.dims}-D")
     worst.require(f"results change by {worst} when all cameras move together: use only relative cameras, P_i P_j^-1")
     return f"a motion of all cameras changes nothing ({worst.about})"
 
