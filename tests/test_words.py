@@ -31,9 +31,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer
         "framework/encoding/base.py": "class_at",
         "framework/encoding/composed.py": "class_at",
         "framework/engine/training/token_lengths.py": "multiple_of",
-        "framework/heads/centre_point.py": "least_score most",
+        "modalities/driving/models/center_point.py": "least_score most",
         "framework/heads/detector.py": "least_score least_side most",
-        "framework/heads/trans_fusion.py": "least_score",
+        "modalities/driving/models/trans_fusion.py": "least_score",
         "framework/model.py": "class_at",
         "integrations/hosting.py": "class_at",
         "integrations/huggingface.py": "class_at",
@@ -57,9 +57,9 @@ EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer
     "a name in the state_dict": {
         "encodings/pe_mixer.py": "of_position of_token",
         "encodings/rotary.py": "drawn",
-        "framework/backbones/unitr/layers.py": "own",
+        "modalities/driving/models/unitr/layers.py": "own",
         "framework/heads/detector.py": "one",
-        "framework/heads/trans_fusion.py": "own",
+        "modalities/driving/models/trans_fusion.py": "own",
         "modalities/pointcloud/adapter.py": "own",
     },
     "a held-out set is the term": {

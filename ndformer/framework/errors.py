@@ -50,7 +50,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f", did you mean {meant}?" if meant else "."
 
 
-def first_of(names: Sequence[str], limit: int, separator: str = ", ") -> str:
+def shorten_list(names: Sequence[str], limit: int, separator: str = ", ") -> str:
     """Return the first names, and how many more there are: "a, b and 3 more"."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return separator.join(names[:limit]) + more

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map_only
 
-from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat
 from ndformer.framework.model import TokenModel
+from ndformer.modalities.driving.models.unitr.places import SENSOR_PLANES, Flat
 from tests.modalities.driving.test_network import batch, model
 
 DEVICE = "cuda"

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.nuscenes.metric import NuScenes as Metric
 from ndformer.modalities.driving.datasets.nuscenes.rules import Boxes, counted
 from ndformer.modalities.driving.datasets.nuscenes.submission import write_submission

@@ -20,14 +20,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ndformer.framework.backbones.unitr.network import UniTR
-from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars
+from ndformer.modalities.driving.models.unitr.network import UniTR
+from ndformer.modalities.driving.models.unitr.places import SENSOR_PLANES, Flat
 from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, write
 
 SIZE, FOCAL, HEIGHT = (256, 704), 560.0, 1.6  # pixels, pixels, meters

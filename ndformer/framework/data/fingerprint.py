@@ -25,7 +25,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture
-from ndformer.framework.errors import DataError, first_of
+from ndformer.framework.errors import DataError, shorten_list
 
 MAX_READ_FILES, MAX_READ_BYTES, MIN_READ_BYTES = 1000, 2**26, 2**16
 STAT_BATCH, THREADS = 8192, 16  # samples whose file sizes are read in parallel: network disks are slow
@@ -216,5 +216,5 @@ def warn_absent_classes(data: Dataset) -> None:
     """Print the classes without samples in a test set, which its metrics say nothing about."""
     absent = data.absent()
     if absent:
-        named = first_of(absent, MAX_NAMES)
+        named = shorten_list(absent, MAX_NAMES)
         print(f"the test set has no samples of {named}: metrics are of the other classes", file=sys.stderr)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
-from ndformer.framework.errors import DataError, MissingError, first_of, nearest
+from ndformer.framework.errors import DataError, MissingError, nearest, shorten_list
 
 
 def missing(path: Path, content: str, source: str) -> MissingError:
@@ -133,14 +133,14 @@ class ClassFolders(Dataset):
         if not folders and files_in(home, self.endings):
             raise DataError(
                 f"{home} has {self.kind}s but no folders: put each into one called as its class is "
-                f"({first_of(self.classes, MAX_NAMES)})"
+                f"({shorten_list(self.classes, MAX_NAMES)})"
             )
         unexpected = set(folders.values()) - set(self.classes)
         if unexpected:
             source = "the checkpoint" if alone else self.disk_splits["train"]
             raise DataError(
                 f"{home / min(unexpected)} is no class of {source}{nearest(min(unexpected), self.classes)} It has "
-                f"{first_of(self.classes, MAX_NAMES)}: give all splits folders of the same names (is one missing "
+                f"{shorten_list(self.classes, MAX_NAMES)}: give all splits folders of the same names (is one missing "
                 "there, or called otherwise?)"
             )
         return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")

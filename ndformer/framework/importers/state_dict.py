@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.errors import DataError, first_of
+from ndformer.framework.errors import DataError, shorten_list
 
 State = dict[str, Tensor]
 
@@ -69,7 +69,7 @@ class StateDictReader:
         """Return the names of entries not taken, or raise DataError if one does not match the pattern `unused`."""
         unexpected = [name for name in self.left if not re.fullmatch(unused, name)]
         if unexpected:
-            named = first_of([f"{name} {tuple(self.left[name].shape)}" for name in unexpected], 3)
+            named = shorten_list([f"{name} {tuple(self.left[name].shape)}" for name in unexpected], 3)
             raise DataError(f"{named}: our model has no place for what these do in {self.model}")
         return list(self.left)
 

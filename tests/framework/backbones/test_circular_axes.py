@@ -8,8 +8,8 @@ import torch
 from ndformer.framework.backbones.factorised import FactorisedTransformer
 from ndformer.framework.backbones.platonic import PlatonicTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.backbones.unitr.network import UniTR
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.driving.models.unitr.network import UniTR
 
 
 def in_a_list(cfg: dict[str, Any]) -> list[dict[str, Any]]:

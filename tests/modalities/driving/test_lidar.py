@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, METRICS
+from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.lidar import read_points
 from ndformer.modalities.driving.formats.labels import kitti_boxes, to_camera
 from ndformer.modalities.driving.formats.solids import inside

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import METRICS
+from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.nuscenes import average, submission
 from ndformer.modalities.driving.datasets.nuscenes.metric import measured
 from ndformer.modalities.driving.datasets.nuscenes.rules import Boxes, Racks, likely_attributes

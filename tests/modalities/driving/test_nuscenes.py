@@ -8,12 +8,11 @@ import pytest
 
 from ndformer.framework.data.fingerprint import changed, fingerprint
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.solids import corners
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.dataset import balanced
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, CATEGORIES, CLASSES, LIDAR
-from ndformer.modalities.driving.formats.solids import inside
+from ndformer.modalities.driving.formats.solids import corners, inside
 from ndformer.modalities.driving.formats.splits import SCENES, split_scenes
 from ndformer.modalities.driving.formats.tables import Tables
 from tools import prepare_nuscenes

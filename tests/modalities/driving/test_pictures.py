@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.answers.boxes3d import MISSED, Boxes3D
-from ndformer.framework.pictures import solids
 from ndformer.framework.pictures.cards import RIGHT, WRONG
 from ndformer.framework.pictures.samples import DatasetSource
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.driving.answer import MISSED, Boxes3D
+from ndformer.modalities.driving.pictures import solids
 from ndformer.modalities.driving.pictures.scenes import SIDE
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.pictures.solids import corners
 from ndformer.modalities.driving.formats.classes import CLASSES
-from ndformer.modalities.driving.formats.solids import overlapping
+from ndformer.modalities.driving.formats.solids import corners, overlapping
 from ndformer.modalities.driving.stand_ins.streets import GROUPS, LANE, street
 
 SECONDS = 1.5  # of a drive of four moments

@@ -5,11 +5,11 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures import solids
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.driving.formats import poses
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.solids import inside, overlapping
+from ndformer.modalities.driving.pictures import solids
 from ndformer.modalities.driving.transforms.paste import pasted
 from tests.framework.helpers import damage_sample
 from tests.modalities.driving import test_nuscenes

@@ -16,7 +16,7 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.differences import ENDINGS, changes
-from ndformer.framework.errors import DataError, first_of
+from ndformer.framework.errors import DataError, shorten_list
 from ndformer.framework.system import devices, processes
 
 SOURCES = Path(__file__).parents[3]
@@ -55,8 +55,8 @@ def _compare(values: dict[str, Any]) -> None:
         differences = [f"rank {rank} has {path} {new!r:.60}, rank 0 {old!r:.60}" for path, old, new in different]
         if differences:
             raise DataError(
-                f"the processes of this run do not agree: {first_of(differences, 3, '; ')}. Start all with the same "
-                "command, code and data"
+                f"the processes of this run do not agree: {shorten_list(differences, 3, '; ')}. Start all with the "
+                "same command, code and data"
             )
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ndformer.framework.errors import first_of
+from ndformer.framework.errors import shorten_list
 from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet
 
@@ -122,4 +122,4 @@ def sample_name(batch: dict[str, Any], i: int) -> str:
 
 
 def sample_names(batch: dict[str, Any]) -> str:
-    return first_of([sample_name(batch, i) for i in range(len(batch["data_samples"]))], 8)
+    return shorten_list([sample_name(batch, i) for i in range(len(batch["data_samples"]))], 8)

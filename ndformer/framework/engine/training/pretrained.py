@@ -20,7 +20,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.references import Reference, parse_reference
 from ndformer.framework.engine.config.text import parse_config
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.errors import DataError, first_of
+from ndformer.framework.errors import DataError, shorten_list
 from ndformer.framework.foreign.mounts import check_not_special
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.importers import SOURCES
@@ -261,7 +261,7 @@ def _label(name: str, key: tuple[str, str]) -> str:
 
 
 def _brief(labels: Sequence[str]) -> str:
-    return first_of(list(dict.fromkeys(labels)), MAX_NAMES) or "nothing"
+    return shorten_list(list(dict.fromkeys(labels)), MAX_NAMES) or "nothing"
 
 
 def _by_type(name: str, paths: Sequence[str], encoding: Parts) -> tuple[str, str]:

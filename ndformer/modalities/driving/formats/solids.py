@@ -2,7 +2,17 @@
 
 import numpy as np
 
-from ndformer.framework.pictures.solids import corners
+# along length, width, height: the four corners of the front, then those of the back
+CORNERS = np.array([(1, 1, 1), (1, -1, 1), (1, -1, -1), (1, 1, -1), (-1, 1, 1), (-1, -1, 1), (-1, -1, -1), (-1, 1, -1)])
+
+
+def corners(boxes: np.ndarray) -> np.ndarray:
+    """Return the corners (K, 8, 3) of boxes (K, 7 or more)."""
+    boxes = np.asarray(boxes, np.float64)
+    sides = CORNERS * boxes[:, None, [4, 3, 5]] / 2
+    c, s = np.cos(boxes[:, 6:7]), np.sin(boxes[:, 6:7])
+    x, y = c * sides[..., 0] - s * sides[..., 1], s * sides[..., 0] + c * sides[..., 1]
+    return boxes[:, None, :3] + np.stack([x, y, sides[..., 2]], -1)
 
 
 def inside(points: np.ndarray, box: np.ndarray) -> np.ndarray:

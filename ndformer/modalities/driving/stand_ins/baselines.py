@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ndformer.framework.answers.boxes3d import Boxes3D
+from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.nuscenes.dataset import NuScenes
 from ndformer.modalities.driving.datasets.nuscenes.metric import NuScenes as Metric
 from ndformer.modalities.driving.formats.classes import CLASSES

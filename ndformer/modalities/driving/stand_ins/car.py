@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ndformer.framework.pictures.solids import NEAREST, corners
 from ndformer.modalities.driving.formats.classes import CAMERAS, LIDAR
 from ndformer.modalities.driving.formats.poses import about_z, poses, quaternion
+from ndformer.modalities.driving.formats.solids import corners
+from ndformer.modalities.driving.pictures.solids import NEAREST
 
 HEIGHT, WIDTH = 96, 160  # pixels of a camera
 ROOF, HOOD = 1.84, 1.5  # height of the LiDAR and of the cameras above the ground, in meters

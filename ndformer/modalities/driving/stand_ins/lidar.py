@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ndformer.framework.answers.boxes3d import Boxes3D
 from ndformer.framework.data.stand_ins import stand_in
+from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.lidar import Lidar
 from ndformer.modalities.driving.datasets.nuscenes.metric import CentreDistance
 from ndformer.modalities.driving.stand_ins.baselines import unseen

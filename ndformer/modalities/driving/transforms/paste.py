@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.pictures.solids import NEAREST, corners
 from ndformer.modalities.driving.formats.poses import moved
-from ndformer.modalities.driving.formats.solids import inside, overlapping
+from ndformer.modalities.driving.formats.solids import corners, inside, overlapping
+from ndformer.modalities.driving.pictures.solids import NEAREST
 
 OPAQUE = 0.7  # opacity of a pasted image
 

@@ -16,7 +16,7 @@ from ndformer.framework.engine.programs.attention import SampleAttention, logit_
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 from tests.encodings.references.gta import random_cameras
-from tests.framework.backbones import test_unitr as unitr
+from tests.modalities.driving.models import test_unitr as unitr
 
 
 def seen(looks: list[AttentionMaps], places: torch.Tensor, prefix: int = 0) -> SampleAttention:

@@ -19,8 +19,8 @@ from ndformer.framework.engine.training import checkpoint, progress, run_state
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import label_loss
-from ndformer.framework.losses.objects3d import peak_focal
 from ndformer.framework.system import processes
+from ndformer.modalities.driving.models.objects3d import peak_focal
 from tests.framework.engine.training.models import SAMPLES
 from tests.soak.tiny import config, register
 from tests.spawned import spawned

@@ -7,18 +7,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.answers.boxes3d import Boxes3D
-from ndformer.framework.bev_grid import BEVGrid
-from ndformer.framework.heads.centre_point import init_prior
 from ndformer.framework.heads.head import Head, finite
-from ndformer.framework.losses.boxes3d import rotated_nms
-from ndformer.framework.losses.matching import match, pair_losses
-from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, local_maxima, peak_focal, peaks
-from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, Few, Natural, Rate, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet
+from ndformer.modalities.driving.answer import Boxes3D
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
+from ndformer.modalities.driving.models.birds_eye import MapNorm
+from ndformer.modalities.driving.models.boxes3d import rotated_nms
+from ndformer.modalities.driving.models.center_point import init_prior
+from ndformer.modalities.driving.models.matching import match, pair_losses
+from ndformer.modalities.driving.models.objects3d import Objects3D, decode_boxes, local_maxima, peak_focal, peaks
 
 PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
 

@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
-from ndformer.framework.heads.centre_point import Cells
-from ndformer.framework.losses.boxes3d import iou_3d
-from ndformer.framework.losses.matching import match, pair_losses
-from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, encode_boxes, peak_focal, peaks
-from ndformer.framework.necks.birds_eye import scatter_to_map
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
+from ndformer.modalities.driving.models.birds_eye import scatter_to_map
+from ndformer.modalities.driving.models.boxes3d import iou_3d
+from ndformer.modalities.driving.models.center_point import Cells
+from ndformer.modalities.driving.models.matching import match, pair_losses
+from ndformer.modalities.driving.models.objects3d import Objects3D, decode_boxes, encode_boxes, peak_focal, peaks
 
 FIELD = BEVGrid((-6.0, -3.0), 0.5, (12, 24))
 NECK: dict[str, Any] = dict(
@@ -105,7 +105,7 @@ def head(cfg: dict[str, Any], seed: int = 0, **options: Any) -> Any:
 
 
 @torch.no_grad()
-def test_the_loss_of_centre_point_is_its_formula():
+def test_the_loss_of_center_point_is_its_formula():
     net, samples = head(BOTH[0]), truth(2, 6, 3)
     cells = net(tokens())
     heat = peak_focal(cells.peaks, peaks(objects_of(samples), FIELD, 3))
@@ -124,7 +124,7 @@ def test_the_loss_of_centre_point_is_its_formula():
 
 
 @torch.no_grad()
-def test_centre_point_predicts_its_best_local_maxima():
+def test_center_point_predicts_its_best_local_maxima():
     net = head(BOTH[0], most=10, least_score=0.0)
     torch.manual_seed(0)
     cells = Cells(torch.randn(1, 3, 12, 24), torch.randn(1, 10, 12, 24) * 0.3)

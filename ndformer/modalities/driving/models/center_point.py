@@ -7,17 +7,24 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.answer import Answer
-from ndformer.framework.answers.boxes3d import Boxes3D
-from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.heads.head import Head, finite
-from ndformer.framework.losses.objects3d import Objects3D, decode_boxes, encode_boxes, local_maxima, peak_focal, peaks
-from ndformer.framework.necks.birds_eye import MapNorm
 from ndformer.framework.registry import HEADS, NECKS
 from ndformer.framework.registry.ranges import Classes, Count, NonNegative, Share, SomeShare, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.system.processes import shared_divisor
 from ndformer.framework.tokens import TokenSet
+from ndformer.modalities.driving.answer import Boxes3D
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
+from ndformer.modalities.driving.models.birds_eye import MapNorm
+from ndformer.modalities.driving.models.objects3d import (
+    Objects3D,
+    decode_boxes,
+    encode_boxes,
+    local_maxima,
+    peak_focal,
+    peaks,
+)
 
 CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # channels of the box code of a cell
 PRIOR = 0.1  # initial score of every cell

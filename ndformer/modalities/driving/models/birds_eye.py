@@ -8,12 +8,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import NECKS
 from ndformer.framework.registry.ranges import Few, Finite, Positive, SomeShare, Width
 from ndformer.framework.system.norm_momentum import GradualNorm
 from ndformer.framework.tokens import TokenSet
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
 
 EPS = 1e-3
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.modalities.driving.formats.solids import corners
+
 NEAREST = 0.1  # smallest drawn distance from a camera, meters
-# along length, width, height: the four corners of the front, then those of the back
-CORNERS = np.array([(1, 1, 1), (1, -1, 1), (1, -1, -1), (1, 1, -1), (-1, 1, 1), (-1, -1, 1), (-1, -1, -1), (-1, 1, -1)])
 EDGES = (
     [(i, (i + 1) % 4) for i in range(4)] + [(4 + i, 4 + (i + 1) % 4) for i in range(4)] + [(i, i + 4) for i in range(4)]
 )
@@ -22,15 +22,6 @@ class Solid:
 
     box: np.ndarray  # x, y, z of the center, width, length, height, yaw, ...
     color: tuple[int, int, int]
-
-
-def corners(boxes: np.ndarray) -> np.ndarray:
-    """Return the corners (K, 8, 3) of boxes (K, 7 or more)."""
-    boxes = np.asarray(boxes, np.float64)
-    sides = CORNERS * boxes[:, None, [4, 3, 5]] / 2
-    c, s = np.cos(boxes[:, 6:7]), np.sin(boxes[:, 6:7])
-    x, y = c * sides[..., 0] - s * sides[..., 1], s * sides[..., 0] + c * sides[..., 1]
-    return boxes[:, None, :3] + np.stack([x, y, sides[..., 2]], -1)
 
 
 def draw(pixels: np.ndarray, solids: Sequence[Solid], about: Mapping[str, Any]) -> Any:

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ndformer.framework.backbones.unitr.layers import Block, Part, Sets
-from ndformer.framework.backbones.unitr.places import SENSOR_PLANES, Flat, Plane, Windows
-from ndformer.framework.backbones.unitr.sets import by_length
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import ComposedLayer, build_encoding
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Few, Finite, Positive, Side, Width
 from ndformer.framework.registry.renamed import Renamed
 from ndformer.framework.tokens import Rows, TokenSet, Where
+from ndformer.modalities.driving.models.unitr.layers import Block, Part, Sets
+from ndformer.modalities.driving.models.unitr.places import SENSOR_PLANES, Flat, Plane, Windows
+from ndformer.modalities.driving.models.unitr.sets import by_length
 
 Kind = Literal["own", "image", "bev"]
 

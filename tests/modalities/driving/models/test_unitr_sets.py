@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ndformer.framework.backbones.unitr.sets import by_length, partition
+from ndformer.modalities.driving.models.unitr.sets import by_length, partition
 
 few = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ndformer.framework.backbones.unitr.sets import partition
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import Rows, TokenSet
+from ndformer.modalities.driving.models.unitr.sets import partition
 
 AXES = ("x", "y", "view", "row", "column", "row off", "column off")  # of token positions
 PILLARS, PATCHES = 0, 1  # TokenSet.modality

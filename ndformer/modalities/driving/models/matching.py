@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.bev_grid import BEVGrid
-from ndformer.framework.losses.boxes3d import distance_iou, iou_3d
-from ndformer.framework.losses.objects3d import Objects3D, encode_boxes
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.system.processes import shared_divisor
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
+from ndformer.modalities.driving.models.boxes3d import distance_iou, iou_3d
+from ndformer.modalities.driving.models.objects3d import Objects3D, encode_boxes
 
 ALPHA, GAMMA = 0.25, 2.0  # of the focal loss
 # weights of the costs of an assignment, and of the losses of its pairs

@@ -10,8 +10,8 @@ import numpy as np
 
 from ndformer.framework.answers.objects import Objects, Verdict
 from ndformer.framework.pictures.cards import INK, RIGHT, WRONG, class_colors, resize_to_fit
-from ndformer.framework.pictures.solids import Solid, draw
 from ndformer.framework.registry import ANSWERS
+from ndformer.modalities.driving.pictures.solids import Solid, draw
 
 MAX_DISTANCE_M = 2.0  # between the centers of a prediction and the object it matches
 MISSED, MATCHED = (60, 110, 220), (160, 160, 160)  # RGB of true boxes without and with a matching prediction

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.losses.boxes3d import distance_iou, iou_3d, iou_above, rotated_nms
+from ndformer.modalities.driving.models.boxes3d import distance_iou, iou_3d, iou_above, rotated_nms
 
 few = settings(max_examples=80, deadline=None, derandomize=True)
 number = st.floats(-3, 3, width=32)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.bev_grid import BEVGrid
 from ndformer.framework.errors import DataError
 from ndformer.framework.losses.labels import checked
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.system.processes import shared_divisor
+from ndformer.modalities.driving.models.bev_grid import BEVGrid
 
 MIN_RADIUS, OVERLAP = 2, 0.1  # of an object's peak in the heatmap: cells; IoU of boxes with corners in its radius
 

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.backbones.unitr.network import UniTR
-from ndformer.framework.backbones.unitr.places import Flat
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, Where
-from tests.framework.backbones.test_unitr_sets import slow
+from ndformer.modalities.driving.models.unitr.network import UniTR
+from ndformer.modalities.driving.models.unitr.places import Flat
+from tests.modalities.driving.models.test_unitr_sets import slow
 
 SMALL: dict[str, Any] = dict(dim=16, heads=2, view=(4, 7), corner=(-6.0, -3.0), cell=0.5, window=(6, 4), size=5)
 LEARNED: dict[str, Any] = dict(
