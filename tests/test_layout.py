@@ -160,7 +160,7 @@ FRAMEWORK = [  # each room knows those before it
     ["answers"],
     ["heads", "adapter"],
     ["model"],
-    ["contract", "graph", "importers"],
+    ["contract", "graph", "importer"],
     ["engine"],
 ]
 ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run", "memory"], ["inputs"], ["programs"]]

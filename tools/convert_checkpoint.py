@@ -21,8 +21,7 @@ from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, load, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
 from ndformer.framework.foreign.weights import load_tensors
-from ndformer.framework.importers import SOURCES
-from ndformer.framework.registry import BACKBONES, HEADS, MODALITIES
+from ndformer.framework.registry import BACKBONES, HEADS, IMPORTERS, MODALITIES
 from ndformer.framework.system import atomic
 
 FOLDER = "consolidate"
@@ -30,7 +29,8 @@ FOLDER = "consolidate"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    parser.add_argument("origin", metavar="SOURCE", choices=[*SOURCES, FOLDER], help=", ".join([*SOURCES, FOLDER]))
+    origins = [*IMPORTERS.all(), FOLDER]
+    parser.add_argument("origin", metavar="SOURCE", choices=origins, help=", ".join(origins))
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, help="channels of a head: 64; for pointcept 16")
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         save(args.output, load(args.input))
         print(f"{args.output} has the content of {args.input}")
         return
-    source = SOURCES[args.origin]
+    source = IMPORTERS.get(args.origin)
     extra_options = dict(lookhere=dict(fov=args.fov), naflexvit=dict(rope_base=args.rope_base)).get(args.origin, {})
     imported = source.convert(
         load_tensors(args.input, source.inside), args.head_dim or source.head_dim, **extra_options

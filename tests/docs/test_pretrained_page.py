@@ -11,9 +11,9 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.references import parse_reference
 from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import pretrained
-from ndformer.framework.importers import SOURCES
-from tests.framework.importers.given import vit
-from tests.framework.importers.plain import TIMM
+from ndformer.framework.registry import IMPORTERS
+from tests.integrations.importers.given import vit
+from tests.integrations.importers.plain import TIMM
 from tools import compare, convert_checkpoint, train
 
 PAGE = (Path(__file__).parents[2] / "docs/how-to/pretrained.md").read_text()
@@ -22,7 +22,7 @@ ROWS = [line.strip("| ").split(" | ") for line in CONVERTING.splitlines() if lin
 
 
 def test_its_table_has_every_source():
-    assert {row[0].strip("`") for row in ROWS} == set(SOURCES)
+    assert {row[0].strip("`") for row in ROWS} == set(IMPORTERS.all())
 
 
 def test_its_licences_begin_as_those_that_are_printed():
@@ -31,7 +31,7 @@ def test_its_licences_begin_as_those_that_are_printed():
         name = source.strip("`")
         word = words.get(name, licence)
         assert word in licence
-        assert word in SOURCES[name].license
+        assert word in IMPORTERS.get(name).license
 
 
 def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeypatch):
@@ -66,7 +66,7 @@ def test_its_comparison_is_understood():
 def test_its_command_is_understood(tmp_path):
     (command,) = re.findall(r"^    ndformer convert_checkpoint (.*)$", PAGE, re.MULTILINE)
     source, _, out = command.split()
-    assert source in SOURCES
+    assert source in IMPORTERS.all()
     assert out.endswith(".pth")
     assert convert_checkpoint.__doc__ is not None
     assert command in convert_checkpoint.__doc__

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import IMPORTERS
 from ndformer.integrations.huggingface import with_encoding
 from tests.integrations.hosts import (
     ENCODINGS,
@@ -160,4 +160,4 @@ def test_what_cannot_be_is_a_sentence():
 def test_weights_of_a_dinov2_of_theirs_are_not_dinov2s_own():
     """The importers know the names of the sources' own code; those of transformers are told by name."""
     with pytest.raises(Exception, match=r"these are no weights of DINOv2"):
-        SOURCES["dinov2"].convert(made("Dinov2").state_dict(), 32)
+        IMPORTERS.get("dinov2").convert(made("Dinov2").state_dict(), 32)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import IMPORTERS
 
 transformers = pytest.importorskip("transformers")
 NAMES = [  # of transformers, of the source
@@ -54,7 +54,7 @@ def by_the_sources_names(model: Any) -> dict[str, Tensor]:
 
 
 def ours(source: str, given: dict[str, Tensor], modality: str) -> TokenModel:
-    parts = SOURCES[source].convert(given, 64).parts
+    parts = IMPORTERS.get(source).convert(given, 64).parts
     adapter, backbone = (parts[place] for place in (f"modalities.{modality}", "backbone"))
     model = TokenModel({modality: adapter.config}, backbone.config, dict(type="Classifier", classes=2, pool="mean"))
     weights = {f"{place}.{own}": value for place, part in parts.items() for own, value in part.weights.items()}

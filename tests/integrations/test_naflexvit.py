@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import IMPORTERS
 
 naflexvit = pytest.importorskip("timm.models.naflexvit")
 PATCH, WIDTH = 8, 16  # of a patch, of a head
@@ -44,7 +44,7 @@ def test_rectangles_packed_here_answer_as_padded_in_timm(options, base):
     for name, weight in theirs.named_parameters():
         if "freqs" not in name:
             torch.nn.init.normal_(weight, std=0.1)
-    parts = SOURCES["naflexvit"].convert(theirs.state_dict(), WIDTH, base).parts
+    parts = IMPORTERS.get("naflexvit").convert(theirs.state_dict(), WIDTH, base).parts
     adapter, backbone, head = (parts[place] for place in ("modalities.image", "backbone", "head"))
     model = TokenModel(dict(image=adapter.config), backbone.config, head.config).eval()
     model.load_state_dict({f"{place}.{name}": w for place, part in parts.items() for name, w in part.weights.items()})
@@ -57,8 +57,8 @@ def test_weights_of_a_model_as_timm_names_it():
     """The parts that are not ours are refused by their names: pooling by attention, tables of rows and of columns."""
     sizes = dict(embed_dim=64, depth=1, num_heads=4)
     gap = naflexvit.naflexvit_base_patch16_gap(**sizes).state_dict()
-    assert SOURCES["naflexvit"].convert(gap, WIDTH).left == []
+    assert IMPORTERS.get("naflexvit").convert(gap, WIDTH).left == []
     for name, says in (("map", "attn_pool"), ("parfac_gap", "pos_embed_y|neither a table nor frequencies")):
         weights = getattr(naflexvit, f"naflexvit_base_patch16_{name}")(**sizes).state_dict()
         with pytest.raises(DataError, match=says):
-            SOURCES["naflexvit"].convert(weights, WIDTH)
+            IMPORTERS.get("naflexvit").convert(weights, WIDTH)

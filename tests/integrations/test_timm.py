@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import IMPORTERS
 
 timm = pytest.importorskip("timm")
 
@@ -19,7 +19,7 @@ def test_a_model_of_timm_answers_the_same(name):
     theirs = timm.create_model(name, pretrained=False, num_classes=7, img_size=size).eval()
     for weight in theirs.parameters():
         torch.nn.init.normal_(weight, std=0.1)
-    parts = SOURCES["timm"].convert(theirs.state_dict(), 64).parts
+    parts = IMPORTERS.get("timm").convert(theirs.state_dict(), 64).parts
     adapter, backbone, head = (parts[place] for place in ("modalities.image", "backbone", "head"))
     model = TokenModel(dict(image=adapter.config), backbone.config, head.config).eval()
     model.load_state_dict({f"{place}.{own}": w for place, part in parts.items() for own, w in part.weights.items()})

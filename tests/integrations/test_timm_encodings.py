@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.importers import SOURCES
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry import IMPORTERS
 from ndformer.integrations.timm import with_encoding
 from tests.integrations.hosts import (
     ENCODINGS,
@@ -66,7 +66,7 @@ def test_it_is_our_model_with_the_same_weights(encoding):
     theirs = with_encoding(vit(), encoding)
     plain = vit()
     torch.nn.init.zeros_(plain.pos_embed)
-    parts = SOURCES["timm"].convert(plain.state_dict(), 32).parts
+    parts = IMPORTERS.get("timm").convert(plain.state_dict(), 32).parts
     blocks = parts["backbone"].config | dict(encoding=parse_encoding(encoding))
     ours = TokenModel(
         dict(image=parts["modalities.image"].config | dict(class_at="auto")), blocks, parts["head"].config

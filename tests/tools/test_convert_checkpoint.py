@@ -15,10 +15,10 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.heads.classifier import Classifier
-from ndformer.framework.importers import pointcept
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.integrations.importers import pointcept
 from tools import convert_checkpoint
 
 SIZES: dict[str, Any] = dict(

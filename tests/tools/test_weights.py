@@ -9,8 +9,8 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.pretrained import read
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
-from tests.framework.importers.given import CLS, HEAD, SIDE, D, N, vit
-from tests.framework.importers.plain import TIMM as TIMM_NAMES
+from tests.integrations.importers.given import CLS, HEAD, SIDE, D, N, vit
+from tests.integrations.importers.plain import TIMM as TIMM_NAMES
 from tests.programs import NO_WORKERS, write_images
 from tests.programs import run as start
 from tools import convert_checkpoint, print_config, train

@@ -97,4 +97,5 @@ ANSWERS = Registry("answer", "ndformer.framework.answers", "ndformer.modalities"
 METRICS = Registry("metric", "ndformer.framework.evaluation", "ndformer.modalities")
 OPTIMIZERS = Registry("optimizer", "ndformer.framework.engine.training.optim")
 SCHEDULES = Registry("schedule", "ndformer.framework.engine.training.schedules")
+IMPORTERS = Registry("importer", "ndformer.integrations.importers")
 HOOKS = _Hooks("hook")

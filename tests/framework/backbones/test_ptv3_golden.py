@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.importers import pointcept
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.integrations.importers import pointcept
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT.parent / "shared" / "golden" / "ptv3_tiny.pt"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ndformer.framework.engine.config.text import parse_encoding
 from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
-from ndformer.framework.importers import SOURCES
+from ndformer.framework.registry import IMPORTERS
 
 NAMED = re.compile(r"(?P<source>[\w-]{2,})(?:\((?P<options>[^)]*)\))?:(?P<path>.+)", re.DOTALL)  # C: is a drive
 OPTIONS = ("head_dim", "fov", "rope_base")  # of importers: settings that a file does not contain
@@ -34,12 +34,12 @@ def parse_reference(text: str) -> Reference:
     if match is None:
         return Reference(Path(text))
     source, option_text = match["source"], match["options"]
-    if source not in SOURCES:
-        names = ", ".join(SOURCES)
-        raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, SOURCES)} Known: {names}")
+    if source not in (known := IMPORTERS.all()):
+        names = ", ".join(known)
+        raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, known)} Known: {names}")
     options = parse_encoding(f"options({option_text})") if option_text else {}
     options = {key: value for key, value in options.items() if key != "type"}
-    accepted = [name for name in OPTIONS if name in inspect.signature(SOURCES[source].convert).parameters]
+    accepted = [name for name in OPTIONS if name in inspect.signature(IMPORTERS.get(source).convert).parameters]
     for name, value in options.items():
         if name not in accepted or type(value) is not int or value < 1:
             expected = " and ".join(f"{option}=NUMBER" for option in accepted)

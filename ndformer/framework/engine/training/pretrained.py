@@ -23,8 +23,8 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError, shorten_list
 from ndformer.framework.foreign.mounts import check_not_special
 from ndformer.framework.foreign.weights import load_tensors
-from ndformer.framework.importers import SOURCES
-from ndformer.framework.importers.state_dict import Imported
+from ndformer.framework.importer import Imported
+from ndformer.framework.registry import IMPORTERS
 
 NATIVE = "ndformer"  # the source of ndformer's checkpoints
 TRAINING_ARGUMENTS = ("drop_path", "checkpointing", "backend")  # of backbones: no weight depends on them
@@ -84,7 +84,7 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
 
 def _import_weights(reference: Reference) -> Pretrained:
     name = str(reference.source)
-    source = SOURCES[name]
+    source = IMPORTERS.get(name)
     options = dict(head_dim=source.head_dim) | reference.options
     try:
         imported = source.convert(load_tensors(reference.path, source.inside), **options)
@@ -113,7 +113,7 @@ def _recognize(reference: Reference) -> Pretrained:
     """Read a file with the only importer that accepts it."""
     accepted: list[Pretrained] = []
     timm_error = ""
-    for name in SOURCES:
+    for name in IMPORTERS.all():
         named = Reference(reference.path, name)
         try:
             weights = _import_weights(named)
@@ -125,8 +125,8 @@ def _recognize(reference: Reference) -> Pretrained:
             accepted.append(weights)
     if not accepted:
         raise DataError(
-            f"{reference.path}: expected a checkpoint of ndformer or weights of {', '.join(SOURCES)}, got neither "
-            f"(timm: {timm_error})",
+            f"{reference.path}: expected a checkpoint of ndformer or weights of {', '.join(IMPORTERS.all())}, got "
+            f"neither (timm: {timm_error})",
             f"--weights SOURCE:{reference.path} prints why that importer refuses it",
         )
     if len(accepted) > 1:
@@ -247,8 +247,8 @@ def load_into(model: nn.Module, weights: Pretrained, encoding: Parts) -> list[st
     lines = [f"weights of {weights.reference.path} ({weights.source}): {len(matches)} tensors, {count:,} numbers"]
     if weights.assumed:
         lines.append(f"assumed, since the file does not contain it: {weights.assumed}")
-    if weights.source in SOURCES:
-        lines.append(f"license of {weights.source}: {SOURCES[weights.source].license}")
+    if weights.source in IMPORTERS.all():
+        lines.append(f"license of {weights.source}: {IMPORTERS.get(weights.source).license}")
     used = set(matches.values())
     unused = [_label(name, key) for name, key in file_keys.items() if name not in used]
     lines.append(f"new: {_brief([_label(name, key) for name, key in keys.items() if name not in matches])}")

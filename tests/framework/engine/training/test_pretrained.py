@@ -12,10 +12,10 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.engine.training.optim import parameter_groups
-from ndformer.framework.importers import SOURCES
-from tests.framework.importers import plain
-from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEADS, LS, PATCH, TABLES, D, N, R, naflexvit, vit
-from tests.framework.importers.plain import TIMM, Names, State
+from ndformer.framework.registry import IMPORTERS
+from tests.integrations.importers import plain
+from tests.integrations.importers.given import CLS, DEPTH, GAMMA, HEADS, LS, PATCH, TABLES, D, N, R, naflexvit, vit
+from tests.integrations.importers.plain import TIMM, Names, State
 from tests.tools.test_convert_checkpoint import SIZES, official
 
 PAPE_NAMES = Names("encoder.layers.{}.", "attention.qkv_proj", "attention.out_proj", "ffn.fc1", "ffn.fc2")
@@ -56,7 +56,7 @@ def begun(text: str, config: str, encoding: str | None, keep: bool = False, **op
     return model, "\n".join(pretrained.begin(model, cfg))
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", IMPORTERS.all())
 def test_weights_of_every_source_begin_a_model_with_another_encoding(source, tmp_path, monkeypatch):
     """Issue 44.6: the file determines the sizes of the model, and the encoding is initialized."""
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ def test_weights_of_every_source_begin_a_model_with_another_encoding(source, tmp
     assert f"weights of in.pth ({source}): " in said
     assert "new: PaPE" in said
     kept = {name: value for name, value in model.state_dict().items() if ".encoding." not in name}
-    imported = SOURCES[source].convert(dict(GIVEN[source]), WIDTHS.get(source, 16)).parts["backbone"].weights
+    imported = IMPORTERS.get(source).convert(dict(GIVEN[source]), WIDTHS.get(source, 16)).parts["backbone"].weights
     same = [name for name in imported if f"backbone.{name}" in kept]
     assert len(same) > 10
     assert all(torch.equal(kept[f"backbone.{name}"], imported[name]) for name in same)
@@ -97,7 +97,7 @@ def test_an_encoding_of_the_same_type_loads_its_weights_at_any_position(tmp_path
     torch.save(GIVEN["rope-vit"], tmp_path / "in.pth")
     model, said = begun("rope-vit(head_dim=16):in.pth", "imagefolder", "PaPE(m=4), RoPEMixed")
     assert "new: PaPE, head.linear\nleft out: LearnableAbsolute" in said
-    theirs = SOURCES["rope-vit"].convert(dict(GIVEN["rope-vit"]), 16).parts["backbone"].weights
+    theirs = IMPORTERS.get("rope-vit").convert(dict(GIVEN["rope-vit"]), 16).parts["backbone"].weights
     frequencies = model.state_dict()["backbone.blocks.1.attention.encoding.parts.1.frequencies"]
     assert torch.equal(frequencies, theirs["blocks.1.attention.encoding.parts.1.frequencies"])
     model, said = begun("rope-vit(head_dim=16):in.pth", "imagefolder", "PaPE(m=4)", keep=True)

@@ -1,19 +1,22 @@
 """ViTs with timm's names: timm, DeiT, DINOv2, DINOv3, rope-vit, NaFlexViT and V-JEPA 2."""
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import vit
-from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
+from ndformer.framework.importer import Imported, State, StateDictReader, head_count, importer
+from ndformer.integrations.importers import vit
 
 PATCHES = "patch_embed.proj"
+TIMM_LICENSE = "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
 BACKBONE = r"^(module\.)?(backbone\.)?"  # prefix of names in files of a larger model
 
 
+@importer("timm", TIMM_LICENSE)
 def timm(state_dict: State, head_dim: int, model: str = "a ViT as timm's") -> Imported:
     """Convert a ViT with a learned position embedding; DeiT and DINOv2 too.
 
@@ -34,6 +37,15 @@ def timm(state_dict: State, head_dim: int, model: str = "a ViT as timm's") -> Im
     return Imported(parts, reader.check_unused("mask_token"), vit.assumed(head_dim, 1e-6))
 
 
+importer("deit", "Apache-2.0")(partial(timm, model="DeiT"))
+importer("dinov2", "Apache-2.0")(partial(timm, model="DINOv2"))
+
+
+@importer(
+    "dinov3",
+    "the DINOv3 License, Meta's own: read it before you use or pass on what comes out",
+    ("state_dict", "model", "teacher"),
+)
 def dinov3(state_dict: State, head_dim: int) -> Imported:
     """Convert DINOv3: RoPE over positions from -1 to 1, four register ("storage") tokens, keys without bias."""
     reader = StateDictReader(state_dict, "DINOv3", BACKBONE)
@@ -69,6 +81,7 @@ def _rotations(periods: Tensor, depth: int) -> tuple[dict[str, Any], State]:
     return encoding | dict(learned=True), more
 
 
+@importer("rope-vit", "Apache-2.0")
 def rope_vit(state_dict: State, head_dim: int) -> Imported:
     """Convert rope-vit (Heo 2024): DeiT III with axial RoPE or RoPE-Mixed, in some models with a table too.
 
@@ -99,6 +112,7 @@ def rope_vit(state_dict: State, head_dim: int) -> Imported:
     return Imported(parts, left, vit.assumed(head_dim, 1e-6))
 
 
+@importer("naflexvit", TIMM_LICENSE)
 def naflexvit(state_dict: State, head_dim: int, rope_base: int = 0) -> Imported:
     """Convert timm's NaFlexViT: a ViT for images of any size, with a table, axial RoPE or RoPE-Mixed.
 
@@ -143,6 +157,7 @@ def naflexvit(state_dict: State, head_dim: int, rope_base: int = 0) -> Imported:
     return Imported(parts, reader.check_unused(), vit.assumed(head_dim, 1e-6) + assumed)
 
 
+@importer("vjepa2", "MIT; parts of its code are Apache-2.0", ("encoder", "state_dict", "model"))
 def vjepa2(state_dict: State, head_dim: int) -> Imported:
     """Convert V-JEPA 2's video encoders: tubelets, no class token, RoPE with tiled frequencies and adjacent pairs."""
     reader = StateDictReader(state_dict, "V-JEPA 2", BACKBONE)

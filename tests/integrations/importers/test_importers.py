@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.framework.importers import plain
-from tests.framework.importers.given import (
+from tests.integrations.importers import plain
+from tests.integrations.importers.given import (
     CLS,
     DEPTH,
     GAMMA,
@@ -27,7 +27,7 @@ from tests.framework.importers.given import (
     patches,
     vit,
 )
-from tests.framework.importers.plain import TIMM, Names
+from tests.integrations.importers.plain import TIMM, Names
 
 
 def alike(found: Tensor, expected: Tensor) -> None:

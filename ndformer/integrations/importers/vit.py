@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers.state_dict import Part, State, StateDictReader, head_count, stacked
+from ndformer.framework.importer import Part, State, StateDictReader, head_count, stacked
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import vit
-from ndformer.framework.importers.state_dict import Imported, Part, State, StateDictReader, head_count
+from ndformer.framework.importer import Imported, Part, State, StateDictReader, head_count, importer
+from ndformer.integrations.importers import vit
 
 UNUSED = r"head\.fc[12]\.(weight|bias)"
 # degrees from "up" (a smaller row), clockwise, in LookHere's order: halves; corners, triangles; eighths
@@ -24,6 +24,7 @@ DIRECTIONS = {
 }
 
 
+@importer("lookhere", "MIT")
 def convert(state_dict: State, head_dim: int, fov: int = 90) -> Imported:
     reader = StateDictReader(state_dict, "LookHere")
     dim = vit.width(reader, "patch_embed.proj")

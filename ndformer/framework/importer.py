@@ -1,13 +1,22 @@
-"""The state dict reader of importers, which checks the shape of every entry, and their result."""
+"""Importers of pretrained weights from other projects, which map names and shapes to ours.
+
+    @importer("mine", license="MIT")
+    def convert(state_dict, head_dim): ...          returns Imported; found as --weights mine:FILE
+
+imported = IMPORTERS.get("mine").convert(load_tensors(path), head_dim=64)
+imported.parts["backbone"].config, imported.parts["backbone"].weights
+"""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from ndformer.framework.errors import DataError, shorten_list
+from ndformer.framework.registry import IMPORTERS
 
 State = dict[str, Tensor]
 
@@ -27,6 +36,28 @@ class Imported:
     parts: dict[str, Part]  # by their place in a TokenModel: modalities.image, backbone, head
     left: list[str]  # names of entries that our model does not need
     assumed: str = ""  # settings that names and shapes do not determine
+
+
+class Source:
+    """A project whose weights can be imported."""
+
+    convert: ClassVar[Callable[..., Imported]]
+    license: ClassVar[str]  # of its weights
+    inside: ClassVar[tuple[str, ...]]  # keys under which its files nest the weights
+    head_dim: ClassVar[int]  # channels of a head, as published
+
+
+def importer(
+    name: str, license: str, inside: tuple[str, ...] = ("state_dict", "model"), head_dim: int = 64
+) -> Callable[[Callable[..., Imported]], Callable[..., Imported]]:
+    """Register a function of a state dict and the width of a head as the importer of a project's weights."""
+
+    def register(convert: Callable[..., Imported]) -> Callable[..., Imported]:
+        about = dict(convert=staticmethod(convert), license=license, inside=inside, head_dim=head_dim)
+        IMPORTERS.register_module(name, module=type(name, (Source,), about))
+        return convert
+
+    return register
 
 
 class StateDictReader:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.framework.importers import plain
-from tests.framework.importers.plain import TIMM, Names, State
+from tests.integrations.importers import plain
+from tests.integrations.importers.plain import TIMM, Names, State
 
 D, HEADS, DEPTH, PATCH, SIDE = 32, 2, 2, 4, 4
 LS, GAMMA = Names(scales=("ls1.gamma", "ls2.gamma")), Names(scales=("gamma_1", "gamma_2"))

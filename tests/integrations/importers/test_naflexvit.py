@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import SOURCES
-from tests.framework.importers import plain
-from tests.framework.importers.given import GAMMA, HEADS, LS, PATCH, D, before, naflexvit
-from tests.framework.importers.plain import State
+from ndformer.framework.registry import IMPORTERS
+from tests.integrations.importers import plain
+from tests.integrations.importers.given import GAMMA, HEADS, LS, PATCH, D, before, naflexvit
+from tests.integrations.importers.plain import State
 
 GRIDS = [(5, 2), (4, 4), (1, 3)]
 RECTANGLES = [torch.randn(3, PATCH * r, PATCH * c, generator=torch.Generator().manual_seed(r)) for r, c in GRIDS]
@@ -67,7 +67,7 @@ def test_rectangles_give_the_logits_of_each_image(s, base, converted):
 
 
 def test_options_that_the_weights_lack_are_required(tmp_path):
-    convert = SOURCES["naflexvit"].convert
+    convert = IMPORTERS.get("naflexvit").convert
     with pytest.raises(DataError, match="neither a table nor frequencies: expected the base") as error:
         convert(naflexvit(grid=None), 16)
     assert error.value.option == "--rope-base N"

@@ -8,12 +8,13 @@ of detectors have other names and are refused.
 from typing import Any
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import vit
-from ndformer.framework.importers.state_dict import Imported, State, StateDictReader, head_count
+from ndformer.framework.importer import Imported, State, StateDictReader, head_count, importer
+from ndformer.integrations.importers import vit
 
 NAMES = vit.Names("encoder.layers.{}.", "attention.qkv_proj", "attention.out_proj", "ffn.fc1", "ffn.fc2")
 
 
+@importer("pape", "none is given, so all rights are reserved: ask its authors before you use or pass on what comes out")
 def convert(state_dict: State, head_dim: int) -> Imported:
     lightning = any(name.startswith(("classifier.encoder.", "classifier._orig_mod.")) for name in state_dict)
     prefix = r"^(classifier\.)?(_orig_mod\.)?" if lightning else r"^(_orig_mod\.)?"

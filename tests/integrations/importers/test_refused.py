@@ -8,10 +8,10 @@ from safetensors.torch import save_file
 
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers import SOURCES
-from ndformer.framework.importers.vit import _ratio
-from tests.framework.importers.given import CLS, DEPTH, GAMMA, HEAD, LS, TABLES, D, N, R, naflexvit, vit
-from tests.framework.importers.plain import State
+from ndformer.framework.registry import IMPORTERS
+from ndformer.integrations.importers.vit import _ratio
+from tests.integrations.importers.given import CLS, DEPTH, GAMMA, HEAD, LS, TABLES, D, N, R, naflexvit, vit
+from tests.integrations.importers.plain import State
 from tools import convert_checkpoint
 
 WHOLE = vit(LS, **CLS, pos_embed=(1, N + 1, D), **HEAD)
@@ -63,11 +63,11 @@ OTHERS: dict[str, tuple[str, State]] = {
 @pytest.mark.parametrize("case", OTHERS)
 def test_an_entry_of_any_other_shape_is_a_sentence(case):
     source, s = OTHERS[case]
-    SOURCES[source].convert(dict(s), 16)
+    IMPORTERS.get(source).convert(dict(s), 16)
     for name, value in s.items():
         for strange in (value[..., None], torch.zeros(())):
             with pytest.raises(DataError, match=re.escape(name.removesuffix(".weight").removesuffix(".bias"))):
-                SOURCES[source].convert(s | {name: strange}, 16)
+                IMPORTERS.get(source).convert(s | {name: strange}, 16)
 
 
 def test_heads_are_as_wide_as_one_says(tmp_path):
@@ -75,11 +75,11 @@ def test_heads_are_as_wide_as_one_says(tmp_path):
     with pytest.raises(DataError, match="expected a head width that divides 32 channels, got 64"):
         convert_checkpoint.main(["deit", str(tmp_path / "in.pth"), str(tmp_path / "out.pth")])
     with pytest.raises(DataError, match="LookHere of 90 degrees has 6, 12 or 16 heads, got 2"):
-        SOURCES["lookhere"].convert(vit(LS, **CLS), 16)
+        IMPORTERS.get("lookhere").convert(vit(LS, **CLS), 16)
     with pytest.raises(DataError, match="LookHere's 16 heads with 180 degrees have other directions"):
-        SOURCES["lookhere"].convert(vit(LS, **CLS), 2, 180)
+        IMPORTERS.get("lookhere").convert(vit(LS, **CLS), 2, 180)
     with pytest.raises(DataError, match="Event models cannot be converted"):
-        SOURCES["pape"].convert({"embedding.projection.weight": torch.zeros(8, 2, 4, 4)}, 16)
+        IMPORTERS.get("pape").convert({"embedding.projection.weight": torch.zeros(8, 2, 4, 4)}, 16)
 
 
 @pytest.mark.parametrize("dim, hidden", [(1408, 6144), (1664, 8192), (1152, 4304), (384, 1536)])
@@ -98,4 +98,4 @@ def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
 
 
 def test_every_source_says_its_licence():
-    assert all(source.license and source.inside and source.head_dim for source in SOURCES.values())
+    assert all(source.license and source.inside and source.head_dim for source in IMPORTERS.all().values())

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ndformer.framework.errors import DataError
-from ndformer.framework.importers.state_dict import Imported, Part, State
+from ndformer.framework.importer import Imported, Part, State, importer
 
 NAMES = [  # pattern of Pointcept's name in a block, pooling or unpooling, and our name
     (r"cpe\.0\.", "cpe.conv."),
@@ -25,6 +25,7 @@ NAMES = [  # pattern of Pointcept's name in a block, pooling or unpooling, and o
 ]
 
 
+@importer("pointcept", "MIT", head_dim=16)
 def convert(state_dict: State, head_dim: int) -> Imported:
     body, weights, left = backbone(state_dict, head_dim)
     parts = dict(backbone=Part(body, weights))
