@@ -39,6 +39,12 @@ class UnknownNameError(KeyError):
         return str(self.args[0])
 
 
+def alternatives(words: Iterable[str]) -> str:
+    """Return "a, b or c"."""
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ", did you mean 'X'?" for the choices most similar to an unknown name, or "."."""
     folded = {k.lower(): k for k in choices}

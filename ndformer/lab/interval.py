@@ -43,7 +43,7 @@ class Summary:
         return abs(self.mean - other.mean) <= self.margin + other.margin
 
 
-def student_t(freedom: int, confidence: float = 0.95) -> float:
+def student_t(freedom: float, confidence: float = 0.95) -> float:
     """Return the two-sided quantile of Student's t distribution: |t| is below it with this probability."""
     from scipy.special import stdtrit  # here: not every program that imports this module computes an interval
 

@@ -145,18 +145,23 @@ def test_a_key_that_is_not_finite_is_seen_in_every_output(bad: float) -> None:
 
 
 def test_auto_takes_it_where_torch_would_take_longer() -> None:
-    """For far positions, which would be a mask; with gradients, for padded rows and long ones."""
+    """For far positions, which would be a mask; with gradients, for long rows."""
     g = torch.Generator().manual_seed(0)
     r = torch.rand(1, 100, 3, generator=g)
     q, k, v = (torch.randn(1, 2, 100, 16, generator=g) for _ in range(3))
     near, far, where, learned = bias_of(r, 2, g), bias_of(r, 2, g), Where(r), q.clone().requires_grad_()
     near.local = single_block(r)  # near enough to be extra channels of q and k
     padded, unplaced = Where(r, valid=torch.ones(1, 100).bool()), Where(r, placed=torch.arange(100)[None] > 0)
-    chosen = {"narrow": [(q, where, far), (learned, padded, far)]}
-    chosen["sdpa"] = [(q, where, near), (q.double(), where, far), (q, unplaced, far), (learned, where, far)]
+    chosen = {"narrow": [(q, where, far), (q, padded, far)]}
+    chosen["sdpa"] = [(q, where, near), (q.double(), where, far), (q, unplaced, far)]
+    chosen["sdpa"] += [(learned, where, far), (learned, padded, far)]
     for name, cases in chosen.items():
         for queries, places, bias in cases:
             assert choose(queries, k.to(queries.dtype), v.to(queries.dtype), places, bias).name == name
+    for dims in (2, 3):
+        places = torch.rand(1, 300, dims)
+        long = torch.randn(1, 2, 300, 16).requires_grad_()
+        assert choose(long, long, long, Where(places), bias_of(places, 2, g)).name == "narrow"
     for tokens, name in ((9, "sdpa"), (50, "narrow")):
         few = torch.randn(1, 2, tokens, 16)
         assert choose(few, few, few, Where(r[:, :tokens]), bias_of(r[:, :tokens], 2, g)).name == name

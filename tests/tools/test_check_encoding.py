@@ -98,7 +98,7 @@ def test_options_are_python_values_or_words(capsys):
         (["imports_what_is_missing:Right"], "No module named 'what_is_missing'"),
         (["PaPE", "n=8"], "PaPE has no option 'n'"),
         (["PaPE", "m"], "options: expected KEY=VALUE, such as m=8 or train_cfg.max_epochs=5, got 'm'"),
-        (["LookHere", "fov=17"], "fov must be 180, 90 or 45 degrees, got 17"),
+        (["LookHere", "fov=17"], "LookHere: fov must be 180, 90 or 45, got 17"),
     ],
 )
 def test_what_cannot_be_checked_is_one_sentence_and_exit_code_1(arguments, sentence, capsys):

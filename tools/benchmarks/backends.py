@@ -4,13 +4,14 @@
     ndformer benchmarks/backends                    every shape, forward and with gradients
     ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 NUMBA_CPU_NAME=haswell ndformer benchmarks/backends
 
-One thread, float32, processor time. The backends of a shape run in turn in each round, so that a busy machine affects
-all equally. The last column is the time of the backend that `auto` selects, divided by that of the fastest.
+One thread, float32, processor time, with the computation of the bias, whose gradients belong to a training step. The
+backends of a shape run in turn in each round, so that a busy machine affects all equally. The last column is the time
+of the backend that `auto` selects, divided by that of the fastest.
 """
 
 import argparse
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -62,33 +63,41 @@ SHAPES = [
 ]
 
 
-def attention_call(shape: Shape) -> tuple[Tensor, Tensor, Tensor, Where, Bias | None]:
-    """Return q, k, v, the positions and the bias of one layer."""
+Call = tuple[Tensor, Tensor, Tensor, Where, Bias | None]
+
+
+def attention_call(shape: Shape, train: bool) -> tuple[list[Tensor], Callable[[], Call]]:
+    """Return the inputs of a layer, q, k, v and x, and a function that returns those of attend()."""
     torch.manual_seed(0)
     B, H, N, h = shape.rows, shape.heads, shape.tokens, shape.width
     where = Where(torch.rand(B, N, shape.dims) * shape.extent)
     cfg: dict[str, Any] = dict(type=shape.encoding)
     encoding = build_encoding(cfg, dim=H * h, heads=H, position_dims=shape.dims, depth=1)
-    q, k, v = torch.randn(3, B, H, N, h)
-    with torch.no_grad():
-        q, k, bias = encoding.layer(0, 1)(q, k, torch.randn(B, N, H * h), encoding.prepare(where))
-    return q, k, v, where, bias
+    inputs = [t.requires_grad_(train) for t in (*torch.randn(3, B, H, N, h), torch.randn(B, N, H * h))]
+    state, layer = encoding.prepare(where), encoding.layer(0, 1)
+
+    def encoded() -> Call:
+        q, k, v, x = inputs
+        q, k, bias = layer(q, k, x, state)
+        return q, k, v, where, bias
+
+    return inputs, encoded
 
 
 def measure(shape: Shape, train: bool, repeats: int) -> tuple[str, dict[str, float]]:
     """Return the backend that `auto` selects, and the median seconds of each backend."""
-    q, k, v, where, bias = attention_call(shape)
-    q, k, v = (t.requires_grad_(train) for t in (q, k, v))
-    chosen = choose(q, k, v, where, bias).name
-    names = [
-        name for name, backend in BACKENDS.items() if name not in EXCLUDED and backend.serves(q, k, v, where, bias)
-    ]
+    inputs, encoded = attention_call(shape, train)
+    with torch.set_grad_enabled(train):
+        arguments = encoded()
+        chosen = choose(*arguments).name
+    names = [name for name, backend in BACKENDS.items() if name not in EXCLUDED and backend.serves(*arguments)]
 
     def call(backend: str) -> None:
         with torch.set_grad_enabled(train):
+            q, k, v, where, bias = encoded()
             out = attend(q, k, v, where, bias, backend=backend)
         if train:
-            torch.autograd.grad(out.sum(), [q, k, v])
+            torch.autograd.grad(out.sum(), inputs, allow_unused=True)
 
     seconds = in_turn({name: partial(call, name) for name in names}, repeats)
     return chosen, {name: statistics.median(times) for name, times in seconds.items()}

@@ -25,6 +25,7 @@ from ndformer.framework.encoding.coverage import Coverage, Span, initial_radius_
 from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.encoding.scaling import Scaling
 from ndformer.framework.encoding.spacing import Spacing
+from ndformer.framework.errors import alternatives
 from ndformer.framework.registry.ranges import Dims, Factor, Few, NonNegative, Positive, Width
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
@@ -286,7 +287,7 @@ def not_measured(name: str, option: str, value: str) -> str:
 
 def check_choice(option: str, value: Any, choices: Sequence[Any]) -> None:
     if value not in choices:
-        raise ValueError(f"{option} must be {' or '.join(map(repr, choices))}, got {value!r}")
+        raise ValueError(f"{option} must be {alternatives(map(repr, choices))}, got {value!r}")
 
 
 def axis_order(axes: Sequence[int] | None, position_dims: int, repo: bool) -> tuple[int, ...]:

@@ -51,13 +51,12 @@ class Narrow(Backend):
     def preferred(self, q: Tensor, where: Where, bias: Bias | None) -> bool:
         if not isinstance(bias, SeparableBias) or bias.separable or q.shape[2] < MIN_TOKENS:
             return False
-        entries = bias.parabolas().entries
-        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (q, *entries.values()))):
+        parts = bias.parabolas()
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (q, *parts.entries.values()))):
             return q.shape[-1] <= MAX_WIDTH
-        costly = where.valid is not None or (
-            len(entries) == len(FACTORS) and q.shape[2] >= MIN_TOKENS_TRAINING
-        )  # as a mask
-        return costly and q.shape[-1] <= MAX_WIDTH_TRAINING
+        P = len(parts.axes)
+        full = len(parts.entries) >= P * (P + 1) // 2  # PaPE; the mask of PaPE-RI costs less
+        return full and q.shape[2] >= MIN_TOKENS_TRAINING and q.shape[-1] <= MAX_WIDTH_TRAINING
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, where: Where, bias: Bias | None, scale: float) -> Tensor:
         if not self.serves(q, k, v, where, bias):

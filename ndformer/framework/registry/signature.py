@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union
 
 from torch import Tensor, nn
 
+from ndformer.framework.errors import alternatives
+
 LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 DICTS = (dict, collections.abc.Mapping)
 WORDS = {
@@ -106,17 +108,24 @@ def fits(value: Any, hint: Any) -> bool:
     return True
 
 
+def choices(hint: Any) -> list[str]:
+    """Return the alternatives of an annotation in words: each member of a union, each value of a Literal."""
+    if typing.get_origin(hint) is Literal:
+        return list(map(repr, typing.get_args(hint)))
+    if len(union(hint)) > 1:
+        return [word for member in typing.get_args(hint) if member is not Tensor for word in choices(member)]
+    return [in_words(hint)]
+
+
 def in_words(hint: Any) -> str:
     """Describe an annotation in words: int | None is 'a whole number or None'."""
     origin, args = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin is Annotated:
         return " ".join([in_words(hint.__origin__), *map(str, hint.__metadata__)])
-    if len(union(hint)) > 1:
-        return " or ".join(dict.fromkeys(in_words(member) for member in args if member is not Tensor))
+    if len(union(hint)) > 1 or origin is Literal:
+        return alternatives(dict.fromkeys(choices(hint)))
     if hint is None or hint is types.NoneType:
         return "None"
-    if origin is Literal:
-        return " or ".join(map(repr, args))
     if is_dataclass(hint):
         return f"dict({', '.join(f'{name}=' for name in arguments(hint)[0])})"
     if origin is tuple and args and args[-1] is not Ellipsis:

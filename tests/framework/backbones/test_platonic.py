@@ -118,7 +118,7 @@ def test_it_has_a_share_of_the_weights_of_a_transformer() -> None:
     [
         (dict(position_dims=2), "rotates 3 position dimensions, got 2. Set frames='square'"),
         (dict(position_dims=4), "got 4. There are frames for 2 and 3"),
-        (dict(frames="cube"), "frames must be 'square' or 'tetrahedron' or 'octahedron', got 'cube'"),
+        (dict(frames="cube"), "frames must be 'square', 'tetrahedron' or 'octahedron', got 'cube'"),
         (dict(encoding=dict(type="LearnableAbsolute", grid=(2, 2, 2))), "free positions, got LearnableAbsolute"),
         (dict(dim=50), r"divisible by the 24 frames of 'octahedron', got dim=50 and heads=24. Set dim=72, heads=24"),
         (dict(encoding=dict(type="LearnableMLP")), "one input, got LearnableMLP"),

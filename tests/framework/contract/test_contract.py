@@ -204,7 +204,7 @@ def test_dimensions_that_an_encoding_refuses_are_left_out_with_its_reason():
 
 
 def test_an_encoding_that_refuses_all_dimensions_says_why():
-    with pytest.raises(ValueError, match="fov must be 180, 90 or 45 degrees, got 17"):
+    with pytest.raises(ValueError, match="fov must be 180, 90 or 45, got 17"):
         trials(configured(dict(type="LookHere", fov=17)))
 
 

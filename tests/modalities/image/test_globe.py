@@ -75,5 +75,5 @@ def test_other_positions_of_the_class_token_are_refused_on_a_circle(class_at: st
 
 
 def test_a_misspelled_position_of_the_class_token_is_refused() -> None:
-    with pytest.raises(ValueError, match="class_at must be 'nowhere' or 'origin' or 'centre' or 'auto', got 'center'"):
+    with pytest.raises(ValueError, match="class_at must be 'nowhere', 'origin', 'centre' or 'auto', got 'center'"):
         ImagePatches(16, patch=8, class_at="center")  # pyright: ignore[reportArgumentType]

@@ -17,7 +17,7 @@ from ndformer.framework.engine.config.data_root import unused_data_root
 from ndformer.framework.engine.config.merging import LOADER_KEYS
 from ndformer.framework.engine.config.schema import Keys, Sharding, settings_class
 from ndformer.framework.engine.config.splits import split_problems
-from ndformer.framework.errors import UnknownNameError
+from ndformer.framework.errors import UnknownNameError, alternatives
 from ndformer.framework.registry import (
     BACKBONES,
     DATASETS,
@@ -223,7 +223,7 @@ class _Checker:
             meant.update(n if "." in n else unread.prefix + n for n in close)
             sentence = f"{unread.prefix}{unread.name}: nothing reads it"
             if close:
-                sentence += f", did you mean {' or '.join(close)}?"
+                sentence += f", did you mean {alternatives(close)}?"
             elif other_types:
                 kind = unread.kind.__name__
                 sentence += (

@@ -19,7 +19,7 @@ def check_settings(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "settings, problem",
     [
-        (dict(parallel="fdsp"), "train_cfg.parallel: takes 'ddp' or 'fsdp'"),
+        (dict(parallel="fdsp"), "train_cfg.parallel: takes 'ddp', 'fsdp' or dict"),
         (dict(parallel=dict(type="fsdp", shards=2)), "train_cfg.parallel.shards: nothing reads it"),
         (dict(recompute="all"), "train_cfg.recompute: takes 'none' or 'blocks', got 'all'"),
         (

@@ -85,7 +85,7 @@ def test_what_nothing_reads_is_refused_with_the_nearest(options, sentence):
         ("optimizer.lr=fast", "takes a number above 0 and up to 1e+12, got 'fast'"),
         ("optimizer.betas=(0.9,)", "takes a list of 2 (a number from 0 and below 1, a number from 0 and below 1), got"),
         ("train_cfg=300", "train_cfg: takes dict(max_epochs=, accumulate="),
-        ("train_cfg.amp=bf61", "takes 'bf16' or 'fp16' or None, got 'bf61'"),
+        ("train_cfg.amp=bf61", "takes 'bf16', 'fp16' or None, got 'bf61'"),
         ("ema=0.99", "takes dict(decay=) or None, got 0.99"),
         ("seed=None", "seed: takes a whole number from 0 to 4294967295, got None"),
         ("data_root=3", "data_root: takes a string that is not empty or None, got 3"),
