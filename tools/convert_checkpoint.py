@@ -29,7 +29,7 @@ FOLDER = "consolidate"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
-    origins = [*IMPORTERS.all(), FOLDER]
+    origins = [*sorted(IMPORTERS.all()), FOLDER]
     parser.add_argument("origin", metavar="SOURCE", choices=origins, help=", ".join(origins))
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)

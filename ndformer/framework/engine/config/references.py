@@ -35,7 +35,7 @@ def parse_reference(text: str) -> Reference:
         return Reference(Path(text))
     source, option_text = match["source"], match["options"]
     if source not in (known := IMPORTERS.all()):
-        names = ", ".join(known)
+        names = ", ".join(sorted(known))
         raise UnknownNameError(f"weights: no importer is named '{source}'{nearest(source, known)} Known: {names}")
     options = parse_encoding(f"options({option_text})") if option_text else {}
     options = {key: value for key, value in options.items() if key != "type"}

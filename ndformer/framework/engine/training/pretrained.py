@@ -113,7 +113,8 @@ def _recognize(reference: Reference) -> Pretrained:
     """Read a file with the only importer that accepts it."""
     accepted: list[Pretrained] = []
     timm_error = ""
-    for name in IMPORTERS.all():
+    names = sorted(IMPORTERS.all(), key=lambda name: (name != "timm", name))  # DeiT and DINOv2 have its layout too
+    for name in names:
         named = Reference(reference.path, name)
         try:
             weights = _import_weights(named)
@@ -125,14 +126,14 @@ def _recognize(reference: Reference) -> Pretrained:
             accepted.append(weights)
     if not accepted:
         raise DataError(
-            f"{reference.path}: expected a checkpoint of ndformer or weights of {', '.join(IMPORTERS.all())}, got "
+            f"{reference.path}: expected a checkpoint of ndformer or weights of {', '.join(names)}, got "
             f"neither (timm: {timm_error})",
             f"--weights SOURCE:{reference.path} prints why that importer refuses it",
         )
     if len(accepted) > 1:
-        names = " and of ".join(weights.source for weights in accepted)
+        sources = " and of ".join(weights.source for weights in accepted)
         raise DataError(
-            f"{reference.path} has the names and shapes of {names}, whose positions differ: name the importer",
+            f"{reference.path} has the names and shapes of {sources}, whose positions differ: name the importer",
             f"--weights {accepted[0].source}:{reference.path}",
         )
     return accepted[0]
