@@ -120,8 +120,8 @@ def _beside_docs(file: File) -> Iterator[Path]:
     home = _home(file.src_uri)
     for _, link, _ in LINK.findall(file.content_string):
         path = Path(os.path.normpath(home / link))
-        known = path.is_relative_to(ROOT / "docs") or path.name in AT_THE_ROOT
-        if not known and path.is_relative_to(ROOT) and path.exists():
+        inside = path.is_relative_to(ROOT) and not path.is_relative_to(ROOT / "docs")
+        if inside and str(path.relative_to(ROOT)) not in AT_THE_ROOT and path.exists():
             yield path
 
 
