@@ -159,12 +159,12 @@ def _in_moments(
 def colored(values: np.ndarray, block: Panels) -> np.ndarray:
     """Return colors (N, 4) of values (N,): shares (root of value / max), signed (around 0), level (min to max)."""
     finite = np.isfinite(values)
-    shown = np.where(finite, values, 0)
+    finite_values = np.where(finite, values, 0)
     if block.kind == "share":
-        shown = shown / max(np.nanmax(values), np.finfo(np.float32).tiny)
-    colors = color_scale(block).to_rgba(shown)
+        finite_values = finite_values / max(np.nanmax(values), np.finfo(np.float32).tiny)
+    colors = color_scale(block).to_rgba(finite_values)
     if block.kind == "share":
-        colors[:, 3] = 0.25 + 0.6 * np.sqrt(shown)
+        colors[:, 3] = 0.25 + 0.6 * np.sqrt(finite_values)
     colors[~finite] = UNSEEN
     return colors
 
