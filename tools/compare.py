@@ -14,7 +14,8 @@ With a grid each encoding gets the point that validates best on the first seed (
 the comparisons of several data sets.
 
 Every cell is a training run in a folder of its own. The same command again resumes what was stopped and skips what is
-done. Writes into the work dir: compare.json, compare.md, compare.png.
+done. Writes into the work dir: compare.json, compare.md, compare.png. With --onto it writes them into a second folder,
+too, and does not train the runs that this folder has with the same settings: long tables can grow on several machines.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
-from ndformer.lab import cluster, compare_table, grid
+from ndformer.lab import cluster, compare_table, earlier, grid
 from ndformer.lab.compare import Outcome, Run, check_data, check_folder, outcome, plan
 from ndformer.lab.jobs import LOG, Ended, Job, run_jobs
 
@@ -80,6 +81,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     cli.weights_arguments(parser)
     cli.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
+    parser.add_argument("--onto", metavar="DIR", type=Path, help="add to the runs there, which are not trained again")
     parser.add_argument("--jobs", metavar="K", type=int, help="runs at once (1; on SLURM all)")
     parser.add_argument("--threads", metavar="T", type=int, help="threads of each (OMP_NUM_THREADS, or all cores / K)")
     parser.add_argument("--on", choices=["slurm", "local"], help="submit each run as a job, through submitit")
@@ -141,11 +143,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tried: list[Outcome] = []
 
     def report(outcomes: list[Outcome]) -> str:
-        return compare_table.write_report(home, title, metric, baseline, outcomes, tried)
+        text = compare_table.write_report(home, title, metric, baseline, outcomes, tried)
+        if args.onto:
+            earlier.add(home, args.onto)
+        return text
 
+    if args.onto:
+        print(f"{earlier.take_over([*tuning, *runs], args.onto)} runs taken from {args.onto}")
     if args.grid:
         tuning = tuning or [r for r in runs if r.seed == runs[0].seed]
-        tried = train_runs([r for r in tuning if r.fold == runs[0].fold], args, home, metric)
+
+        def report_tuning(outcomes: list[Outcome]) -> None:
+            nonlocal tried
+            tried = outcomes
+            report([outcome(run) for run in runs if run.point == points[0]])
+
+        tried = train_runs([r for r in tuning if r.fold == runs[0].fold], args, home, metric, report_tuning)
         best = {row: choice.point for row, choice in grid.choose(tried).items()}
         runs = [r for r in runs if r.point == best.get(r.row, points[0])]
     outcomes = train_runs(runs, args, home, metric, report)

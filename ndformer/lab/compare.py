@@ -22,7 +22,7 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.encoding.composed import class_place
 from ndformer.framework.engine.building import metrics_with_targets, prepare_data, with_targets
 from ndformer.framework.engine.config import saved
-from ndformer.framework.engine.config.differences import relevant_changes
+from ndformer.framework.engine.config.differences import relevant_changes, settings_digest
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import as_argument, parse_option
@@ -75,6 +75,11 @@ class Run:
     def class_token(self) -> str:
         """The position of the model's class token, as `class_at` names it; '' without one."""
         return _class_token(self.cfg.model) if self.cfg and "model" in self.cfg else ""
+
+    @property
+    def settings(self) -> str:
+        """A digest of all that affects its results, the same in another folder or on another machine."""
+        return settings_digest(self.cfg.to_dict() | dict(is_sample=self.sample))
 
     @property
     def done(self) -> bool:

@@ -227,7 +227,7 @@ def write_report(
         place = dict(encoding=run.encoding, per_class=run.per_class, seed=run.seed, fold=run.fold)
         place |= dict(class_at=run.class_token or None, point=run.point, folder=str(run.folder))
         ended = dict(failed=outcome.failed or None, results=outcome.results, correct=paired.load(run.folder))
-        runs.append(place | dict(arguments=run.arguments) | ended)
+        runs.append(place | dict(arguments=run.arguments, settings=run.settings) | ended)
     content = dict(title=title, metric=metric, quantity=asdict(quantity), baseline=baseline)
     content |= dict(rows=[asdict(row) for row in rows], runs=runs)
     home.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,7 @@
 """Differences between two configs, and whether a run may resume with a changed one."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +18,7 @@ IRRELEVANT = (  # for the result
     *(f"train_cfg.{key}" for key in ("checkpoint_every", "detect_anomaly", "hang_after", "parallel", "recompute")),
 )
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
+PLACES = ("data_root", "sample", "versions")  # where data is, and what the command line has chosen from
 
 
 def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -38,6 +41,26 @@ def relevant_changes(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str
         for path, before, after in changes(old, new)
         if not path.startswith(IRRELEVANT) and not path.endswith(ENDINGS) and not _is_from_data(path, after)
     ]
+
+
+def settings_digest(cfg: dict[str, Any]) -> str:
+    """Return 16 letters, the same for configs that differ in no setting that affects results, on other machines too."""
+    settings = {
+        path: value
+        for path, value in _leaves(completed(cfg))
+        if not path.startswith((*IRRELEVANT, *PLACES)) and not path.endswith((*ENDINGS, ".data_root"))
+    }
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted path, value) for all values that are not dicts or lists."""
+    items = enumerate(value) if isinstance(value, (list, tuple)) else value.items() if isinstance(value, dict) else ()
+    if not items:
+        yield path, value
+    for key, inner in items:
+        yield from _leaves(inner, f"{path}.{key}" if path else str(key))
 
 
 def _is_from_data(path: str, value: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Whether a run may go on with another number of processes."""
+"""Whether a run may go on with another number of processes, and which configs give the same results."""
 
 import pytest
 
-from ndformer.framework.engine.config.differences import check_resumable
+from ndformer.framework.engine.config.differences import check_resumable, settings_digest
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
@@ -22,3 +22,11 @@ def test_only_batches_of_a_number_of_samples_are_the_same_on_other_processes(mon
         settings["train_dataloader"]["batch_tokens"] = 100
     with pytest.raises(DataError, match=r"processes: was 1, is 4"):
         check_resumable(cfg, state, False)
+
+
+def test_settings_have_one_digest_unless_results_differ():
+    digest = lambda *options: settings_digest(load(CIFAR, options).to_dict())
+    plain = digest()
+    assert digest("data_root='elsewhere'", "train_dataloader.num_workers=7", "work_dir='x'") == plain
+    changed = ["seed=9", "optimizer.lr=3e-4", "model.backbone.depth=2", "train_dataloader.dataset.per_class=5"]
+    assert len({plain, *map(digest, changed)}) == 5
