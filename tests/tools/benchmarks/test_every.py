@@ -3,6 +3,7 @@
 import ast
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +64,11 @@ def output_of(tmp_path, monkeypatch, capsys):
     torch.set_num_threads(threads)
 
 
-def test_training_steps_of_the_engine_beside_those_by_hand(output_of, monkeypatch):
-    monkeypatch.setattr(step, "DEPTH", 1)
+@pytest.mark.parametrize("small", [(), ("--small",)])
+def test_training_steps_of_the_engine_beside_those_by_hand(output_of, monkeypatch, small):
+    monkeypatch.setattr(step, "VIT_S", replace(step.VIT_S, depth=1))
     monkeypatch.setattr(step, "WARM", 0)
-    lines = output_of(step.main, "--batch", "1", "--rounds", "1").splitlines()
+    lines = output_of(step.main, "--batch", "1", "--rounds", "1", *small).splitlines()
     assert [line.split()[0] for line in lines[-3:]] == ["engine", "by", "engine"]
     assert float(lines[-1].split()[4]) > 0
 
