@@ -31,7 +31,7 @@ from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.system import processes
-from ndformer.lab import cluster, compare_table, earlier, grid
+from ndformer.lab import cluster, compare_table, earlier_runs, grid
 from ndformer.lab.compare import Outcome, Run, check_data, check_folder, outcome, plan
 from ndformer.lab.jobs import LOG, Ended, Job, run_jobs
 
@@ -145,11 +145,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def report(outcomes: list[Outcome]) -> str:
         text = compare_table.write_report(home, title, metric, baseline, outcomes, tried)
         if args.onto:
-            earlier.add(home, args.onto)
+            earlier_runs.add(home, args.onto)
         return text
 
     if args.onto:
-        print(f"{earlier.take_over([*tuning, *runs], args.onto)} runs taken from {args.onto}")
+        print(f"{earlier_runs.take_over([*tuning, *runs], args.onto)} runs taken from {args.onto}")
     if args.grid:
         tuning = tuning or [r for r in runs if r.seed == runs[0].seed]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.lab import compare_table, earlier, paired
+from ndformer.lab import compare_table, earlier_runs, paired
 from ndformer.lab.compare import Outcome, check_folder, outcome, plan
 from tests.programs import CONFIGS
 
@@ -31,25 +31,25 @@ def test_runs_with_the_same_settings_are_taken_over_and_all_others_stay(tmp_path
     for i, run in enumerate(first[:3]):
         finish(run, 0.1 * i)
     write(tmp_path / "one", first)
-    earlier.add(tmp_path / "one", tmp_path / "kept")
+    earlier_runs.add(tmp_path / "one", tmp_path / "kept")
 
     # on another machine, with its data elsewhere, more encodings and fewer seeds
     second = plan(MNIST, ["PaPE", "NoPE", "Sincos"], [0], tmp_path / "two", data_root="there")
-    assert earlier.take_over(second, tmp_path / "kept") == 2
+    assert earlier_runs.take_over(second, tmp_path / "kept") == 2
     assert [run.done for run in second] == [False, True, True]
     assert [check_folder(run) for run in second] == ["", "", ""]
     assert outcome(second[1]) == Outcome(second[1], RESULTS | dict(test=dict(accuracy=0.1)))
     assert paired.load(second[1].folder) == CORRECT
-    assert earlier.take_over(second, tmp_path / "kept") == 0
+    assert earlier_runs.take_over(second, tmp_path / "kept") == 0
 
     finish(second[0], 0.9)
     write(tmp_path / "two", second)
-    earlier.add(tmp_path / "two", tmp_path / "kept")
+    earlier_runs.add(tmp_path / "two", tmp_path / "kept")
     content = json.loads((tmp_path / "kept" / "compare.json").read_text())
     assert [row["encoding"] for row in content["rows"]] == ["PaPE", "NoPE", "Sincos"]
-    assert [(run["encoding"], run["seed"]) for run in content["others"]] == [("Sincos", 1)]
+    assert [(run["encoding"], run["seed"]) for run in content["earlier_runs"]] == [("Sincos", 1)]
     third = plan(MNIST, ["PaPE", "Sincos", "NoPE"], [0, 1], tmp_path / "three")
-    assert earlier.take_over(third, tmp_path / "kept") == 4
+    assert earlier_runs.take_over(third, tmp_path / "kept") == 4
     assert str(tmp_path) not in json.dumps([run["folder"] for run in content["runs"]])
 
 
@@ -59,10 +59,10 @@ def test_other_settings_and_failed_runs_are_trained_again(tmp_path):
     outcomes = [outcome(runs[0]), Outcome(runs[1], RESULTS, "diverged: its training loss is nan from epoch 2 on")]
     compare_table.write_report(tmp_path / "one", "made", "accuracy", "Sincos", outcomes)
     longer = plan(MNIST, ["Sincos"], [0], tmp_path / "two", options=["train_cfg.max_epochs=99"])
-    assert earlier.take_over(longer, tmp_path / "one") == 0
+    assert earlier_runs.take_over(longer, tmp_path / "one") == 0
     again = plan(MNIST, ["Sincos", "NoPE"], [0], tmp_path / "three")
-    assert earlier.take_over(again, tmp_path / "one") == 1
-    assert earlier.take_over(again, tmp_path / "nothing") == 0
+    assert earlier_runs.take_over(again, tmp_path / "one") == 1
+    assert earlier_runs.take_over(again, tmp_path / "nothing") == 0
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"runs": [{"results": null, "failed": ""}]}', '{"runs": 3}'])
@@ -70,4 +70,4 @@ def test_a_file_without_settings_is_refused(tmp_path, text):
     (tmp_path / "compare.json").write_text(text)
     runs = plan(MNIST, ["NoPE"], [0], tmp_path / "one")
     with pytest.raises(DataError, match=r"--onto: expected .* to have runs with their settings"):
-        earlier.take_over(runs, tmp_path)
+        earlier_runs.take_over(runs, tmp_path)

@@ -43,7 +43,9 @@ def add(home: Path, folder: Path) -> None:
     for entry in content["runs"]:
         entry["folder"] = Path(entry["folder"]).name
     new = {entry["settings"] for entry in content["runs"] if _is_complete(entry)}
-    content["others"] = [entry for entry in _entries(folder) if _is_complete(entry) and entry["settings"] not in new]
+    content["earlier_runs"] = [
+        entry for entry in _entries(folder) if _is_complete(entry) and entry["settings"] not in new
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write(folder / FILE, json.dumps(content, indent=1) + "\n")
     for name in MORE:
@@ -62,7 +64,7 @@ def _entries(folder: Path) -> list[dict[str, Any]]:
         return []
     try:
         content = plain_json(path)
-        entries = [*content["runs"], *content.get("others", ())]
+        entries = [*content["runs"], *content.get("earlier_runs", ())]
         for entry in entries:
             _ = entry["settings"], entry["results"], entry["failed"]
             if entry["correct"] is not None:
