@@ -44,6 +44,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
     parser.add_argument("--out", metavar="DIR", type=Path, help="default: where the checkpoints are")
+    parser.add_argument("--onto", metavar="DIR", type=Path, help="as --out, adding to the runs there")
     args = parser.parse_args(arguments)
     if bool(args.heights) != bool(args.widths) or bool(args.sizes) == bool(args.heights):
         parser.error("expected --sizes, or --heights and --widths")
@@ -88,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         generated = generated or on_stand_in(cfg)
         tested.append(extrapolate.extrapolate(cfg, path, args.sizes, args.metric, args.scalings))
         print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
+    if args.onto:
+        tested = extrapolate_table.add_earlier(tested, args.onto)
     metric, quantity = tested[0].metric, tested[0].quantity
     rows, sizes = extrapolate_table.summarize(tested), extrapolate_table.shapes(tested)
     train_shapes = sorted({one.train_shape for one in tested})
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         + (aspect_gap.text(aspect_gap.gaps(tested), quantity) or aspect_gap.missing_note(tested))
         + f"\n{STAND_IN.capitalize()}.\n" * generated
     )
-    out = args.out or Path(os.path.commonpath([path.parent for _, path in found]))
+    out = args.onto or args.out or Path(os.path.commonpath([path.parent for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
     counts = extrapolate_table.tokens(tested)
     chart = extrapolate_table.Chart(rows, sizes, metric, quantity, train_shapes, counts)

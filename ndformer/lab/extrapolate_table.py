@@ -5,18 +5,20 @@ import json
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ndformer.framework.errors import DataError
+from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.pictures.figures import new_figure, save_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab import aspect_gap, markdown
-from ndformer.lab.extrapolate import ScalingName, Shape, Tested
+from ndformer.lab.extrapolate import Figure, ScalingName, Shape, Tested
 from ndformer.lab.interval import Summary, mean, within
 
 Key = tuple[str, int | str, ScalingName]  # encoding, size, scaling
@@ -96,6 +98,39 @@ def save(out: Path, tested: Sequence[Tested], rows: Rows, tables: str) -> None:
     content = dict(rows=means, aspect_gaps=gaps, runs=runs)
     atomic.write(out / "extrapolate.json", json.dumps(content, indent=1) + "\n")
     atomic.write(out / "extrapolate.md", tables)
+
+
+def add_earlier(tested: Sequence[Tested], folder: Path) -> list[Tested]:
+    """Return the runs in the extrapolate.json of a folder, if there is one, and these, which replace equal ones."""
+    path = folder / "extrapolate.json"
+    earlier = _parse(plain_json(path), path) if path.exists() else []
+    # without the folder of the work dir, which may be on another machine
+    new = [replace(run, checkpoint="/".join(Path(run.checkpoint).parts[-2:])) for run in tested]
+    tested_again = {(run.encoding, run.seed) for run in new}
+    every = [*(run for run in earlier if (run.encoding, run.seed) not in tested_again), *new]
+    sizes = dict.fromkeys((run.metric, tuple(dict.fromkeys(f.size for f in run.figures))) for run in every)
+    if len(sizes) > 1:
+        listed = "; ".join(f"{metric} at {', '.join(map(str, names))}" for metric, names in sizes)
+        raise DataError(f"--onto {folder}: expected one metric and the same sizes in all runs, got {listed}")
+    return every
+
+
+def _parse(content: Any, path: Path) -> list[Tested]:
+    """Return the runs of an extrapolate.json."""
+    runs = []
+    try:
+        for run in content["runs"]:
+            figures = [
+                Figure(f["size"], tuple(f["shape"]), f["scaling"], f["did"], dict(f["test"]), f["tokens"])
+                for f in run["figures"]
+            ]
+            quantity, shape = Quantity(**run["quantity"]), tuple(run["trained"])
+            runs.append(
+                Tested(run["checkpoint"], run["encoding"], run["seed"], shape, run["metric"], quantity, figures)
+            )
+    except (ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{path} is not a file of ndformer extrapolate ({error})") from None
+    return runs
 
 
 def tokens(tested: Sequence[Tested]) -> dict[Shape, int]:

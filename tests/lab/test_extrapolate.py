@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -253,6 +254,25 @@ def test_runs_of_an_encoding_are_averaged_and_reported(tmp_path):
     assert content["runs"][2]["figures"][0]["test"] == dict(accuracy=0.7)
     assert [figure["interpolated"] for figure in content["runs"][0]["figures"]] == [False, True, False, True]
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_are_added_to_those_of_a_folder_and_replace_equal_ones(tmp_path):
+    def save(*runs):
+        every = extrapolate_table.add_earlier(runs, tmp_path)
+        extrapolate_table.save(tmp_path, every, extrapolate_table.summarize(every), "")
+        return [(run.encoding, run.seed, run.figures[0].test["accuracy"]) for run in every]
+
+    assert save(one_run("A", 0, [0.9, 0.9, 0.5, 0.6]), one_run("B", 0, [0.8] * 4)) == [("A", 0, 0.9), ("B", 0, 0.8)]
+    before = extrapolate_table.add_earlier([], tmp_path)
+    assert before == [one_run("A", 0, [0.9, 0.9, 0.5, 0.6]), one_run("B", 0, [0.8] * 4)]
+    assert save(one_run("B", 0, [0.7] * 4), one_run("B", 1, [0.6] * 4)) == [("A", 0, 0.9), ("B", 0, 0.7), ("B", 1, 0.6)]
+    with pytest.raises(
+        DataError, match=r"expected one metric and the same sizes in all runs, got accuracy at 12, 24; a"
+    ):
+        save(replace(one_run("C", 0, [0.6] * 4), figures=one_run("C", 0, [0.6] * 4).figures[:1]))
+    (tmp_path / "extrapolate.json").write_text('{"runs": [{"figures": []}]}')
+    with pytest.raises(DataError, match="is not a file of ndformer extrapolate"):
+        save(one_run("A", 0, [0.9] * 4))
 
 
 def test_the_aspect_gap_compares_rectangles_with_squares_of_equal_area(tmp_path):
