@@ -7,6 +7,7 @@ import yaml
 
 import ndformer
 from tests.docs.made import ROOT
+from tests.matrix import run
 
 PAGES = ["CONTRIBUTING.md", "docs/concepts/architecture.md", "README.md", "UPGRADING.md", "SECURITY.md"]
 PAGES += ["docs/concepts/security.md", "docs/concepts/threats.md", "docs/reference/encodings.md"]
@@ -59,6 +60,21 @@ def test_hooks_are_what_make_runs():
     for hook in repo["hooks"]:
         assert f"\t{hook['entry']}\n" in made
         assert (hook["language"], hook["pass_filenames"]) == ("system", False)
+
+
+def test_the_workflow_runs_the_suite_and_all_supported_versions():
+    """Issue 44.16: torch 2.11 in the matrix of CI."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert commands[0] == "make test-all"
+    assert "\ntest-all: " in (ROOT / "Makefile").read_text()
+    matrix = jobs["versions"]["strategy"]["matrix"]
+    assert (tuple(matrix["python"]), matrix["torch"]) == (run.SUPPORTED, ["oldest", "newest"])
+    assert run.oldest_torch() == "torch==2.11.*"
+    given = commands[1].replace("${{ matrix.python }}", "3.10").replace("${{ matrix.torch }}", "oldest").split()
+    assert (ROOT / given[1]).samefile(run.__file__)
+    args = run.parse(given[2:])
+    assert (args.python, args.torch) == (["3.10"], ["oldest"])
 
 
 def test_issues_have_a_name_and_say_what_they_are_for():

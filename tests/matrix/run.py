@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,14 +107,17 @@ def note(row: dict[str, str]) -> None:
     PAGE.write_text("\n".join(lines) + "\n")
 
 
-def main() -> None:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", nargs="*", choices=SUPPORTED, help="these alone")
     parser.add_argument("--torch", nargs="*", choices=["oldest", "newest"], default=["oldest", "newest"])
     parser.add_argument("--plain", action="store_true", help="the samples of all recipes without extras, alone")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    args = parser.parse_args()
-    here = pythons()
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    args, here = parse(None), pythons()
     missing = [v for v in args.python or SUPPORTED if v not in here]
     if missing:
         print(f"not on this machine: Python {', '.join(missing)}", flush=True)
