@@ -42,7 +42,7 @@ class TransFusion(Head):
     each other. Cells of the classes `sharp` (small objects, nuScenes' 8 and 9) need not be local maxima; their boxes go
     through NMS in the bird's-eye view with the IoU threshold `nms`. The score is s^(1 - trust) * iou^trust, where s is
     sigmoid(logit) times the heatmap score. The loss uses one query per object, chosen by Hungarian assignment. A sample
-    has `boxes` and `classes` as for CentrePoint.
+    has `boxes` and `classes` as for CenterPoint.
     """
 
     def __init__(
