@@ -20,7 +20,7 @@ from ndformer.modalities.driving.models.center_point import init_prior
 from ndformer.modalities.driving.models.matching import match, pair_losses
 from ndformer.modalities.driving.models.objects3d import Objects3D, decode_boxes, local_maxima, peak_focal, peaks
 
-PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
+PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)  # their names are in checkpoints
 
 
 class Queries(NamedTuple):
