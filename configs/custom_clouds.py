@@ -10,7 +10,7 @@ Command: ndformer train custom_clouds --data-root data/mine
 _base_ = ["_base_/modelnet40_plain.py"]
 data_root = "data/mine"
 model = dict(
-    modalities=dict(points=dict(centres=128, features=0, unit=0.2)),
+    modalities=dict(points=dict(centers=128, features=0, unit=0.2)),
     backbone=dict(dim=192, depth=6, heads=3, drop_path=0.0, encoding=dict(type="PaPE", m=50)),
     head=dict(classes=None),  # as many as the data has
 )
@@ -35,7 +35,7 @@ _few = [dict(type="SamplePoints", count=512, method="farthest"), dict(type="Norm
 _few_train = [dict(type="NormalizePoints"), dict(type="SamplePoints", count=512), _pack]
 versions = dict(
     small=dict(
-        model=dict(modalities=dict(points=dict(centres=64, neighbours=16)), backbone=dict(dim=96, depth=4)),
+        model=dict(modalities=dict(points=dict(centers=64, neighbors=16)), backbone=dict(dim=96, depth=4)),
         train_dataloader=dict(dataset=dict(transforms=_few_train)),
         val_dataloader=dict(dataset=dict(transforms=_few)),
         test_dataloader=dict(dataset=dict(transforms=_few)),

@@ -21,7 +21,7 @@ model = dict(
         cell=_cell,
     ),
     head=dict(
-        type="CentrePoint",
+        type="CenterPoint",
         neck=dict(type="BirdsEyeNet", low=_low[:2], high=_high[:2], cell=_cell, blocks=(1, 1, 1), strides=(1, 2, 2),
                   widths=(64, 96, 128), up=64, norm_momentum=0.1),
         norm_momentum=0.1,
@@ -37,7 +37,7 @@ test_dataloader = dict(batch_size=8, num_workers=4, dataset=dict(type="Lidar", s
 optimizer = dict(type="AdamW", lr=2e-3, betas=(0.9, 0.99), weight_decay=0.03)
 schedule = dict(type="OneCycle", warmup=0.4, div=10, final_div=1e4, betas=(0.85, 0.95))
 train_cfg = dict(max_epochs=40, clip_grad=10.0)
-metrics = [dict(type="CentreDistance")]
+metrics = [dict(type="CenterDistance")]
 
 _small_low, _small_high, _small_cell = (-32.0, -32.0, -5.0), (32.0, 32.0, 3.0), 0.8
 _small_keep = [dict(type="KeepRange", low=_small_low, high=_small_high), dict(type="PackDriving", reach=32.0)]

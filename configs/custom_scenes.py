@@ -28,19 +28,19 @@ model = dict(
     mix=None,
 )
 
-_begin = [dict(type="CentrePoints"), dict(type="EstimateNormals", size=0.1)]
+_begin = [dict(type="CenterPoints"), dict(type="EstimateNormals", size=0.1)]
 _end = [
-    dict(type="CentrePoints", up=False, step=0.05),
-    dict(type="UnitColours"),
-    dict(type="PackPoints", features=("colours", "normals"), missing=dict(colours=0.5)),
+    dict(type="CenterPoints", up=False, step=0.05),
+    dict(type="UnitColors"),
+    dict(type="PackPoints", features=("colors", "normals"), missing=dict(colors=0.5)),
 ]
 _train = [
     *_begin,
     dict(type="RotatePoints", axis="z", degrees=180),
     dict(type="ScalePoints", scale=(0.9, 1.1)),
     dict(type="FlipPoints", axes="xy", p=0.5),
-    dict(type="ShiftColours", most=0.05),
-    dict(type="JitterColours", std=0.05),
+    dict(type="ShiftColors", most=0.05),
+    dict(type="JitterColors", std=0.05),
     dict(type="GridSample", size=0.05),
     dict(type="CropSphere", most=40_000),
     *_end,

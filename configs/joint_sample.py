@@ -23,7 +23,7 @@ model = dict(
     type="TokenModel",
     modalities=dict(
         image=dict(type="ImagePatches", patch=4, class_token=False),
-        points=dict(type="PointPatches", centres=64, neighbours=16, unit=0.25),
+        points=dict(type="PointPatches", centers=64, neighbors=16, unit=0.25),
         video=dict(type="Tubelets", tubelet=(2, 16, 16)),
         events=dict(type="SpikingPatches", patch=16, bins=5, time_unit=100_000),
     ),

@@ -8,7 +8,7 @@ Command: ndformer train ldraw10 --data-root data/ldraw10_modelnet_layout/ldraw10
 _base_ = ["_base_/modelnet40_plain.py"]
 data_root = "data/ldraw10_modelnet_layout/ldraw10_normal_resampled"
 model = dict(
-    modalities=dict(points=dict(centres=64, neighbours=16, unit=0.25)),
+    modalities=dict(points=dict(centers=64, neighbors=16, unit=0.25)),
     backbone=dict(
         dim=96,
         depth=4,

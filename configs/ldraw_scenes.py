@@ -29,16 +29,16 @@ model = dict(
     head=dict(type="TokenSegmenter", classes=12),
 )
 
-_ending = [dict(type="UnitColours"), dict(type="PackPoints", features=("colours", "normals"))]
+_ending = [dict(type="UnitColors"), dict(type="PackPoints", features=("colors", "normals"))]
 _train = [
-    dict(type="CentrePoints"),
+    dict(type="CenterPoints"),
     dict(type="RotatePoints", axis="z", degrees=180),
     dict(type="ScalePoints", scale=(0.9, 1.1)),
     dict(type="FlipPoints", axes="xy", p=0.5),
-    dict(type="JitterColours"),
+    dict(type="JitterColors"),
 ]
 _cut = [dict(type="GridSample", size=0.01), dict(type="CropSphere", most=4096)]
-_eval = [dict(type="CentrePoints"), dict(type="GridSample", size=0.01, whole=True), *_ending]
+_eval = [dict(type="CenterPoints"), dict(type="GridSample", size=0.01, whole=True), *_ending]
 _scenes = dict(type="Scenes", labels="segment.npy", classes="classes.txt")
 train_dataloader = dict(
     batch_size=4, loops=2, dataset=_scenes | dict(split="train", transforms=[*_train, *_cut, *_ending])
@@ -58,7 +58,7 @@ _rooms = dict(
         "counter", "desk", "curtain", "refrigerator", "shower curtain", "toilet", "sink", "bathtub", "otherfurniture",
     ],
 )  # fmt: skip
-_few = _rooms | dict(transforms=[dict(type="CentrePoints"), dict(type="GridSample", size=0.1, whole=True), *_ending])
+_few = _rooms | dict(transforms=[dict(type="CenterPoints"), dict(type="GridSample", size=0.1, whole=True), *_ending])
 sample_data = "scannet"
 sample = dict(  # rooms, ten times as large as the models
     data_root="data/samples/scannet",

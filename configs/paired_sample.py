@@ -17,7 +17,7 @@ model = dict(
             class_token=False,
             plane=((-10 / 3, 10 / 3, 4.0), (0.0, -4 / 3, 0.0), (4 / 3, 0.0, 0.0)),
         ),
-        points=dict(type="PointPatches", centres=48, neighbours=16, unit=0.25),
+        points=dict(type="PointPatches", centers=48, neighbors=16, unit=0.25),
     ),
     backbone=dict(
         type="Transformer",

@@ -6,7 +6,7 @@ Command: ndformer train solid_pieces
 
 _base_ = ["_base_/pieces.py"]
 model = dict(
-    modalities=dict(points=dict(type="PointPatches", centres=32, neighbours=16, features=0, unit=0.3)),
+    modalities=dict(points=dict(type="PointPatches", centers=32, neighbors=16, features=0, unit=0.3)),
     backbone=dict(encoding=dict(type="PaPE", m=50)),
 )
 dataset = dict(type="SolidPieces", transforms=[dict(type="PackPoints", features=[])])

@@ -85,7 +85,7 @@ def test_the_first_commands_and_the_script_of_the_readme(wheel: Path, tmp_path: 
     assert re.fullmatch(r"most attention at row and column, from 0: \([0-6], [0-6]\)", most)
 
 
-def test_the_licence_is_apache() -> None:
+def test_the_license_is_apache() -> None:
     text = " ".join((ROOT / "LICENSE").read_text().split())
     assert text.startswith("Apache License Version 2.0, January 2004")
     assert "END OF TERMS AND CONDITIONS" in text

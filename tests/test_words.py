@@ -19,6 +19,13 @@ REFUSED = set(
         """,
     )
 )
+# in US spelling: color, center, neighbor, gray, labeled, normalize, ...
+BRITISH = re.compile(
+    r"colour|centre|centring|neighbour|grey|labell|modell|cancell|behaviour|favour|licence|metres?\b|fibre|catalogue|"
+    r"analyse|(?:character|discret|equal|factor|final|general|initial|linear|maxim|minim|normal|optim|organ|"
+    r"parallel|parametr|quant|random|raster|recogn|regular|serial|standard|summar|symmetr|synchron|token|vector|visual)"
+    r"is(?:e[drs]?|ing|ations?)\b"
+)
 # refused words that stay, and why
 EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer/ or at the root -> its names
     "a config key": {
@@ -148,7 +155,7 @@ def _assigned(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
 
 def refused(name: str) -> set[str]:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
-    return REFUSED.intersection(words)
+    return REFUSED.intersection(words) | {word for word in words if BRITISH.search(word)}
 
 
 def test_identifiers_are_words_of_the_field_and_every_exception_is_needed() -> None:
@@ -173,6 +180,10 @@ def test_the_lint_refuses_what_it_should() -> None:
     assert sorted(name for _, name in names(ast.parse(source)) if refused(name)) == sorted(expected)
     assert not refused("nearest_neighbor")
     assert not refused("offset")
+    for name in ("UnitColours", "recentred", "class_centres", "normalised", "FactorisedTransformer", "write_labelled"):
+        assert refused(name), name
+    for name in ("analysis", "optimistic", "parameters", "raised", "label_all", "recognizes", "gray", "color_jitter"):
+        assert not refused(name), name
 
 
 @pytest.mark.slow

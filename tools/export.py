@@ -4,7 +4,7 @@
     ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.onnx
     ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth pape.safetensors
     ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
-        --licence cc-by-4.0
+        --license cc-by-4.0
 
 It needs no data. A graph is a classifier, detector or segmenter of images in float32. It takes `inputs` (batch,
 channels, height, width), normalized as the config's test set, of any batch size and any size that patches divide. It
@@ -16,6 +16,7 @@ A name without an ending is a folder to publish: README.md with a model card, we
 the checkpoint. ndformer.load(FOLDER) loads the model from it. Nothing is uploaded.
 """
 
+import argparse
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,8 +106,9 @@ def main() -> None:
     parser.add_argument("out", metavar="OUT", type=Path, help=".onnx, .pt2, .safetensors, or a folder")
     parser.add_argument("--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="image size of the comparison")
     parser.add_argument(
-        "--licence", metavar="NAME", default="unknown", help="license of a folder's weights, as on the hub: cc-by-4.0"
+        "--license", metavar="NAME", default="unknown", help="license of a folder's weights, as on the hub: cc-by-4.0"
     )
+    parser.add_argument("--licence", dest="license", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # its old name
     args = parser.parse_args()
     cfg = config_from(args)
     kind = args.out.suffix
@@ -126,7 +128,7 @@ def main() -> None:
     elif kind:
         exported.export(args.out, content)
     else:
-        modelcard.write(args.out, cfg, content, args.checkpoint.parent, args.licence)
+        modelcard.write(args.out, cfg, content, args.checkpoint.parent, args.license)
     print(args.out)
 
 

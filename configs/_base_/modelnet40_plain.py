@@ -2,13 +2,13 @@
 plain transformer: tokens are groups of points around 512 farthest points. The paper trains Point Transformer V3 itself.
 
 8192 farthest points of each cloud, as in that recipe, are found once and kept beside the data. Positions are counted
-in tenths of an object's radius, about the distance between centres, for which the encodings' defaults are made.
+in tenths of an object's radius, about the distance between centers, for which the encodings' defaults are made.
 """
 
 _base_ = ["_transformer.py"]
 data_root = "data/modelnet40_normal_resampled"
 model = dict(
-    modalities=dict(points=dict(type="PointPatches", centres=512, neighbours=32, unit=0.1)),
+    modalities=dict(points=dict(type="PointPatches", centers=512, neighbors=32, unit=0.1)),
     backbone=dict(dim=384, heads=6, position_dims=3, drop_path=[0.3 * i / 11 for i in range(12)]),
     head=dict(type="Classifier", classes=40, pool="mean"),
 )
@@ -54,7 +54,7 @@ sample_data = "modelnet40"
 sample = dict(
     data_root="data/samples/modelnet40",
     model=dict(
-        modalities=dict(points=dict(centres=64, neighbours=16, unit=0.25)),
+        modalities=dict(points=dict(centers=64, neighbors=16, unit=0.25)),
         backbone=dict(dim=96, depth=4, heads=4, drop_path=0.0),
         head=dict(classes=12),
     ),

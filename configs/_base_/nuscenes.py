@@ -83,7 +83,7 @@ sample = dict(
         ),
         head=dict(
             _delete_=True,
-            type="CentrePoint",
+            type="CenterPoint",
             classes=10,
             neck=dict(
                 type="BirdsEyeNet",

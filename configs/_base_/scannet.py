@@ -30,10 +30,10 @@ model = dict(
     mix=dict(type="Mix3D", p=0.8),
 )
 
-_packed = [dict(type="UnitColours"), dict(type="PackPoints", features=("colours", "normals"))]
-_ending = [dict(type="CentrePoints", up=False, step=0.02), *_packed]
+_packed = [dict(type="UnitColors"), dict(type="PackPoints", features=("colors", "normals"))]
+_ending = [dict(type="CenterPoints", up=False, step=0.02), *_packed]
 _train = [
-    dict(type="CentrePoints"),
+    dict(type="CenterPoints"),
     dict(type="DropPoints", share=0.2, p=0.2),
     dict(type="RotatePoints", axis="z", degrees=180, p=0.5),
     dict(type="RotatePoints", axis="x", degrees=180 / 64, p=0.5),
@@ -42,14 +42,14 @@ _train = [
     dict(type="FlipPoints", axes="xy", p=0.5),
     dict(type="JitterPoints", std=0.005, most=0.02),
     dict(type="ElasticDistortion", scales=((0.2, 0.4), (0.8, 1.6)), p=0.95),
-    dict(type="ContrastColours", p=0.2),
-    dict(type="ShiftColours", most=0.05, p=0.95),
-    dict(type="JitterColours", std=0.05, p=0.95),
+    dict(type="ContrastColors", p=0.2),
+    dict(type="ShiftColors", most=0.05, p=0.95),
+    dict(type="JitterColors", std=0.05, p=0.95),
     dict(type="GridSample", size=0.02),
     dict(type="CropSphere", most=102400),
     *_ending,
 ]
-_eval = [dict(type="CentrePoints"), dict(type="GridSample", size=0.02, whole=True), *_ending]
+_eval = [dict(type="CenterPoints"), dict(type="GridSample", size=0.02, whole=True), *_ending]
 train_dataloader = dict(
     batch_size=12, num_workers=8, loops=8, dataset=dict(type="ScanNet", split="train", transforms=_train)
 )
@@ -67,17 +67,17 @@ versions = dict(
     )
 )
 
-_short = [dict(type="CentrePoints", up=False, step=0.1), *_packed]
+_short = [dict(type="CenterPoints", up=False, step=0.1), *_packed]
 _few_train = [
-    dict(type="CentrePoints"),
+    dict(type="CenterPoints"),
     dict(type="RotatePoints", axis="z", degrees=180),
     dict(type="ScalePoints", scale=(0.9, 1.1)),
     dict(type="FlipPoints", axes="xy", p=0.5),
-    dict(type="ShiftColours", most=0.05),
+    dict(type="ShiftColors", most=0.05),
     dict(type="GridSample", size=0.1),
     *_short,
 ]
-_few = [dict(type="CentrePoints"), dict(type="GridSample", size=0.1, whole=True), *_short]
+_few = [dict(type="CenterPoints"), dict(type="GridSample", size=0.1, whole=True), *_short]
 sample_data = "scannet"
 sample = dict(
     data_root="data/samples/scannet",

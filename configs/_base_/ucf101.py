@@ -4,7 +4,7 @@ Tubelets of 2 frames and 16 x 16 pixels, 5 a clip, each 10 frames after the one 
 Positions are (time, row, column) counted from 1, the class token stands at the origin, as in that repository; in the
 small version it has no place. The first group of each class in the training list validates. The paper's figures are
 means over the three folds, which tools/compare.py configs/ucf101_pape.py --folds 1 2 3 trains; one of them is
-dataset.fold=2. Unlike there, pixels are normalised.
+dataset.fold=2. Unlike there, pixels are normalized.
 """
 
 _base_ = ["_transformer.py"]

@@ -69,7 +69,7 @@ class PaPE(InitialRadiusEncoding):
     rotation_invariant = False
     scaled_positions = "centered"
     circular_axes = True
-    class_at = "centre"
+    class_at = "center"
 
     def __init__(
         self,

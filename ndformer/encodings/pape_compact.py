@@ -44,7 +44,7 @@ class PaPECompact(InitialRadiusEncoding):
     rotation_invariant = False
     scaled_positions = "centered"
     circular_axes = True
-    class_at = "centre"
+    class_at = "center"
 
     def __init__(self, *args: Any, init_radius: Radius = 2.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.encoding.base import ClassPosition, check_choice
+from ndformer.framework.encoding.base import CLASS_POSITIONS, ClassPosition, class_position
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas, Dots
+from ndformer.framework.registry.renamed import Renamed
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -33,6 +34,7 @@ class Adapter(nn.Module):
     tokens: nn.Parameter  # (prefix, dim) class token and registers, after add_tokens()
     class_at: ClassPosition = "nowhere"  # position of class token and registers
     prefix_names: tuple[str, ...] = ()  # names of these tokens, which precede those of a sample
+    renamed_options: ClassVar[Mapping[str, Renamed]] = dict(class_at=CLASS_POSITIONS)
 
     def forward(self, inputs: Any, /) -> TokenSet:
         """Return the tokens (B, N, dim) of a batch: one stacked tensor, or a list where shapes differ.
@@ -115,7 +117,7 @@ class Adapter(nn.Module):
 
     def add_tokens(self, dim: int, class_token: bool, registers: int = 0, class_at: ClassPosition = "nowhere") -> None:
         """Create the learned class token and registers. Call it last in a constructor: it draws random numbers."""
-        check_choice("class_at", class_at, get_args(ClassPosition))
+        class_at = class_position(class_at)
         self.tokens = nn.Parameter(torch.zeros(int(class_token) + registers, dim))
         self.prefix_names = ("class token",) * class_token + tuple(f"register {i + 1}" for i in range(registers))
         self.class_at = class_at  # the model replaces "auto"; without a model it means "nowhere"
@@ -134,10 +136,10 @@ class Adapter(nn.Module):
         if prefix == 0:
             return TokenSet(x, Where(positions, valid=valid, grid=grid, objects=objects))
         x = torch.cat([self.tokens.to(x.dtype).expand(x.shape[0], -1, -1), x], dim=1)
-        has_position = self.class_at in ("origin", "centre")
+        has_position = self.class_at in ("origin", "center")
         placed = None if has_position else torch.arange(x.shape[1], device=x.device)[None] >= prefix
         B, _, P = positions.shape
-        middle = _mean_position(positions, valid) if self.class_at == "centre" else positions.new_zeros(B, 1, P)
+        middle = _mean_position(positions, valid) if self.class_at == "center" else positions.new_zeros(B, 1, P)
         positions = torch.cat([middle.expand(-1, prefix, -1), positions.expand(len(middle), -1, -1)], dim=1)
         valid = None if valid is None else F.pad(valid, (prefix, 0), value=True)
         objects = None if objects is None else F.pad(objects, (prefix, 0))
@@ -175,9 +177,9 @@ class Adapter(nn.Module):
             return total.index_copy(0, prefix_slot, before.flatten(0, 1).to(values.dtype))[None]
 
         placed, center = None, positions.new_zeros(samples, 1, positions.shape[1])
-        if self.class_at not in ("origin", "centre"):
+        if self.class_at not in ("origin", "center"):
             placed = inserted(torch.ones_like(sample, dtype=torch.bool), torch.zeros((), dtype=torch.bool).to(x.device))
-        if self.class_at == "centre":
+        if self.class_at == "center":
             sums = positions.new_zeros(samples, positions.shape[1]).index_add(0, sample, positions)
             center = (sums / counts.clamp(min=1)[:, None])[:, None]
         segment = inserted(name[sample], name[:, None])

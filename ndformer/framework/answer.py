@@ -30,7 +30,7 @@ class Source(Protocol):
         """Return the sample as stored on disk, as an image (H, W, 3) uint8."""
         ...
 
-    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+    def write_labeled(self, stem: Path, i: int, labels: np.ndarray) -> None:
         """Write files that show the sample as stored on disk, with a label at each point."""
         ...
 

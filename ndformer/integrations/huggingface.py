@@ -21,7 +21,7 @@ def with_encoding(model: Any, encoding: Named, keep_table: bool = False, class_a
     model accepts any image size divisible by the patch size; with it, other sizes need interpolate_pos_encoding=True.
 
     `class_at` is the position of class token and registers, as in ndformer's models: 'auto' is the middle of the
-    patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings and with
+    patches ('center') for PaPE and PaPECompact and no position ('nowhere') for other encodings and with
     `periods`; 'origin' is 0.
 
     Encodings of values and outputs (GTA) work as in ndformer's models. Patches have no cameras, so the camera channels

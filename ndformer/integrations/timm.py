@@ -20,7 +20,7 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at:
     any image size divisible by the patch size; timm resamples a remaining table.
 
     `class_at` is the position of class token and registers, as in ndformer's models: 'auto' is the middle of the
-    patches ('centre') for PaPE and PaPECompact and no position ('nowhere') for other encodings and with
+    patches ('center') for PaPE and PaPECompact and no position ('nowhere') for other encodings and with
     `periods`; 'origin' is 0.
 
     Encodings of values and outputs (GTA) work as in ndformer's models. Patches have no cameras, so the camera channels

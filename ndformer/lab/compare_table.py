@@ -262,7 +262,7 @@ def _points(title: str, rows: Sequence[Row], metric: str, quantity: Quantity) ->
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlim(within(axis.get_xlim(), quantity))
         about = f"test {quantity.label(metric)}, {quantity.better} is better"
-        axis.set_xlabel(f"{about}: mean and its 95 % interval; grey: single runs")
+        axis.set_xlabel(f"{about}: mean and its 95 % interval; gray: single runs")
         axis.spines[["top", "right"]].set_visible(False)
     return figure
 

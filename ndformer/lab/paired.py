@@ -83,7 +83,7 @@ def interaction(
 ) -> PairedGain | None:
     """Return the difference of two gains, paired by seed and sample: how much of a lead depends on a setting.
 
-    interaction((pape_centre, sincos_centre), (pape_mean, sincos_mean)) is the part of PaPE's lead over Sincos that a
+    interaction((pape_center, sincos_center), (pape_mean, sincos_mean)) is the part of PaPE's lead over Sincos that a
     class token in the center has beyond the mean of the tokens.
     """
     seeds = [seed for seed in first[0] if all(seed in runs for runs in (*first, *second))]

@@ -15,7 +15,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.layers import Block as WindowBlock
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.fingerprint import warn_changed_data
@@ -148,7 +148,7 @@ def _calls(model: TokenModel) -> Iterator[list[Call]]:
 
         return hook
 
-    factorized = any(isinstance(module, FactorisedTransformer) for module in model.modules())
+    factorized = any(isinstance(module, FactorizedTransformer) for module in model.modules())
     hooks = {}
     for name, module in model.backbone.named_modules():
         if isinstance(module, Block | WindowBlock):

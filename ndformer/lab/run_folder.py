@@ -8,6 +8,7 @@ from typing import Any
 
 from ndformer.framework import foreign
 from ndformer.framework.engine.config import saved
+from ndformer.framework.engine.config.checker import with_silent_options
 from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.programs.rendered import MAX_BYTES, PNG, Picture
 from ndformer.framework.engine.training import checkpoint
@@ -67,6 +68,7 @@ def read(folder: Path) -> RunFolder:
     began = began if "ndformer" in began else ""
     config = saved.read(folder / saved.DATA)
     _check_config(config, folder / saved.DATA)
+    config = with_silent_options(config)
     return RunFolder(folder, content, config, data, began, _pictures(folder), rendered.read(folder))
 
 

@@ -1,5 +1,5 @@
 """Generated nuScenes sets with all that its metric has rules for: racks, ties, boxes without points, attributes and
-neighbours; and predictions for them."""
+neighbors; and predictions for them."""
 
 import json
 from pathlib import Path

@@ -30,7 +30,7 @@ SHARED = {  # name of a group of options -> what adds them to a parser
     "positions": (checkpoint.arguments,),
     "pictures": (show_dir.arguments,),
 }
-STANDARD = ("show program's version number and exit",)  # help of --version, which every program has
+STANDARD = ("show program's version number and exit", argparse.SUPPRESS)  # help of --version, and of old names
 AGAIN = "a parser has changed: `python -m tests.docs.test_cli_page` writes the page anew"
 
 

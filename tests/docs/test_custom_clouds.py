@@ -11,7 +11,7 @@ from tests.docs.pages import DOCS, NO_WORKERS, commands_of, run
 PAGE = (DOCS / "get-started" / "custom-clouds.md").read_text()
 COMMANDS = commands_of(PAGE)
 TINY = dict(
-    custom_clouds=["model.backbone.dim=24", "model.backbone.depth=1", "model.modalities.points.centres=8"],
+    custom_clouds=["model.backbone.dim=24", "model.backbone.depth=1", "model.modalities.points.centers=8"],
     custom_scenes=["train_dataloader.loops=1", "model.backbone.window=32"],
 )
 
@@ -25,18 +25,18 @@ def thing(path, side, number):
         path.with_suffix(".pcd").write_bytes(b"VERSION 0.7\n" + names.encode() + cloud.astype("<f4").tobytes())
 
 
-def scene(path, number, labelled=True):
+def scene(path, number, labeled=True):
     """A floor, a wall and a red object in UTM coordinates."""
     rng = np.random.default_rng(number)
     label = rng.integers(0, 3, 900)
     places = rng.random((900, 3)) * np.array([(2, 2, 0.01), (2, 0.01, 2), (0.3, 0.3, 0.3)])[label]
     places += (500_000, 5_400_000, 90)
     rows = "".join(f"property double {axis}\n" for axis in "xyz") + "".join(
-        f"property uchar {name}\n" for name in ("red", "green", "blue", "label")[: 3 + labelled]
+        f"property uchar {name}\n" for name in ("red", "green", "blue", "label")[: 3 + labeled]
     )
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex 900\n{rows}end_header\n"
     body = b"".join(
-        struct.pack("<3d", *place) + bytes([200 * (one == 2), 90, 90, one][: 3 + labelled])
+        struct.pack("<3d", *place) + bytes([200 * (one == 2), 90, 90, one][: 3 + labeled])
         for place, one in zip(places, label)
     )
     path.with_suffix(".ply").write_bytes(head.encode() + body)
@@ -57,7 +57,7 @@ def mine(request, tmp_path, monkeypatch):
     (home / "classes.txt").write_text("floor\nwall\nthing\n")
     (tmp_path / "new").mkdir()
     if request.param == "custom_scenes":
-        scene(tmp_path / "new/a", 9, labelled=False)
+        scene(tmp_path / "new/a", 9, labeled=False)
     else:
         thing(tmp_path / "new/a", "flat", 9)
         thing(tmp_path / "new/b", "tall", 8)

@@ -25,12 +25,12 @@ def test_its_table_has_every_source():
     assert {row[0].strip("`") for row in ROWS} == set(IMPORTERS.all())
 
 
-def test_its_licences_begin_as_those_that_are_printed():
+def test_its_licenses_begin_as_those_that_are_printed():
     words = {"timm": "Apache-2.0", "naflexvit": "Apache-2.0", "dinov3": "DINOv3 License", "pape": "all rights"}
-    for source, _, _, licence in ROWS:
+    for source, _, _, license in ROWS:
         name = source.strip("`")
-        word = words.get(name, licence)
-        assert word in licence
+        word = words.get(name, license)
+        assert word in license
         assert word in IMPORTERS.get(name).license
 
 

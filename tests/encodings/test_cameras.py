@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ndformer.encodings.gta import rigid
 from ndformer.framework.attention import Attention, build_encoding
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Rows, TokenSet, Where, join
 from ndformer.framework.transformer import Transformer
@@ -174,7 +174,7 @@ def test_cameras_stay_with_their_tokens() -> None:
 
 def test_a_backbone_that_drops_cameras_says_so() -> None:
     positions = torch.zeros(1, 4, 3)
-    net = FactorisedTransformer(16, 1, 1, 2, position_dims=3, encoding=dict(type="PRoPE"))
+    net = FactorizedTransformer(16, 1, 1, 2, position_dims=3, encoding=dict(type="PRoPE"))
     given = TokenSet(torch.zeros(1, 4, 16), Where(positions, cameras=torch.eye(4).expand(1, 4, 4, 4)))
     with pytest.raises(ValueError, match="expects tokens without cameras for PRoPE"):
         net(given)

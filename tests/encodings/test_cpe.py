@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.tokens import TokenSet, Where
@@ -120,10 +120,10 @@ def test_every_stage_of_ptv3_has_its_own_and_trains_it() -> None:
 
 
 @torch.no_grad()
-def test_the_slices_of_a_video_are_grids_to_the_factorised_transformer() -> None:
+def test_the_slices_of_a_video_are_grids_to_the_factorized_transformer() -> None:
     """Against its parts, called moment by moment."""
     torch.manual_seed(0)
-    made = FactorisedTransformer(DIM, 2, 2, 2, 3, dict(type="CPE")).eval()
+    made = FactorizedTransformer(DIM, 2, 2, 2, 3, dict(type="CPE")).eval()
     cells = torch.cartesian_prod(torch.arange(3.0), torch.arange(2.0), torch.arange(4.0))
     positions = torch.cat([torch.zeros(1, 3), cells])[None]
     x = torch.randn(2, 25, DIM)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -74,7 +74,7 @@ def test_padded_and_packed_tokens_keep_their_objects_and_those_without_a_place_g
     assert torch.equal(actual, torch.cat([whole[:1], whole[1:, :4]], dim=1))
 
 
-@pytest.mark.parametrize("backbone", ["FactorisedTransformer", "PTv3"])
+@pytest.mark.parametrize("backbone", ["FactorizedTransformer", "PTv3"])
 def test_every_backbone_tells_it_the_objects(backbone: str) -> None:
     torch.manual_seed(0)
     if backbone == "PTv3":
@@ -82,7 +82,7 @@ def test_every_backbone_tells_it_the_objects(backbone: str) -> None:
             2, 0.5, dict(type="ObjectSincos"), (1, 1), (16, 16), (2, 2), (1,), (16,), (2,), window=8, bits=8
         )
     else:
-        model = FactorisedTransformer(2 * DIM, 1, 1, 2, 3, dict(type="ObjectSincos"))
+        model = FactorizedTransformer(2 * DIM, 1, 1, 2, 3, dict(type="ObjectSincos"))
     positions = torch.cartesian_prod(*[torch.arange(float(n)) for n in (2, 3, 2)])[None].expand(2, -1, -1)
     x = torch.randn(2, 12, 2 if backbone == "PTv3" else 2 * DIM)
     valid = torch.arange(12) < torch.tensor([[12], [9]])

@@ -74,7 +74,7 @@ def test_points_before_a_grid_keep_its_digits_and_theirs(name: str, sizes: tuple
 @pytest.mark.parametrize("offset", [1e6, 1.7e9])
 @pytest.mark.parametrize("name", RELATIVE)
 def test_positions_in_float64_have_their_own_digits_up_to_the_difference(name: str, offset: float) -> None:
-    """UTM metres, microseconds: features in float32 do not take them along."""
+    """UTM meters, microseconds: features in float32 do not take them along."""
     near = Where(torch.rand(1, 50, 2).double() * 256)
     far = Where(near.positions + offset)
     attention, x, state = layer(name, near)

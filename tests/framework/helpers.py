@@ -72,7 +72,7 @@ class Drawn:
     def __init__(self, picture: Any) -> None:
         self.picture, self.original, self.written = picture, picture, []
 
-    def write_labelled(self, stem: Any, i: int, labels: Any) -> None:
+    def write_labeled(self, stem: Any, i: int, labels: Any) -> None:
         self.written.append((stem, i, labels.tolist()))
 
 

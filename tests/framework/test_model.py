@@ -16,7 +16,7 @@ from ndformer.framework.registry import HEADS
 
 CLASSIFIER = dict(type="Classifier", classes=3, pool="mean")
 IMAGE = dict(type="ImagePatches", patch=4, class_token=False)
-POINTS = dict(type="PointPatches", centres=4, neighbours=3, features=0)
+POINTS = dict(type="PointPatches", centers=4, neighbors=3, features=0)
 
 
 def model(modalities: dict[str, Any], head: dict[str, Any] = CLASSIFIER, dims: Any = 2) -> Any:
@@ -56,8 +56,8 @@ def test_points_of_any_number_and_videos_are_batches_too(modality: dict[str, Any
 @pytest.mark.parametrize(
     "encoding, place",
     [
-        (dict(type="PaPE", m=4), "centre"),
-        ([dict(type="Sincos"), dict(type="PaPECompact")], "centre"),
+        (dict(type="PaPE", m=4), "center"),
+        ([dict(type="Sincos"), dict(type="PaPECompact")], "center"),
         (dict(type="AxialRoPE"), "nowhere"),
         (None, "nowhere"),
     ],
@@ -68,8 +68,8 @@ def test_a_class_token_stands_where_the_encoding_reads_it_best(encoding: Any, pl
         dict(image=dict(type="ImagePatches", patch=4, class_at="auto")), blocks, dict(type="Classifier", classes=3)
     )
     where = made.tokens(torch.randn(2, 3, 8, 8)).where
-    assert (where.placed is None) == (place == "centre")
-    assert where.positions[0, 0].tolist() == ([0.5, 0.5] if place == "centre" else [0, 0])
+    assert (where.placed is None) == (place == "center")
+    assert where.positions[0, 0].tolist() == ([0.5, 0.5] if place == "center" else [0, 0])
 
 
 def test_anybodys_loop_trains_it() -> None:

@@ -86,7 +86,7 @@ def test_the_relative_place_is_read_where_the_absolute_one_is_not():
     assert (found.difference.r2 > 0.9999).all()
 
 
-def test_no_token_of_a_sample_that_is_asked_for_was_learnt_from():
+def test_no_token_of_a_sample_that_is_asked_for_was_learned_from():
     """Features that name the sample, at places that only the sample tells: its other tokens would give them away."""
     name = torch.randn(30, 1, 40, generator=random(6)).expand(-1, 20, -1)
     where = Where(torch.randn(30, 1, 2, generator=random(7)) * 50 + GRID)

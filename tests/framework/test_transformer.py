@@ -70,7 +70,7 @@ def test_a_space_among_several_is_what_it_would_be_alone() -> None:
     assert torch.equal(alone(given, "image").features, alone(given).features)  # of one space, any name will do
 
 
-def standardised(x: Tensor, norm: Any) -> Tensor:
+def standardized(x: Tensor, norm: Any) -> Tensor:
     if isinstance(norm, nn.Identity):
         return x
     mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
@@ -94,14 +94,14 @@ def test_blocks_are_pre_norm_and_norms_stand_at_the_ends(
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.3)
     given = tokens(dtype=torch.float64)
-    x = standardised(given.features, network.initial_norm)
+    x = standardized(given.features, network.initial_norm)
     for block in network.blocks:
         part: Any = block
         one, two = (1.0, 1.0) if layer_scale is None else (part.scale1.gamma, part.scale2.gamma)
-        x = x + one * part.attention(standardised(x, part.norm1), given.where)
-        x = x + two * perceived(standardised(x, part.norm2), part)
+        x = x + one * part.attention(standardized(x, part.norm1), given.where)
+        x = x + two * perceived(standardized(x, part.norm2), part)
         assert part.mlp[0].out_features == 36
-    torch.testing.assert_close(network(given).features, standardised(x, network.final_norm))
+    torch.testing.assert_close(network(given).features, standardized(x, network.final_norm))
     assert isinstance(network.initial_norm, nn.LayerNorm) == initial_norm
     assert isinstance(network.final_norm, nn.LayerNorm) == final_norm
 

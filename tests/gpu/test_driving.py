@@ -11,7 +11,7 @@ from ndformer.modalities.driving.models.unitr.places import SENSOR_PLANES, Flat
 from tests.modalities.driving.test_network import batch, model
 
 DEVICE = "cuda"
-HEADS = ["CentrePoint", "TransFusion"]
+HEADS = ["CenterPoint", "TransFusion"]
 ENCODINGS = ["PaPE", "ALiBi", "AxialRoPE", "LearnableMLP"]
 pytestmark = [pytest.mark.filterwarnings("ignore:.*TensorFloat32.*")]
 

@@ -325,7 +325,7 @@ def test_places_made_on_a_gpu_do_not_wait_for_it() -> None:
     assert places("packed").to(DEVICE).cut is None
 
 
-def test_farthest_points_and_neighbours_are_those_of_the_cpu() -> None:
+def test_farthest_points_and_neighbors_are_those_of_the_cpu() -> None:
     points = torch.rand(3, 2000, 3, generator=torch.Generator().manual_seed(0))
     valid = torch.arange(2000) < torch.tensor([[2000], [1500], [300]])
     here = farthest(points, 512, valid)

@@ -17,9 +17,9 @@ from ndformer.modalities.image.adapter import ImagePatches
 @pytest.mark.parametrize(
     "encoding, class_at, expected",
     [
-        ("PaPE(m=5)", "auto", "centre"),
+        ("PaPE(m=5)", "auto", "center"),
         ("ALiBi", "auto", "nowhere"),
-        ("Sincos, PaPECompact", "auto", "centre"),
+        ("Sincos, PaPECompact", "auto", "center"),
         ("PaPE(m=5)", "nowhere", "nowhere"),
         ("AxialRoPE", "origin", "origin"),
     ],
@@ -38,8 +38,8 @@ def test_the_class_token_stands_where_our_own_models_have_it(encoding, class_at,
 
 
 def test_another_word_for_the_place_is_refused():
-    with pytest.raises(ValueError, match="class_at must be one of nowhere, origin, centre, auto, got 'center'"):
-        Positions("PaPE", dim=24, heads=2, depth=1, prefix=1, class_at="center")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="class_at must be 'nowhere', 'origin', 'center' or 'auto', got 'middle'"):
+        Positions("PaPE", dim=24, heads=2, depth=1, prefix=1, class_at="middle")  # pyright: ignore[reportArgumentType]
 
 
 class Attention(Hosted):

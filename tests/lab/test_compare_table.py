@@ -156,10 +156,10 @@ def test_the_table_has_the_position_of_each_class_token(tmp_path):
     runs = plan(MNIST, ["Sincos", "PaPE(m=8)", "ALiBi"], [0], tmp_path)
     found = [Outcome(run, dict(test=dict(accuracy=0.5), minutes=1.0, params=10)) for run in runs]
     rows = compare_table.tabulate(found, "accuracy", "Sincos")
-    line = "Position of the class token (`class_at`): nowhere with Sincos, ALiBi; centre with PaPE(m=8)."
+    line = "Position of the class token (`class_at`): nowhere with Sincos, ALiBi; center with PaPE(m=8)."
     assert line in compare_table.text("", rows, found, "accuracy", "Sincos").splitlines()
     points = plan(CONFIGS / "modelnet40_plain_pape.py", [None], [0], tmp_path)
-    assert points[0].class_token in ("", "nowhere", "centre", "origin")
+    assert points[0].class_token in ("", "nowhere", "center", "origin")
     without = plan(MNIST, [None], [0], tmp_path, options=["model.modalities.image.class_token=False"])
     assert without[0].class_token == ""
 

@@ -177,7 +177,7 @@ def test_arrays_come_back():
         assert 0 < error.max() <= np.abs(given_fixed).max() / 2**bits * 1.01
 
 
-def test_pictures_of_few_colours_are_kept_exactly_and_photos_small():
+def test_pictures_of_few_colors_are_kept_exactly_and_photos_small():
     rng = np.random.default_rng(0)
     box = np.array([[0, 1, 0, 0, 200, 200]])
     drawing = np.kron(rng.integers(0, 256, (10, 10, 3), dtype=np.uint8), np.ones((20, 20, 1), np.uint8))

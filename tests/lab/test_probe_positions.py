@@ -110,7 +110,7 @@ def test_the_report_has_the_readings(tmp_path):
 
 TRANSFORMER = dict(type="Transformer", dim=12, depth=1, heads=2, encoding=dict(type="Sincos"))
 WINDOWS = dict(enc_depths=(1, 1), enc_channels=(8, 8), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(8,))
-CLOUDS = dict(points=dict(type="PointPatches", centres=8, neighbours=4))
+CLOUDS = dict(points=dict(type="PointPatches", centers=8, neighbors=4))
 TUBES = dict(video=dict(type="Tubelets", tubelet=(2, 4, 4)))
 SPIKES = dict(events=dict(type="SpikingPatches", patch=8, bins=1, time_unit=10_000))
 
@@ -141,7 +141,7 @@ CASES = {
     "events": (SPIKES, TRANSFORMER | dict(position_dims=3), spikes, {"embedding": (0, 1, 2), "1": (0, 1, 2)}),
     "space, then time": (
         TUBES,
-        TRANSFORMER | dict(type="FactorisedTransformer", time_depth=1, position_dims=3),
+        TRANSFORMER | dict(type="FactorizedTransformer", time_depth=1, position_dims=3),
         video,
         {"space embedding": (1, 2), "space 1": (1, 2), "time 2": (0,)},
     ),

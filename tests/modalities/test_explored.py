@@ -64,13 +64,13 @@ def test_tokens_of_events_are_boxes_in_the_picture_of_their_time(scene_of):
     assert len(np.unique(boxes, axis=0)) == len(boxes)  # each can be chosen
 
 
-def test_points_are_of_the_nearest_centre(scene_of):
+def test_points_are_of_the_nearest_center(scene_of):
     scene, places, adapter, sample = scene_of("cloud")
     np.testing.assert_allclose(scene.centers, places * adapter.unit, atol=1e-6)
     points = sample["inputs"]["points"][:, :3].numpy()
     np.testing.assert_array_equal(scene.points, points)  # of models: their second axis is upwards
     away = np.linalg.norm(points[:, None] - scene.centers, axis=2)  # (n, M)
     np.testing.assert_allclose(away[np.arange(len(points)), scene.token], away.min(1), atol=1e-6)
-    coloured = TurningCloud(points, np.zeros_like(points), places).view()  # of scanners it is the third
-    np.testing.assert_array_equal(coloured.points, points[:, [1, 2, 0]])
-    np.testing.assert_allclose(coloured.centers, places[:, [1, 2, 0]], atol=1e-6)
+    colored = TurningCloud(points, np.zeros_like(points), places).view()  # of scanners it is the third
+    np.testing.assert_array_equal(colored.points, points[:, [1, 2, 0]])
+    np.testing.assert_allclose(colored.centers, places[:, [1, 2, 0]], atol=1e-6)

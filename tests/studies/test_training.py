@@ -33,8 +33,8 @@ def test_experiments_share_a_run_with_the_cells_seed(home, monkeypatch):
     assert run.folder.parent == home / "work" / "runs"
     assert run.results == first
     assert (run.folder / "results.json").stat().st_mtime_ns == before
-    learnt, fresh = (model.state_dict()["head.linear.weight"] for model in (run.model(), run.model(untrained=True)))
-    assert not torch.equal(learnt, fresh)
+    learned, fresh = (model.state_dict()["head.linear.weight"] for model in (run.model(), run.model(untrained=True)))
+    assert not torch.equal(learned, fresh)
 
 
 def test_other_settings_have_other_folders(tmp_path):

@@ -60,7 +60,7 @@ def drawn(monkeypatch):
     return found
 
 
-def coloured(pixels):
+def colored(pixels):
     """Return x1, y1, x2, y2 of all colored pixels."""
     rows, columns = np.nonzero((pixels != 255).any(-1))
     return [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
@@ -80,7 +80,7 @@ def test_tested_and_drawn_with_boxes_on_the_pixels_that_they_are_of(use, home, d
         assert pixels.shape == (240, 304, 3)
         (box,) = boxes  # nothing is sure enough, so only what is there
         assert (list(box.corners), box.text) == (CORNERS, "pedestrian")
-    early = next(pixels for pixels, _ in drawn if coloured(pixels) == CORNERS)
+    early = next(pixels for pixels, _ in drawn if colored(pixels) == CORNERS)
     assert early.shape == (240, 304, 3)
 
 
@@ -100,12 +100,12 @@ def test_recordings_of_one_s_own_at_their_end_and_before(use, home, drawn, capsy
     assert all(0 <= row["x1"] <= row["x2"] <= 304 and 0 <= row["y1"] <= row["y2"] <= 240 for row in rows)
     assert len(list((home / "cards").iterdir())) == 2
     full, empty = (pixels for pixels, _ in drawn)
-    assert coloured(full) == [0, 0, *CORNERS[2:]]
+    assert colored(full) == [0, 0, *CORNERS[2:]]
     assert (empty == 255).all()
     drawn.clear()
     until = ["--cfg-options", "test_dataloader.dataset.transforms.0.until=1.2"]
     use(predict.main, "mine/b_td.dat", "--show-dir", "before", "--show-score", "0", *until)
-    assert coloured(drawn[0][0]) == CORNERS
+    assert colored(drawn[0][0]) == CORNERS
 
 
 def test_browsing_a_config_and_the_files_themselves(home, drawn, monkeypatch):

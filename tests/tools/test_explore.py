@@ -8,7 +8,7 @@ from tests.programs import refusal
 from tools import explore
 
 SHALLOW = ["model.backbone.dim=32", "model.backbone.depth=1", "model.backbone.heads=2"]
-GROUPS = [*SHALLOW, "model.backbone.type='FactorisedTransformer'", "model.backbone.time_depth=1"]
+GROUPS = [*SHALLOW, "model.backbone.type='FactorizedTransformer'", "model.backbone.time_depth=1"]
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&"
 
 
@@ -112,4 +112,4 @@ def test_what_cannot_be_shown_ends_in_a_sentence(home, runs, refused, tmp_path):
 
 def test_layers_that_look_at_groups_are_refused_with_what_to_take(home, refused, tmp_path):
     run = run_of(tmp_path, "ucf101_pape.py", GROUPS)
-    assert "layers of FactorisedTransformer look at windows or groups of tokens" in refused(run, home / "film")
+    assert "layers of FactorizedTransformer look at windows or groups of tokens" in refused(run, home / "film")

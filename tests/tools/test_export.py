@@ -52,7 +52,7 @@ def front_of(card: str) -> dict[str, Any]:
 
 
 def test_a_published_folder_answers_as_the_run_does(home: Path) -> None:
-    folder = exported(home, "digits", "--licence", "cc-by-4.0")
+    folder = exported(home, "digits", "--license", "cc-by-4.0")
     names = {"README.md", "config.json", "config.py", "model.safetensors", "results.json"}
     assert {path.name for path in folder.iterdir()} == names
     theirs, ours = ndformer.load(folder), ndformer.load(home / "best.pth")
@@ -62,7 +62,7 @@ def test_a_published_folder_answers_as_the_run_does(home: Path) -> None:
 
 
 def test_its_card_says_what_the_run_says(home: Path) -> None:
-    card = (exported(home, "digits", "--licence", "cc-by-4.0") / "README.md").read_text()
+    card = (exported(home, "digits", "--license", "cc-by-4.0") / "README.md").read_text()
     front = front_of(card)
     assert (front["license"], front["library_name"]) == ("cc-by-4.0", "ndformer")
     assert front["pipeline_tag"] == "image-classification"

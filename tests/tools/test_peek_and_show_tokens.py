@@ -143,7 +143,7 @@ def test_counts_are_of_tokens_polarities_and_pixels():
     assert found[1].tolist() == [[[1, 0], [0, 0]], [[2, 0], [0, 1]]]
 
 
-def test_points_have_the_colour_of_their_centre():
+def test_points_have_the_color_of_their_center():
     cloud = np.random.default_rng(0).normal(size=(50, 3))
     picture = draw_groups(cloud, np.arange(50).reshape(2, 25), np.ones((2, 25), bool))
     assert picture.shape == (420, 1260, 3)
@@ -152,7 +152,7 @@ def test_points_have_the_colour_of_their_centre():
     assert (green - red > 60).sum() > 500
 
 
-def test_a_hundred_centres_have_colours_that_are_told_apart():
+def test_a_hundred_centers_have_colors_that_are_told_apart():
     """Colors are far from black, the color of centers, and from white."""
     rng = np.random.default_rng(0)
     middles = np.stack([*np.meshgrid(np.arange(10.0), np.arange(10.0)), np.zeros((10, 10))], -1).reshape(-1, 3)
@@ -163,13 +163,13 @@ def test_a_hundred_centres_have_colours_that_are_told_apart():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ndformer.modalities.pointcloud.pictures.clouds.draw", lambda *given, **how: drawn.append(given))
         draw_groups(cloud, index, np.ones_like(index, bool))
-    _, colours, _ = drawn[0]
-    others = colours[np.setdiff1d(np.unique(index), np.arange(100))]
+    _, colors, _ = drawn[0]
+    others = colors[np.setdiff1d(np.unique(index), np.arange(100))]
     assert others.max(1).min() > 120
     assert len(np.unique(others, axis=0)) == 100
 
 
-def test_pictures_of_events_say_their_time_and_what_colours_mean():
+def test_pictures_of_events_say_their_time_and_what_colors_mean():
     """The time bar moves to the right, and each picture has both colors in its legend."""
     time, place = np.linspace(0, 2_000_000, 48), np.zeros((48, 2), int)
     place[-1] = 3
@@ -178,8 +178,8 @@ def test_pictures_of_events_say_their_time_and_what_colours_mean():
     for one in found:
         head = one[:24]
         ends.append(int(np.flatnonzero((head[-6] == (20, 90, 160)).all(1)).mean()))
-        for colour in ((200, 40, 40), (30, 80, 190)):
-            assert (head == colour).all(2).any()
+        for color in ((200, 40, 40), (30, 80, 190)):
+            assert (head == color).all(2).any()
     assert ends == sorted(set(ends))
     assert not np.array_equal(found[0][:16], found[1][:16])  # other times are written there
     row = in_a_row(found[:3])

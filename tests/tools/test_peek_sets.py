@@ -82,10 +82,10 @@ def test_arrays_and_annotations_of_scannet(tmp_path, told):
     groups = [dict(id=0, label="chair", segments=[1, 5]), dict(id=1, label="desk", segments=[7])]
     (tmp_path / "s.aggregation.json").write_text(json.dumps(dict(segGroups=groups)))
     names = ("segment20.npy", "color.npy", "coord.npy", "s.segs.json", "s.aggregation.json")
-    label, colour, places, segments, objects = told(*(tmp_path / name for name in names))
+    label, color, places, segments, objects = told(*(tmp_path / name for name in names))
     assert (label["shape"], label["classes"]) == ("4", {"-1": 1, "0": 1, "2": 2})
     assert label["odd"] == ["1 of 4 have the label -1, which is none"]
-    assert (colour["dtype"], colour["smallest"], colour["largest"]) == ("uint8", 0, 11)
+    assert (color["dtype"], color["smallest"], color["largest"]) == ("uint8", 0, 11)
     assert places["points"] == 40
     assert (segments["vertices"], segments["segments"]) == (4, 3)
     assert (objects["objects"], objects["classes"]) == (2, dict(chair=1, desk=1))

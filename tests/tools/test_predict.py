@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_left_out_and_the_rest_is_written(refused, folder
 
 def test_clouds_are_predicted_from_their_files(tmp_path, capsys):
     config = CONFIGS / "modelnet40_plain_pape.py"
-    small = [*SMALL, "model.modalities.points.centres=8", "model.modalities.points.neighbours=4"]
+    small = [*SMALL, "model.modalities.points.centers=8", "model.modalities.points.neighbors=4"]
     small += ["model.head.classes=3"]
     small += ["test_dataloader.dataset.transforms=[dict(type='NormalizePoints'), dict(type='PackPoints')]"]
     small += ["model.backbone.drop_path=0.0"]

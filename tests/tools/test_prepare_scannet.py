@@ -22,12 +22,12 @@ def write_scene(home, name, shift=0.0):
     mesh, folder = ball(0.5, 0.4, 0.3), home / name
     folder.mkdir(parents=True)
     points = (mesh.vertices + shift).astype("<f4")
-    colours = np.random.default_rng(0).integers(0, 256, (len(points), 4), np.uint8)
+    colors = np.random.default_rng(0).integers(0, 256, (len(points), 4), np.uint8)
     fields = "".join(f"property float {c}\n" for c in "xyz")
     fields += "".join(f"property uchar {c}\n" for c in ("red", "green", "blue", "alpha"))
     head = f"ply\nformat binary_little_endian 1.0\nelement vertex {len(points)}\n{fields}"
     head += f"element face {len(mesh.faces)}\nproperty list uchar int vertex_indices\nend_header\n"
-    body = b"".join(p.tobytes() + c.tobytes() for p, c in zip(points, colours))
+    body = b"".join(p.tobytes() + c.tobytes() for p, c in zip(points, colors))
     body += b"".join(struct.pack("<Biii", 3, *face) for face in mesh.faces.tolist())
     (folder / f"{name}_vh_clean_2.ply").write_bytes(head.encode() + body)
     segments = [100 + i % 5 for i in range(len(points))]  # 100 .. 104
@@ -38,7 +38,7 @@ def write_scene(home, name, shift=0.0):
         dict(id=2, label="wall", segments=[104, 777]),
     ]
     (folder / f"{name}.aggregation.json").write_text(json.dumps(dict(segGroups=groups)))
-    return points, colours, np.array(segments)
+    return points, colors, np.array(segments)
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def prepared(release, capsys):
 def test_a_release_becomes_scenes(release, capsys):
     out, said = prepared(release, capsys)
     assert "train: 2 scenes converted, 0 existed, of 2" in said
-    points, colours, segments = write_scene(release / "again", "x", 2)
+    points, colors, segments = write_scene(release / "again", "x", 2)
     data = ScanNet(out, "test")
     sample = data.read(data.records[0])
     assert np.array_equal(sample["points"], points)
-    assert np.array_equal(sample["colours"], colours[:, :3])
+    assert np.array_equal(sample["colors"], colors[:, :3])
     chair, wall = list(SCANNET).index("chair"), 0
     expected = np.select([np.isin(segments, (100, 103)), segments == 104], [chair, wall], -1)  # a plant is none of 20
     assert np.array_equal(sample["labels"], expected)
@@ -95,7 +95,7 @@ def test_normals_are_means_weighted_by_area():
 BAD = {
     "no mesh": ("_vh_clean_2.ply", None, "is missing"),
     "half a mesh": ("_vh_clean_2.ply", lambda b: b[: len(b) // 2], "cannot be read"),
-    "no colours": ("_vh_clean_2.ply", lambda b: b.replace(b"red", b"rot"), "vertices without 'red'"),
+    "no colors": ("_vh_clean_2.ply", lambda b: b.replace(b"red", b"rot"), "vertices without 'red'"),
     "other segments": ("_vh_clean_2.0.010000.segs.json", lambda b: b'{"segIndices": [1, 2]}', "has 2 vertices"),
     "a mesh without end": (
         "_vh_clean_2.ply",

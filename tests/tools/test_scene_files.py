@@ -11,7 +11,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.inputs import Preparation
 from ndformer.framework.engine.training.loading import build_dataset
-from ndformer.modalities.pointcloud.formats.files import read_labelled
+from ndformer.modalities.pointcloud.formats.files import read_labeled
 from tests.programs import CONFIGS, refusal, run, save_untrained
 from tools import peek, predict, show_tokens
 
@@ -64,7 +64,7 @@ def test_every_form_gives_what_the_data_set_gives(home, trained):
     raw = build_dataset(cfg, "test").raw(0, 0)
     for name in FORMS:
         opened = prepared.opened(home / "new" / name)
-        assert set(opened) == {"points", "normals", "colours"}
+        assert set(opened) == {"points", "normals", "colors"}
         for part, values in opened.items():
             np.testing.assert_allclose(values, raw[part], rtol=1e-6, atol=1e-7, err_msg=f"{part} of {name}")
         found = prepared.sample((home / "new" / name,))["inputs"]["points"]
@@ -80,7 +80,7 @@ def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys
     assert len(said) == len(FORMS)
     assert len({line.split(None, 1)[1] for line in said}) == 1  # the same shares of classes
     assert {path.name for path in Path("seen").iterdir()} >= {"room.png", "scan.png", "scan_prediction.ply"}
-    classes = read_labelled(Path("seen/scan_prediction.ply"), "label")["labels"]
+    classes = read_labeled(Path("seen/scan_prediction.ply"), "label")["labels"]
     assert len(classes) == N
     assert set(classes.tolist()) <= set(range(20))
     told = []
@@ -90,7 +90,7 @@ def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys
         tokens = capsys.readouterr().out.partition("as points")[2]
         peek.main([path, "--json"])
         found = json.loads(capsys.readouterr().out)
-        told.append((tokens, {part: found[part] for part in ("points", "x", "y", "z", "normals", "colours")}))
+        told.append((tokens, {part: found[part] for part in ("points", "x", "y", "z", "normals", "colors")}))
     assert all(one == told[0] for one in told)
     assert told[0][1]["points"] == N
 
@@ -98,7 +98,7 @@ def test_programs_tell_the_same_of_every_form(home, trained, monkeypatch, capsys
 def test_what_a_file_lacks_is_said_with_what_to_do(home, trained, tmp_path):
     np.savetxt(tmp_path / "bare.xyz", np.load(home / "new/room/coord.npy"))
     sentence = refusal(predict.main, CONFIG, home / "best.pth", tmp_path / "bare.xyz", "--sample")
-    assert "bare.xyz has no colours, which PackPoints should pack: give its missin" in sentence
+    assert "bare.xyz has no colors, which PackPoints should pack: give its missin" in sentence
 
 
 def test_the_columns_that_the_data_set_names_are_those_of_files_too(home, tmp_path):
@@ -107,4 +107,4 @@ def test_the_columns_that_the_data_set_names_are_those_of_files_too(home, tmp_pa
     option = "test_dataloader.dataset.columns='x y z - r g b'"
     cfg = load(CONFIG, [f"data_root={str(home)!r}", option], None, True)
     opened = Preparation(cfg, build_model(cfg)).opened(tmp_path / "a.txt")
-    np.testing.assert_array_equal(opened["colours"], rows[:, 3:])
+    np.testing.assert_array_equal(opened["colors"], rows[:, 3:])

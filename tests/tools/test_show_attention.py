@@ -17,7 +17,7 @@ EVENTS = [("x", "<u2"), ("y", "<u2"), ("t", "<i8"), ("p", "<i1")]
 PTV3 = [f"model.backbone.{key}" for key in ("enc_depths=(1,1)", "enc_channels=(16,16)", "enc_heads=(2,4)", "window=16")]
 MODELS = {
     "image": ("cifar10_pape", SMALL),
-    "cloud": ("modelnet40_plain_pape", [*SMALL, "model.modalities.points.centres=8", "model.backbone.drop_path=0.0"]),
+    "cloud": ("modelnet40_plain_pape", [*SMALL, "model.modalities.points.centers=8", "model.backbone.drop_path=0.0"]),
     "windows": ("modelnet40_pape", PTV3),
     "video": ("ucf101_pape", SMALL),
     "events": ("dvsgesture_pape", SMALL),

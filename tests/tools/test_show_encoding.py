@@ -100,7 +100,7 @@ def test_an_encoding_of_ones_own_is_drawn_from_its_file_or_module(place, tmp_pat
 
 @pytest.mark.parametrize("dims", [2, 3])
 @pytest.mark.parametrize("name", ["AxialRoPE", "Sincos", "ALiBi"])
-def test_titles_of_neighbours_do_not_touch(name, dims):
+def test_titles_of_neighbors_do_not_touch(name, dims):
     picture = draw(name, {}, [], dims, 4)
     picture.canvas.draw()
     boxes = [ax.title.get_window_extent() for ax in picture.axes if ax.get_title()]
@@ -209,7 +209,7 @@ def test_a_picture_of_cameras_says_which_tokens_are_in_the_second_one():
     assert "camera" not in draw("GTA", {}, [], 2, 2).get_suptitle()
 
 
-def test_keys_out_of_view_are_grey_not_zero(where):
+def test_keys_out_of_view_are_gray_not_zero(where):
     found = measure(dict(type="LookHere"), where, 4, QUERIES).values
     assert found["bias"][0, 3].isfinite().all()  # this head looks everywhere
     assert found["bias"][0, 0].isfinite().all()  # down and to the right, from the corner

@@ -109,18 +109,18 @@ def test_votes_of_scenes_look_by_look_and_fragment_by_fragment(home):
     sample, model = data.read(data.records[0]), Linear(20, 9)
     found = scene_votes(cast(Any, model), sample, data.transforms, 3)
     low, high = sample["points"].min(0), sample["points"].max(0)
-    centred = sample["points"] - [*(low + high)[:2] / 2, low[2]]
+    centered = sample["points"] - [*(low + high)[:2] / 2, low[2]]
     turns = [np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]) for c, s in ((1, 0), (0, 1), (-1, 0), (0, -1))]
     total = np.zeros((250, 20))
     for turn, scale in [(t, s) for s in (1, 0.95, 1.05) for t in turns] + [(np.diag([-1, -1, 1]), 1)]:
-        points, normals = (centred @ turn.T * scale).astype(np.float32), sample["normals"] @ turn.T
+        points, normals = (centered @ turn.T * scale).astype(np.float32), sample["normals"] @ turn.T
         voxel = np.floor(points.astype(np.float64) / 0.1)
         of = [np.flatnonzero((voxel == one).all(1)) for one in np.unique(voxel, axis=0)]
         for i in range(max(map(len, of))):
             part = np.array([members[i % len(members)] for members in of])
             middle = (points[part].min(0) + points[part].max(0))[:2] / 2
             moved = points[part] - [*np.round(middle / 0.1) * 0.1, 0]
-            packed = np.concatenate([moved, sample["colours"][part] / 255, normals[part]], 1)
+            packed = np.concatenate([moved, sample["colors"][part] / 255, normals[part]], 1)
             total[part] += torch.from_numpy(packed @ model.weight.numpy()).softmax(-1).numpy()
     assert found == pytest.approx(total, abs=1e-3)
 
@@ -283,12 +283,12 @@ def test_votes_on_objects_are_kept_told_and_gone_on_from(objects, tmp_path, caps
         vote.main([*arguments, "--out", str(out), "--repeats", "2"])
 
 
-def test_a_cloud_of_ones_own_is_labelled(trained, home, tmp_path, capsys):
+def test_a_cloud_of_ones_own_is_labeled(trained, home, tmp_path, capsys):
     _, arguments = trained
     scene = ScanNet(home, "test").read(home / "val" / "scene0003_00")
     np.savetxt(tmp_path / "mine.txt", np.concatenate([scene["points"], scene["normals"]], 1))
-    grey = "test_dataloader.dataset.transforms.4.missing=dict(colours=0.5)"  # a text file holds no colours
-    options = ["--cfg-options", grey, "--show-dir", str(tmp_path / "seen")]
+    gray = "test_dataloader.dataset.transforms.4.missing=dict(colors=0.5)"  # a text file holds no colors
+    options = ["--cfg-options", gray, "--show-dir", str(tmp_path / "seen")]
     run(predict.main, *arguments[:2], tmp_path / "mine.txt", "--top", "20", *arguments[2:], *options)
     said = capsys.readouterr().out.splitlines()[0].split("  ")
     assert sum(float(one.split()[-2]) for one in said[1:]) == pytest.approx(100, abs=10)

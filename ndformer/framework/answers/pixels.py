@@ -172,4 +172,4 @@ class Points(Pixels):
         """Write 000_NAME.png, 000_NAME_error.ply, ... with the dataset's pack; without truth, without a number."""
         name = re.sub(UNFIT, "-", Path(self.path).name or str(i))
         name = Path(self.path).stem if self.truth is None else f"{place:03}_{name}"
-        source.write_labelled(folder / name, i, np.asarray(self.predicted).astype(np.int64))
+        source.write_labeled(folder / name, i, np.asarray(self.predicted).astype(np.int64))

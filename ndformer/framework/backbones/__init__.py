@@ -1,6 +1,8 @@
 """Backbones: the transformers between tokens and heads."""
 
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.transformer import Transformer
+from ndformer.moved import old_names
 
-__all__ = ["FactorisedTransformer", "Transformer"]
+__all__ = ["FactorizedTransformer", "Transformer"]
+__getattr__ = old_names(__name__, {"FactorisedTransformer": "FactorizedTransformer"})

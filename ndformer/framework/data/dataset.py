@@ -25,6 +25,7 @@ from ndformer.framework.data.memory import Decoding, Memory
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 from ndformer.framework.registry.ranges import Count, Rate, Seed, Text
+from ndformer.framework.registry.renamed import current_sample
 from ndformer.framework.registry.signature import arguments
 
 Sample = dict[str, Any]
@@ -238,7 +239,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return self._decode(i) if self.memory is None else self.memory.sample(i, self._decode)
 
     def _decode(self, i: int) -> Sample:
-        sample = self.read(self.records[i])
+        sample = current_sample(self.read(self.records[i]))
         for transform in self._decoding():
             sample = transform(sample, np.random.default_rng(0))
         return sample

@@ -12,6 +12,7 @@ import numpy as np
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.errors import DataError, MissingError, nearest, shorten_list
+from ndformer.moved import old_names
 
 
 def missing(path: Path, content: str, source: str) -> MissingError:
@@ -66,7 +67,7 @@ def class_folders(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def labelled(
+def labeled(
     folder: Path,
     classes: list[str],
     endings: Sequence[str],
@@ -143,7 +144,7 @@ class ClassFolders(Dataset):
                 f"{shorten_list(self.classes, MAX_NAMES)}: give all splits folders of the same names (is one missing "
                 "there, or called otherwise?)"
             )
-        return labelled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
+        return labeled(home, self.classes, self.endings, self.kind, is_sample=self.is_sample, every=split == "train")
 
     def _without_train(self) -> list[str]:
         """Return class folders that are directly in data_root instead of in train/."""
@@ -162,3 +163,6 @@ class ClassFolders(Dataset):
     def read(self, record: Any) -> Sample:
         path, label = record
         return self.open(path) | dict(label=label, path=str(path))
+
+
+__getattr__ = old_names(__name__, {"labelled": "labeled"})

@@ -1,5 +1,6 @@
 """Base class of packs: the last transform of a dataset, which makes an adapter's input from a sample and draws it."""
 
+import warnings
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,14 @@ class Pack:
     input_name: ClassVar[str]  # key of what it packs, in samples and inputs
     extra_input_names: ClassVar[tuple[str, ...]] = ()  # keys of what it packs and draws in addition
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "write_labelled" in vars(cls):
+            warnings.warn(
+                f"{cls.__name__}: write_labelled is called write_labeled now", DeprecationWarning, stacklevel=2
+            )
+            cls.write_labeled = vars(cls)["write_labelled"]  # type: ignore[method-assign]
+
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         """Return dict(inputs={input_name: tensor}, data_sample=all other fields)."""
         raise NotImplementedError
@@ -29,8 +38,8 @@ class Pack:
             "picture(sample, size), as docs/how-to/new-modality.md shows"
         )
 
-    def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Any) -> None:
+    def write_labeled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Any) -> None:
         """Write files that show a sample with a label at each of its points: STEM.png, STEM_error.ply, ..."""
         raise DataError(
-            f"nothing draws labelled samples of {self.input_name}: give {type(self).__name__} a write_labelled()"
+            f"nothing draws labeled samples of {self.input_name}: give {type(self).__name__} a write_labeled()"
         )

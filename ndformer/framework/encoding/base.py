@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,12 +27,14 @@ from ndformer.framework.encoding.scaling import Scaling
 from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.errors import alternatives
 from ndformer.framework.registry.ranges import Dims, Factor, Few, NonNegative, Positive, Width
+from ndformer.framework.registry.renamed import Renamed, current_value
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 PerAxis = Positive | Sequence[Positive]
-# of a class token; centre: the mean position of a sample's tokens; auto: chosen by the encoding
-ClassPosition = Literal["nowhere", "origin", "centre", "auto"]
+# of a class token; center: the mean position of a sample's tokens; auto: chosen by the encoding
+ClassPosition = Literal["nowhere", "origin", "center", "auto"]
+CLASS_POSITIONS = Renamed("class_at", dict(centre="center"))
 FROM_DATA = "auto", "spread"  # option values that training replaces by measured numbers
 Preset = Literal[
     "original", "pape_repo"
@@ -60,7 +62,7 @@ class PositionEncoding(nn.Module):
     # product. "own": the dtype of where.positions. "centered": the same, after subtracting the rounded mean of each
     # sample in float64, for biases, which depend only on differences. "float64": for functions of the position itself.
     scaled_positions: ClassVar[Literal["own", "centered", "float64"]] = "own"
-    class_at: ClassVar[Literal["nowhere", "centre"]] = "nowhere"  # position of the class token if class_at='auto'
+    class_at: ClassVar[Literal["nowhere", "center"]] = "nowhere"  # position of the class token if class_at='auto'
     min_dims: int = 1
     max_dims: int | None = None
     no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
@@ -283,6 +285,13 @@ def not_measured(name: str, option: str, value: str) -> str:
         f"{option} of {name} must be a number here, got '{value}', which only training replaces. "
         f"Compute it with {name}.from_data(options, [where])"
     )
+
+
+def class_position(value: str) -> ClassPosition:
+    """Return a value of `class_at`, which may have its old spelling; raise ValueError for others."""
+    value = current_value("class_at", value, CLASS_POSITIONS.values)
+    check_choice("class_at", value, get_args(ClassPosition))
+    return cast(ClassPosition, value)
 
 
 def check_choice(option: str, value: Any, choices: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from ndformer.framework.bias.base import Bias, SumBias
-from ndformer.framework.encoding.base import ClassPosition, PositionEncoding
+from ndformer.framework.encoding.base import ClassPosition, PositionEncoding, class_position
 from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.encoding.layer import LayerEncoding
 from ndformer.framework.registry import ENCODINGS
@@ -137,17 +137,18 @@ def class_place(
     It was measured in docs/results/class-token-and-radius.md. On a circle the mean and the origin depend on the place
     of the seam: 'auto' is 'nowhere' then, and other positions are refused.
     """
+    class_at = class_position(class_at)
     parts = [] if not cfg else [cfg] if isinstance(cfg, dict) else cfg
     periods = next((part["periods"] for part in parts if any(part.get("periods") or ())), None)
-    if class_at in ("origin", "centre") and periods is not None:
+    if class_at in ("origin", "center") and periods is not None:
         raise ValueError(
             f"class_at must be 'nowhere' or 'auto' with periods={list(periods)}, got '{class_at}': the mean and the "
             "origin of a circle depend on where its seam is. Set class_at='auto'"
         )
     if class_at != "auto":
         return class_at
-    centered = any(ENCODINGS.get(part["type"]).class_at == "centre" for part in parts)
-    return "centre" if centered and periods is None else "nowhere"
+    centered = any(class_position(ENCODINGS.get(part["type"]).class_at) == "center" for part in parts)
+    return "center" if centered and periods is None else "nowhere"
 
 
 def with_periods(

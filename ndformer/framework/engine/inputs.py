@@ -15,7 +15,7 @@ from ndformer.framework.data.folders import counted, files_in, warn_skipped
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.samples import picture, write_labelled
+from ndformer.framework.pictures.samples import picture, write_labeled
 from ndformer.framework.registry import DATASETS, TRANSFORMS
 
 
@@ -213,5 +213,5 @@ class FileSource:
     def original(self, i: int) -> np.ndarray:
         return picture(self._raw(i), self._steps(i))
 
-    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
-        write_labelled(stem, self._raw(i), labels, self._steps(i), self.classes)
+    def write_labeled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+        write_labeled(stem, self._raw(i), labels, self._steps(i), self.classes)

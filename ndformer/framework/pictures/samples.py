@@ -12,6 +12,8 @@ from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import SIZE, resize_to_fit
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.framework.registry.renamed import current_sample
+from ndformer.moved import old_names
 
 
 def packs(transforms: Sequence[Any]) -> Iterator[Pack]:
@@ -56,14 +58,14 @@ def picture(sample: Sample, transforms: Sequence[Any], size: int = SIZE) -> np.n
     return np.concatenate([np.asarray(resize_to_fit(pixels, size, 4 * size)) for pixels in pictures], 1)
 
 
-def write_labelled(
+def write_labeled(
     stem: Path, sample: Sample, labels: np.ndarray, transforms: Sequence[Any], classes: Sequence[str]
 ) -> None:
     """Write files that show a sample with a label at each of its points, drawn by its pack."""
     pack = next((pack for pack in packs(transforms) if pack.input_name in sample), None)
     if pack is None:
         raise DataError(f"nothing packs samples of {', '.join(sample)}, so nothing draws them with their labels")
-    pack.write_labelled(stem, sample, labels, classes)
+    pack.write_labeled(stem, sample, labels, classes)
 
 
 def parts(dataset: Dataset) -> dict[str, Dataset]:
@@ -89,9 +91,12 @@ class DatasetSource:
 
     def original(self, i: int) -> np.ndarray:
         part, number = self.dataset.locate(self.numbers[i])
-        return picture(part.read(part.records[number]), part.transforms)
+        return picture(current_sample(part.read(part.records[number])), part.transforms)
 
-    def write_labelled(self, stem: Path, i: int, labels: np.ndarray) -> None:
+    def write_labeled(self, stem: Path, i: int, labels: np.ndarray) -> None:
         data = self.dataset
-        sample = data.read(data.records[self.numbers[i]])
-        write_labelled(stem, sample, labels, data.transforms, data.classes)
+        sample = current_sample(data.read(data.records[self.numbers[i]]))
+        write_labeled(stem, sample, labels, data.transforms, data.classes)
+
+
+__getattr__ = old_names(__name__, {"write_labelled": "write_labeled"})

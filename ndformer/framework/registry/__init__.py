@@ -6,7 +6,7 @@ from typing import Any
 
 from ndformer.framework.errors import UnknownNameError as UnknownNameError
 from ndformer.framework.errors import nearest
-from ndformer.framework.registry.renamed import current_options
+from ndformer.framework.registry.renamed import current_options, current_type
 from ndformer.framework.registry.signature import arguments, fits, in_words
 from ndformer.framework.system import host_state, opencv
 
@@ -34,8 +34,7 @@ class Registry(mmengine.registry.Registry):
 
     def get(self, key: str) -> Any:
         """Return the class with this name, without importing modules in dotted names, as mmengine does."""
-        self._load()
-        kind = self.module_dict.get(key.removeprefix(f"{self.scope}."))
+        kind = self.module_dict.get(self.current_name(key).removeprefix(f"{self.scope}."))
         if kind is None:
             names = sorted(self.module_dict)
             synonym = self.synonyms.get(key.lower())
@@ -46,6 +45,10 @@ class Registry(mmengine.registry.Registry):
                 "Import the module of a class of your own first, by custom_imports in a config"
             )
         return kind
+
+    def current_name(self, key: str) -> str:
+        """Return the new name of a class if `key` is its old one, with a warning, and other names as they are."""
+        return current_type(key, self.all())
 
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
         """Build the class of `cfg` with its options and the arguments in `context`; unknown options raise an error."""

@@ -12,7 +12,7 @@ from ndformer.framework.importer import Imported, State, StateDictReader, head_c
 from ndformer.integrations.importers import vit
 
 PATCHES = "patch_embed.proj"
-TIMM_LICENSE = "timm is Apache-2.0; each of its weights has a licence of its own: see its model card"
+TIMM_LICENSE = "timm is Apache-2.0; each of its weights has a license of its own: see its model card"
 BACKBONE = r"^(module\.)?(backbone\.)?"  # prefix of names in files of a larger model
 
 

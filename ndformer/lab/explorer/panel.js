@@ -5,7 +5,7 @@ const HINTS = {
   distance: "how far it looks",
   direction: "to which side it looks",
   cone: "what a head may see",
-  table: "a learnt value for each step",
+  table: "a learned value for each step",
   relative: "what the query makes of each step",
   count: "what the query makes of tokens counted in between",
   unlikeness: "how unlike the two tokens' lines are",

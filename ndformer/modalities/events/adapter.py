@@ -34,7 +34,7 @@ class SpikingPatches(Adapter):
     column).
 
     A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
-    (as in the PaPE repository), 'centre' at the mean position of the sample's patches, and 'auto' where the encoding of
+    (as in the PaPE repository), 'center' at the mean position of the sample's patches, and 'auto' where the encoding of
     the model reads it best.
     """
 

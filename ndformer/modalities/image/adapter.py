@@ -36,7 +36,7 @@ class ImagePatches(Adapter):
 
     The position of a token is its (row, column), counted in patches from `start`. Height and width may be any multiple
     of `patch`. Class and register tokens come first. `class_at` says where they stand: 'nowhere' gives them no
-    position, 'origin' puts them at 0 (the PaPE repository does so, with `start=1`), 'centre' at the mean position of
+    position, 'origin' puts them at 0 (the PaPE repository does so, with `start=1`), 'center' at the mean position of
     the patches, and 'auto' where the encoding of the model reads them best.
 
     In training, `patch_sizes` cuts each batch into patches of one of these sizes, drawn at random, with the projection

@@ -1,8 +1,9 @@
 """Adapters that turn point clouds into tokens: one for each group of points, or one for each point."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width, WidthOrNone
+from ndformer.framework.registry.renamed import Renamed
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_cloud, to_cloud
 from ndformer.modalities.pointcloud.formats.scene import is_scene
@@ -71,29 +73,32 @@ def valid_rows(counts: list[int], rows: int, device: torch.device) -> Tensor | N
 
 @MODALITIES.register_module()
 class PointPatches(Clouds):
-    """Turn clouds (B, N, 3 + features), or a list of (n, 3 + features), into tokens at `centres` farthest points.
+    """Turn clouds (B, N, 3 + features), or a list of (n, 3 + features), into tokens at `centers` farthest points.
 
-    A token encodes the `neighbours` points nearest to its center (with `radius`, only those within it): their features
+    A token encodes the `neighbors` points nearest to its center (with `radius`, only those within it): their features
     and their positions relative to the center. The center itself enters only as the token's position.
 
     Positions and relative positions are divided by `unit`, a length of the data. With a `unit` near the distance
     between neighboring centers, tokens are spaced like image patches, which the defaults of the encodings expect.
     """
 
-    more_tokens = "Set more `centres` of the modality, or take denser clouds."
+    renamed_options: ClassVar[Mapping[str, Renamed]] = dict(
+        centres=Renamed("centers"), neighbours=Renamed("neighbors"), **Clouds.renamed_options
+    )
+    more_tokens = "Set more `centers` of the modality, or take denser clouds."
 
     def __init__(
         self,
         dim: Width,
-        centres: Width = 512,
-        neighbours: Width = 32,
+        centers: Width = 512,
+        neighbors: Width = 32,
         features: WidthOrNone = 3,
         unit: Positive = 1.0,
         radius: Positive | None = None,
         class_token: bool = False,
     ) -> None:
         super().__init__()
-        self.centres, self.neighbours, self.radius = centres, neighbours, radius
+        self.centers, self.neighbors, self.radius = centers, neighbors, radius
         self.features, self.unit = features, unit
         self.embed = PointNet(3 + features, dim)
         self.add_tokens(dim, class_token)
@@ -105,8 +110,8 @@ class PointPatches(Clouds):
 
     def groups(self, points: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Group points (B, N, 3): centers (B, M, 3), neighbor indices (B, M, K) and a mask of valid neighbors."""
-        positions = take(points, farthest(points, self.centres, valid))
-        index, distance = nearest(points, positions, self.neighbours, valid)
+        positions = take(points, farthest(points, self.centers, valid))
+        index, distance = nearest(points, positions, self.neighbors, valid)
         inside = distance <= (math.inf if self.radius is None else self.radius**2)
         return positions, index, inside if valid is None else inside & (distance < math.inf)
 
@@ -120,7 +125,7 @@ class PointPatches(Clouds):
         positions, index, inside = self.groups(x[..., :3], valid)  # (B, M, 3), (B, M, K), (B, M, K)
         group = take(x, index)  # (B, M, K, 3 + features)
         group = torch.cat([(group[..., :3] - positions[:, :, None]) / self.unit, group[..., 3:]], dim=-1)
-        token_mask = valid_rows(counts, self.centres, x.device)  # a cloud may have fewer points than there are centers
+        token_mask = valid_rows(counts, self.centers, x.device)  # a cloud may have fewer points than there are centers
         return self.with_tokens(self.embed(group, inside), positions / self.unit, token_mask)
 
 

@@ -38,7 +38,7 @@ def farthest(points: Tensor, count: int, valid: Tensor | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def nearest(points: Tensor, centres: Tensor, count: int, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def nearest(points: Tensor, centers: Tensor, count: int, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return indices and squared distances (B, M, K) of the K points (B, N, 3) nearest to each center (B, M, 3).
 
     They are sorted by distance. K is `count`, or N where that is less; beyond a cloud's valid points distances are inf.
@@ -47,7 +47,7 @@ def nearest(points: Tensor, centres: Tensor, count: int, valid: Tensor | None = 
     axes = points.float().transpose(1, 2)[:, :, None]  # (B, 3, 1, N)
     number = torch.arange(N, device=points.device)
     keys = []
-    for part in centres.float().split(max(1, CHUNK // max(1, B * N)), dim=1):
+    for part in centers.float().split(max(1, CHUNK // max(1, B * N)), dim=1):
         distance = _squared_norm(axes - part.transpose(1, 2)[..., None])  # (B, m, N)
         if valid is not None:
             distance = distance.masked_fill(~valid[:, None], math.inf)

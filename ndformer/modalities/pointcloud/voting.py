@@ -24,6 +24,7 @@ from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
+from ndformer.framework.registry.renamed import current_sample
 from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET
 from ndformer.modalities.pointcloud.transforms.points import (
@@ -153,7 +154,7 @@ def vote_scenes(
     """Yield each scene's name, sample, labels (N,) and seconds; labels come from `folder`, or are predicted."""
     for record, name in zip(data.records, names(data)):
         file, begin, seconds = folder / f"{name}.npy", time.perf_counter(), None
-        sample = data.read(record)
+        sample = current_sample(data.read(record))
         if not file.is_file():
             report = functools.partial(on_progress, name)
             votes = scene_votes(model, sample, data.transforms, batch_size, report)
@@ -184,7 +185,10 @@ def vote_objects(
 ) -> Iterator[tuple[Sample, np.ndarray]]:
     """Yield each object and its votes (repeats, classes), read from `folder` or computed and stored there."""
     for i, record in enumerate(data.records):
-        sample, file = data.read(record) | dict(index=i), None if folder is None else folder / f"{i:05}.npy"
+        sample, file = (
+            current_sample(data.read(record)) | dict(index=i),
+            None if folder is None else folder / f"{i:05}.npy",
+        )
         if file is not None and file.is_file():
             yield sample, foreign.array(file)
             continue

@@ -33,7 +33,7 @@ class Tubelets(Adapter):
     that differ in size or length becomes one packed row.
 
     A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
-    (the PaPE repository does so, with `start=1`), 'centre' at the mean position of the clip's tubelets, and 'auto'
+    (the PaPE repository does so, with `start=1`), 'center' at the mean position of the clip's tubelets, and 'auto'
     where the encoding of the model reads it best.
     """
 

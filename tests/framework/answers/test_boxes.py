@@ -58,7 +58,7 @@ def test_without_truth_there_is_no_verdict():
 
 
 class Photo:
-    """What the model was given is grey and small; the photo is black and twice as large."""
+    """What the model was given is gray and small; the photo is black and twice as large."""
 
     def picture(self, i):
         return np.full((20, 30, 3), 90, np.uint8)
@@ -66,7 +66,7 @@ class Photo:
     def original(self, i):
         return np.zeros((40, 60, 3), np.uint8)
 
-    def write_labelled(self, stem, i, labels):
+    def write_labeled(self, stem, i, labels):
         raise AssertionError
 
 
@@ -128,8 +128,8 @@ def test_without_confident_objects_the_threshold_of_the_best_f1_is_reported():
 
 def test_samples_with_most_mistakes_come_first(tmp_path):
     good, bad = answer([(A, 0)], [(A, 0, 0.9)], path="x/good.jpg"), answer([(A, 0), (B, 1)], [], path="x/bad.jpg")
-    grey = Drawn(lambda i: np.full((40, 60, 3), 90, np.uint8))
-    gallery.show(tmp_path / "a", [good, bad], CLASSES, grey, 5, 0.3)
+    gray = Drawn(lambda i: np.full((40, 60, 3), 90, np.uint8))
+    gallery.show(tmp_path / "a", [good, bad], CLASSES, gray, 5, 0.3)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["000_0-of-2-found_bad.png", "001_1-of-1-found_good.png"]
     with Image.open(tmp_path / "a" / names[0]) as card:

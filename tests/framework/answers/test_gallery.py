@@ -30,8 +30,8 @@ def answer(label: int, prediction: int, sure: float, **more: object) -> Label:
 
 def test_the_surest_mistakes_come_first_then_the_least_sure_right_ones(tmp_path):
     found = [answer(0, 0, 0.9), answer(1, 0, 0.5), answer(2, 2, 0.6), answer(1, 2, 0.8, path="x/b.png[3]")]
-    grey = Drawn(lambda i: np.full((8, 8, 3), 10 * i, np.uint8))
-    gallery.show(tmp_path / "a", found, CLASSES, grey, 64)
+    gray = Drawn(lambda i: np.full((8, 8, 3), 10 * i, np.uint8))
+    gallery.show(tmp_path / "a", found, CLASSES, gray, 64)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == [
         "000_wrong_jar_as_a-mug-\u03c0_b.png",
@@ -39,7 +39,7 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_right_ones(tmp_path)
         "002_right_a-mug-\u03c0_2.png",
         "003_right_cup_0.png",
     ]
-    gallery.show(tmp_path / "b", found, CLASSES, grey, 1)
+    gallery.show(tmp_path / "b", found, CLASSES, gray, 1)
     assert [path.name for path in (tmp_path / "b").iterdir()] == names[:1]
 
 
@@ -50,7 +50,7 @@ def test_without_truth_they_stay_in_their_order_behind_the_others(tmp_path):
     assert names == ["000_right_jar_3.png", "001_cup_0.png", "002_cup_1.png", "003_jar_2.png"]
 
 
-def test_labelled_points_are_written_as_they_are_on_disk_the_worst_first(tmp_path):
+def test_labeled_points_are_written_as_they_are_on_disk_the_worst_first(tmp_path):
     points = lambda predicted, **sample: Points(sample=sample, predicted=torch.tensor(predicted), classes=2)
     good = points([0, 1], path="x/a b", truth=torch.tensor([0, 1]))
     bad = points([1, 1], path="x/c.d", truth=torch.tensor([-1, 0]))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.platonic import PlatonicTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.tokens import TokenSet, Where
@@ -32,9 +32,9 @@ def test_frames_refuse_circles_in_a_list_too() -> None:
         PlatonicTransformer(dim=64, depth=1, heads=4, position_dims=2, frames="square", encoding=in_a_list(cfg))
 
 
-def factorised(encoding: Any) -> FactorisedTransformer:
+def factorized(encoding: Any) -> FactorizedTransformer:
     torch.manual_seed(0)
-    model = FactorisedTransformer(24, 2, 1, 2, 3, encoding)  # summaries are unplaced: the second block shows positions
+    model = FactorizedTransformer(24, 2, 1, 2, 3, encoding)  # summaries are unplaced: the second block shows positions
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return model.double().eval()
@@ -42,24 +42,24 @@ def factorised(encoding: Any) -> FactorisedTransformer:
 
 @pytest.mark.parametrize("encoding", ["ALiBi", "AxialRoPE", "PaPE", "Sincos"])
 @pytest.mark.parametrize("composed", [False, True])
-def test_a_factorised_model_has_circles_in_space(encoding: str, composed: bool) -> None:
+def test_a_factorized_model_has_circles_in_space(encoding: str, composed: bool) -> None:
     cfg: dict[str, Any] = dict(type=encoding, periods=[None, None, 360])
-    model = factorised(in_a_list(cfg) if composed else cfg)
+    model = factorized(in_a_list(cfg) if composed else cfg)
     x, r = torch.randn(2, 12, 24).double(), torch.rand(2, 12, 3).double() * 90
     r[..., 0] = torch.arange(12) // 4
     turned = r + 360 * torch.randint(-2, 3, r.shape) * torch.tensor([0, 0, 1])
-    for m, closes in (model, True), (factorised(cfg | dict(periods=None)), False):
+    for m, closes in (model, True), (factorized(cfg | dict(periods=None)), False):
         here, there = (m(TokenSet(x, Where(positions))).features for positions in (r, turned))
         assert ((here - there).abs().max() < 1e-12) == closes
 
 
 @pytest.mark.parametrize("periods", [[24, None, None], [None, 360], [360]])
-def test_a_factorised_model_has_a_time_on_a_line(periods: list[float | None]) -> None:
-    with pytest.raises(ValueError, match="periods must have 3 entries for FactorisedTransformer, the first None, got"):
-        factorised(dict(type="ALiBi", periods=periods))
+def test_a_factorized_model_has_a_time_on_a_line(periods: list[float | None]) -> None:
+    with pytest.raises(ValueError, match="periods must have 3 entries for FactorizedTransformer, the first None, got"):
+        factorized(dict(type="ALiBi", periods=periods))
 
 
-def test_weights_of_a_factorised_model_have_their_names_with_and_without_circles() -> None:
-    with_circles, without = (factorised(dict(type="PaPE") | more) for more in (dict(periods=[None, None, 360]), {}))
+def test_weights_of_a_factorized_model_have_their_names_with_and_without_circles() -> None:
+    with_circles, without = (factorized(dict(type="PaPE") | more) for more in (dict(periods=[None, None, 360]), {}))
     assert list(with_circles.state_dict()) == list(without.state_dict())
     assert "space.blocks.0.attention.encoding.wp" in without.state_dict()

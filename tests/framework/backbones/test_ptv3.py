@@ -222,12 +222,12 @@ def test_positions_passed_to_encodings(positions: Any, stage_scale: bool) -> Non
 
 def test_windows_are_centered_for_translation_invariant_encodings() -> None:
     x, r = cloud(60)
-    for name, centred in (("PaPE", True), ("Sincos", False)):
+    for name, centered in (("PaPE", True), ("Sincos", False)):
         model = small(encoding=dict(type=name)).eval()
         seen: list[Any] = []
         model.encoder[0].register_forward_hook(lambda module, given, out, seen=seen: seen.append(given[1]))
         model(packed((x, r + 100)))
-        assert (float(seen[0].windows(0).where.positions.abs().max()) < 2) is centred
+        assert (float(seen[0].windows(0).where.positions.abs().max()) < 2) is centered
 
 
 def test_windows_are_moved_by_whole_units() -> None:

@@ -89,7 +89,7 @@ def test_pape_does_not_ride_where_digits_would_be_lost(case: str, monkeypatch: p
 def test_wherever_pape_rides_it_loses_less_than_1e5th(
     factor: float, name: str, unplaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it starts, for whole positions and others, centred at any place, forward and backward."""
+    """As it starts, for whole positions and others, centered at any place, forward and backward."""
     rode = []
     for side in (4, 8, 14, 32, 45, 64, 100, 128, 256, 512):
         n = torch.arange(196)[None]
@@ -137,7 +137,7 @@ def test_a_grid_is_halved_once_for_all_blocks(name: str, monkeypatch: pytest.Mon
 
 
 def test_a_layout_that_comes_again_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same tokens at the same places, for the same unit: what moved, is learnt from, or is made for a graph or for
+    """The same tokens at the same places, for the same unit: what moved, is learned from, or is made for a graph or for
     inference alone is looked at anew."""
     looked = spy(monkeypatch, centered_module, "local_positions")
     encoding = build_encoding(dict(type="PaPE"), dim=64, heads=2, position_dims=2, depth=1)

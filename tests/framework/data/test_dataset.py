@@ -28,7 +28,7 @@ class Packed(Uneven):
         return dict(inputs={}, data_sample=dict(label=0))
 
 
-class Unlabelled(Uneven):
+class Unlabeled(Uneven):
     def read(self, record) -> Sample:
         return dict(inputs={}, data_sample={})
 
@@ -140,7 +140,7 @@ def test_random_labels_are_a_permutation_and_the_same_in_every_epoch(kind):
 
 
 def test_random_labels_of_unlabeled_samples_raise_an_error():
-    dataset = Unlabelled("here")
+    dataset = Unlabeled("here")
     dataset.shuffle_labels()
-    with pytest.raises(DataError, match="samples of Unlabelled have no 'label': random_labels is for classification"):
+    with pytest.raises(DataError, match="samples of Unlabeled have no 'label': random_labels is for classification"):
         dataset[0]

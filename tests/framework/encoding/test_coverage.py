@@ -202,7 +202,7 @@ def test_sums_of_gates_go_up_to_the_tokens_in_between() -> None:
     assert "npos_max=6" in down.warnings[0]
 
 
-def test_steps_beyond_the_grid_that_was_learnt_are_told() -> None:
+def test_steps_beyond_the_grid_that_was_learned_are_told() -> None:
     down, across = covered(dict(type="LogCPB", trained=6), grid(5, 9))
     assert (down.counts, across.counts) == ((0, 4, 0), (0, 5, 3))
     assert "longer than the steps of 6 cells" in across.warnings[0]

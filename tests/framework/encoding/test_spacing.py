@@ -31,7 +31,7 @@ def test_an_axis_with_one_cell_has_a_step_of_one():
     assert spacing(Where(grid(1, 4) * 3, grid=(1, 4))).unit == (1, 3)
 
 
-def test_free_tokens_get_units_in_which_axes_are_alike_and_neighbours_one_apart():
+def test_free_tokens_get_units_in_which_axes_are_alike_and_neighbors_one_apart():
     torch.manual_seed(0)
     positions = torch.rand(4, 60, 3) * torch.tensor([1e-3, 1.0, 1e6])
     units = spacing(Where(positions)).unit
@@ -49,7 +49,7 @@ def test_padding_unplaced_tokens_and_other_samples_of_a_row_are_not_looked_at():
     assert (found.nearest, found.extent) == (2, 3)  # 4 in one sample and 2 in the other
 
 
-def test_tokens_at_one_place_are_no_neighbours():
+def test_tokens_at_one_place_are_no_neighbors():
     assert spacing(Where(torch.tensor([[[0.0], [0.0], [3.0], [3.0]]]))).nearest == 3
 
 

@@ -18,7 +18,7 @@ from ndformer.framework.registry import MODALITIES
 RESIZED = [dict(type="Resize", size=(8, 12)), dict(type="PackImage", mean=[0.0], std=[1.0])]
 POINTS = [dict(type="PackPoints", features=[])]
 IMAGE = dict(type="ImagePatches", patch=4, channels=1)
-CLOUD = dict(type="PointPatches", centres=2, neighbours=2, features=0)
+CLOUD = dict(type="PointPatches", centers=2, neighbors=2, features=0)
 
 
 def model(joined: bool = False, **modalities: Any) -> Any:

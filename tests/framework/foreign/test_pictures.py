@@ -18,8 +18,8 @@ from ndformer.framework.foreign import images
 from tests.framework.helpers import HEIC
 
 RNG = np.random.default_rng(0)
-GREY = RNG.integers(0, 256, (12, 20), dtype=np.uint8)
-COLOURS = RNG.integers(0, 256, (12, 20, 3), dtype=np.uint8)
+GRAY = RNG.integers(0, 256, (12, 20), dtype=np.uint8)
+COLORS = RNG.integers(0, 256, (12, 20, 3), dtype=np.uint8)
 SHARE = RNG.integers(0, 256, (12, 20), dtype=np.uint8)
 
 
@@ -27,10 +27,10 @@ def read(path, mode="RGB", **size):
     return np.asarray(foreign.picture(path, mode, **size))
 
 
-def on_white(colours, share):
+def on_white(colors, share):
     """Blend colors with white by alpha."""
     share = share[..., None] / 255
-    return colours * share + 255 * (1 - share)
+    return colors * share + 255 * (1 - share)
 
 
 def chunk(name, data):
@@ -47,7 +47,7 @@ def png(kind, depth, rows, *chunks):
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png", "bmp", "webp", "ppm", "tif", "gif"])
-@pytest.mark.parametrize("pixels", [GREY, COLOURS], ids=["grey", "colours"])
+@pytest.mark.parametrize("pixels", [GRAY, COLORS], ids=["gray", "colors"])
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_ordinary_pictures_are_what_pillow_decodes_to_the_bit(tmp_path, ending, pixels, mode):
     path = tmp_path / f"a.{ending}"
@@ -56,7 +56,7 @@ def test_ordinary_pictures_are_what_pillow_decodes_to_the_bit(tmp_path, ending, 
         np.testing.assert_array_equal(read(path, mode), np.asarray(plain.convert(mode)))
 
 
-def test_grey_of_16_bits_is_scaled_to_8(tmp_path):
+def test_gray_of_16_bits_is_scaled_to_8(tmp_path):
     values = RNG.integers(0, 2**16, (12, 20), dtype=np.uint16)
     values[0, :3] = 0, 257, 65535
     (tmp_path / "a.png").write_bytes(png(0, 16, values.astype(">u2")))
@@ -79,11 +79,11 @@ def test_floats_are_from_0_to_1_and_others_are_a_sentence(tmp_path):
             read(tmp_path / "b.tif")
 
 
-def test_palettes_and_bits_are_their_colours(tmp_path):
+def test_palettes_and_bits_are_their_colors(tmp_path):
     palette = RNG.integers(0, 256, (256, 3), dtype=np.uint8)
-    (tmp_path / "a.png").write_bytes(png(3, 8, GREY, (b"PLTE", palette.tobytes())))
-    np.testing.assert_array_equal(read(tmp_path / "a.png"), palette[GREY])
-    bits = GREY > 127
+    (tmp_path / "a.png").write_bytes(png(3, 8, GRAY, (b"PLTE", palette.tobytes())))
+    np.testing.assert_array_equal(read(tmp_path / "a.png"), palette[GRAY])
+    bits = GRAY > 127
     Image.fromarray(bits).save(tmp_path / "b.png")
     np.testing.assert_array_equal(read(tmp_path / "b.png", "L"), bits * 255)
 
@@ -91,28 +91,28 @@ def test_palettes_and_bits_are_their_colours(tmp_path):
 def test_what_is_transparent_shows_white_paper(tmp_path):
     palette = RNG.integers(0, 256, (256, 3), dtype=np.uint8)
     clear = RNG.integers(0, 256, 256, dtype=np.uint8)
-    key = struct.pack(">HHH", *COLOURS[0, 0].tolist())
-    alike = (COLOURS[0, 0] == COLOURS).all(2)
+    key = struct.pack(">HHH", *COLORS[0, 0].tolist())
+    alike = (COLORS[0, 0] == COLORS).all(2)
     made = {
-        "rgba": (png(6, 8, np.dstack([COLOURS, SHARE])), on_white(COLOURS, SHARE)),
-        "la": (png(4, 8, np.dstack([GREY, SHARE])), on_white(np.dstack([GREY] * 3), SHARE)),
+        "rgba": (png(6, 8, np.dstack([COLORS, SHARE])), on_white(COLORS, SHARE)),
+        "la": (png(4, 8, np.dstack([GRAY, SHARE])), on_white(np.dstack([GRAY] * 3), SHARE)),
         "palette": (
-            png(3, 8, GREY, (b"PLTE", palette.tobytes()), (b"tRNS", clear.tobytes())),
-            on_white(palette[GREY], clear[GREY]),
+            png(3, 8, GRAY, (b"PLTE", palette.tobytes()), (b"tRNS", clear.tobytes())),
+            on_white(palette[GRAY], clear[GRAY]),
         ),
-        "key": (png(2, 8, COLOURS, (b"tRNS", key)), np.where(alike[..., None], 255, COLOURS)),
+        "key": (png(2, 8, COLORS, (b"tRNS", key)), np.where(alike[..., None], 255, COLORS)),
     }
     for name, (content, expected) in made.items():
         path = tmp_path / f"{name}.png"
         path.write_bytes(content)
         assert np.abs(read(path).astype(float) - expected).max() <= 1, name
     opaque = tmp_path / "opaque.png"
-    opaque.write_bytes(png(6, 8, np.dstack([COLOURS, np.full_like(SHARE, 255)])))
-    np.testing.assert_array_equal(read(opaque), COLOURS)
+    opaque.write_bytes(png(6, 8, np.dstack([COLORS, np.full_like(SHARE, 255)])))
+    np.testing.assert_array_equal(read(opaque), COLORS)
 
 
 @pytest.mark.parametrize("ending", ["tif", "jpg"])
-def test_inks_are_colours_also_where_adobe_wrote_them_inverted(tmp_path, ending):
+def test_inks_are_colors_also_where_adobe_wrote_them_inverted(tmp_path, ending):
     """A JPEG with Adobe's marker has inks inverted, as Pillow writes it; a TIFF has not."""
     inks = np.zeros((16, 16, 4), np.uint8)
     inks[:8, :, 0], inks[8:, :, 3] = 255, 255  # cyan above black
@@ -144,9 +144,9 @@ def turned(pixels, orientation):
 def test_pictures_are_upright_whatever_way_the_camera_was_held(tmp_path, ending, orientation):
     path, exif = tmp_path / f"a.{ending}", Image.Exif()
     exif[274] = orientation
-    Image.fromarray(COLOURS).save(path, exif=exif, **cast(Any, {"lossless": True} if ending == "webp" else {}))
+    Image.fromarray(COLORS).save(path, exif=exif, **cast(Any, {"lossless": True} if ending == "webp" else {}))
     bare = tmp_path / f"b.{ending}"
-    Image.fromarray(COLOURS).save(bare, **cast(Any, {"lossless": True} if ending == "webp" else {}))
+    Image.fromarray(COLORS).save(bare, **cast(Any, {"lossless": True} if ending == "webp" else {}))
     expected = turned(read(bare), orientation)
     np.testing.assert_array_equal(read(path), expected)
     assert foreign.image_size(path) == (expected.shape[1], expected.shape[0])
@@ -155,17 +155,17 @@ def test_pictures_are_upright_whatever_way_the_camera_was_held(tmp_path, ending,
 def test_annotations_of_the_stored_picture_have_the_stored_picture(tmp_path):
     exif = Image.Exif()
     exif[274] = 6
-    Image.fromarray(COLOURS).save(tmp_path / "a.png", exif=exif)
-    np.testing.assert_array_equal(read(tmp_path / "a.png", size=(20, 12)), COLOURS)
+    Image.fromarray(COLORS).save(tmp_path / "a.png", exif=exif)
+    np.testing.assert_array_equal(read(tmp_path / "a.png", size=(20, 12)), COLORS)
     for size in ((12, 20), (7, 7), None):
-        np.testing.assert_array_equal(read(tmp_path / "a.png", size=size), turned(COLOURS, 6))
+        np.testing.assert_array_equal(read(tmp_path / "a.png", size=size), turned(COLORS, 6))
 
 
 def test_a_damaged_exif_is_no_reason_to_give_up_a_picture(tmp_path):
     for i, exif in enumerate((b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0", b"\0" * 2**21)):
         path = tmp_path / f"{i}.png"
-        path.write_bytes(png(2, 8, COLOURS, (b"eXIf", exif.removeprefix(b"Exif\0\0"))))
-        np.testing.assert_array_equal(read(path), COLOURS)
+        path.write_bytes(png(2, 8, COLORS, (b"eXIf", exif.removeprefix(b"Exif\0\0"))))
+        np.testing.assert_array_equal(read(path), COLORS)
 
 
 CORNERS = np.array([[(40, 40, 200), (200, 40, 40)], [(220, 220, 60), (40, 200, 40)]])  # of it, upright
@@ -245,7 +245,7 @@ BOMBS = {
     "words.ppm": (b"P3 3000 3000 255\n" + b"0 " * 100, "more than 4194304 pixels as text"),
     "comment.ppm": (b"P5 " + b"#" * 100_000, "parts"),
     "segments.jpg": (b"\xff\xd8" + b"\xff\xfe\0\2" * 50_000, "parts"),
-    "half.png": (png(2, 8, COLOURS)[:-200], "cannot be read as an image"),
+    "half.png": (png(2, 8, COLORS)[:-200], "cannot be read as an image"),
     "none.jpg": (b"not a picture", "it is none of JPEG"),
     "empty.jpg": (b"", "it is empty"),
 }
@@ -266,7 +266,7 @@ def test_what_is_small_and_becomes_large_or_slow_is_a_sentence(tmp_path, name, m
 
 
 def test_the_limit_is_one_of_memory_and_can_be_raised(tmp_path, monkeypatch):
-    Image.fromarray(COLOURS).save(tmp_path / "a.png")
+    Image.fromarray(COLORS).save(tmp_path / "a.png")
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1K")
     with pytest.raises(DataError, match="a.png would take 0 MiB of memory, and one file may take 0") as told:
         foreign.picture(tmp_path / "a.png")
@@ -276,13 +276,13 @@ def test_the_limit_is_one_of_memory_and_can_be_raised(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="would take"):
         foreign.image_size(tmp_path / "a.png")
     monkeypatch.setenv("NDFORMER_FILE_LIMIT", "1M")
-    np.testing.assert_array_equal(read(tmp_path / "a.png"), COLOURS)
+    np.testing.assert_array_equal(read(tmp_path / "a.png"), COLORS)
 
 
 def test_a_text_that_unpacks_to_a_bomb_is_a_sentence(tmp_path):
     about = PngImagePlugin.PngInfo()
     about.add_text("story", "0" * 10_000_000, zip=True)
-    Image.fromarray(COLOURS).save(tmp_path / "a.png", pnginfo=about)
+    Image.fromarray(COLORS).save(tmp_path / "a.png", pnginfo=about)
     with pytest.raises(DataError, match="a.png cannot be read as an image .*too large"):
         foreign.picture(tmp_path / "a.png")
 

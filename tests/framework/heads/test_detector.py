@@ -53,7 +53,7 @@ def test_both_branches_start_alike_and_expect_five_objects_in_640_pixels():
     assert head.many.box[2][-1].bias.unique().tolist() == [1]
 
 
-def test_decoding_is_the_expected_distance_from_the_centre():
+def test_decoding_is_the_expected_distance_from_the_center():
     branch = Branch(8, 3, (8, 16), 1e-3, 0.03).double().eval()
     maps = [torch.randn(2, 8, 3, 4, dtype=torch.float64), torch.randn(2, 8, 2, 2, dtype=torch.float64)]
     found = branch(maps)
@@ -75,11 +75,11 @@ def made_anchors(seed=0, batch=2, classes=3):
     """Float64 predictions of two small maps."""
     g = torch.Generator().manual_seed(seed)
     grids = [(x, y, s) for s, n in ((8.0, 6), (16.0, 3)) for y in range(n) for x in range(n)]
-    centres = torch.tensor([((x + 0.5) * s, (y + 0.5) * s) for x, y, s in grids], dtype=torch.float64)
+    centers = torch.tensor([((x + 0.5) * s, (y + 0.5) * s) for x, y, s in grids], dtype=torch.float64)
     stride = torch.tensor([s for *_, s in grids], dtype=torch.float64)
     logits = torch.randn(batch, len(grids), classes, generator=g, dtype=torch.float64)
     sides = torch.randn(batch, len(grids), 4, 16, generator=g, dtype=torch.float64)
-    return centres, stride, logits, sides - 0.2 * torch.arange(16)
+    return centers, stride, logits, sides - 0.2 * torch.arange(16)
 
 
 THERE = Objects(
@@ -90,13 +90,13 @@ THERE = Objects(
 
 
 def test_the_loss_is_its_formula_summed_anchor_by_anchor():
-    centres, stride, logits, sides = made_anchors()
-    boxes = decode(sides, centres, stride)
-    found = TaskAligned()(logits.sigmoid(), boxes, centres, THERE)
+    centers, stride, logits, sides = made_anchors()
+    boxes = decode(sides, centers, stride)
+    found = TaskAligned()(logits.sigmoid(), boxes, centers, THERE)
     assert found.chosen.sum() > 5
     box = score = side = total = 0.0
     for b in range(2):
-        for a in range(len(centres)):
+        for a in range(len(centers)):
             weight, g = float(found.weight[b, a]), int(found.object[b, a])
             total += weight
             for k in range(3):
@@ -106,25 +106,25 @@ def test_the_loss_is_its_formula_summed_anchor_by_anchor():
             if found.chosen[b, a]:
                 true, s = THERE.boxes[b, g], float(stride[a])
                 box += weight * (1 - float(complete_iou(true / s, boxes[b, a] / s)))
-                x, y = (centres[a] / s).tolist()
+                x, y = (centers[a] / s).tolist()
                 x1, y1, x2, y2 = (true / s).tolist()
                 parts = zip(sides[b, a], (x - x1, y - y1, x2 - x, y2 - y))
                 each = [float(distribution_focal(p, torch.tensor(d, dtype=torch.float64))) for p, d in parts]
                 side += weight * sum(each) / 4
     total = max(total, 1.0)
-    got = detection_losses(Anchors(centres, stride, logits, sides, boxes), THERE, TaskAligned())
+    got = detection_losses(Anchors(centers, stride, logits, sides, boxes), THERE, TaskAligned())
     expected = dict(box=7.5 * box / total, score=0.5 * score / total, sides=1.5 * side / total)
     assert {k: float(v) for k, v in got.items()} == pytest.approx(expected, rel=0, abs=1e-9)
 
 
 def test_gradients_of_the_loss():
     """With the assignment, which has none, held still; complete IoU's gradient has a test of its own."""
-    centres, stride, logits, sides = made_anchors(batch=1)
+    centers, stride, logits, sides = made_anchors(batch=1)
     there = Objects(THERE.boxes[:1], THERE.labels[:1], THERE.real[:1])
-    still = TaskAligned()(logits.sigmoid(), decode(sides, centres, stride), centres, there)
+    still = TaskAligned()(logits.sigmoid(), decode(sides, centers, stride), centers, there)
 
     def parts(logits, sides):
-        found = Anchors(centres, stride, logits, sides, decode(sides, centres, stride).detach())
+        found = Anchors(centers, stride, logits, sides, decode(sides, centers, stride).detach())
         loss = detection_losses(found, there, lambda *_: still)  # pyright: ignore[reportArgumentType]
         return loss["score"] + loss["sides"]
 

@@ -25,7 +25,7 @@ def head():
     return TokenSegmenter(6, 4)
 
 
-def test_the_loss_is_the_mean_over_labelled_points(head):
+def test_the_loss_is_the_mean_over_labeled_points(head):
     given = tokens()
     samples = [dict(labels=np.array([0, -1, 2, 3, 3])), dict(labels=np.array([-7, 1, 1]))]
     loss = head.loss(given, head.targets(samples, torch.device("cpu")))

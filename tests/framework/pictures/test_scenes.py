@@ -64,20 +64,20 @@ def test_tokens_without_a_scene_are_dots_rows_down_and_columns_to_the_right(axes
     first, second, third = (scene.spot(token, 0) for token in range(3))
     view = scene.view()
     assert isinstance(view, Cloud)
-    centres = view.centers
+    centers = view.centers
     if P == 2:
         assert second[1] > first[1]
         assert second[0] == first[0]
         assert third[0] > first[0]
         assert third[1] == first[1]
         assert scene.token("0.2,0.9") == 1
-        assert (centres[1, 0] > centres[0, 0], centres[2, 1] < centres[0, 1]) == (True, True)
+        assert (centers[1, 0] > centers[0, 0], centers[2, 1] < centers[0, 1]) == (True, True)
     else:
         assert third[1] > first[1]
-        np.testing.assert_array_equal(centres, np.pad(places, ((0, 0), (0, 3 - P))))
-    colours = np.zeros((3, 4))
-    colours[2] = (1, 0, 0, 1)
-    red = (scene.painted(colours, 0) == (255, 0, 0)).all(2)
+        np.testing.assert_array_equal(centers, np.pad(places, ((0, 0), (0, 3 - P))))
+    colors = np.zeros((3, 4))
+    colors[2] = (1, 0, 0, 1)
+    red = (scene.painted(colors, 0) == (255, 0, 0)).all(2)
     y, x = third
     assert red[int(y), int(x)]
     assert red.sum() == 29
@@ -88,31 +88,31 @@ def test_a_volume_is_drawn_as_its_axes_are_named():
     """Issue 44.5: a (depth, row, column) volume was drawn as x, y, z, reversed."""
     grid = np.stack(np.meshgrid(range(2), range(3), range(4), indexing="ij"), -1).reshape(-1, 3).astype(float)
     scene = Dots(grid, ("depth", "row", "column"))
-    centres = scene.view().centers
-    np.testing.assert_array_equal(centres, grid[:, [2, 1, 0]] * (1, -1, -1))  # right, down, away
+    centers = scene.view().centers
+    np.testing.assert_array_equal(centers, grid[:, [2, 1, 0]] * (1, -1, -1))  # right, down, away
     assert scene.how == "D,Y,X (depth 0 to 1, row 0 to 2, column 0 to 3)"
     assert len(np.unique(scene.pixels, axis=0)) == len(grid)  # no token hides another one
-    np.testing.assert_array_equal(Dots(grid).view().centers, centres)  # the order of an array
+    np.testing.assert_array_equal(Dots(grid).view().centers, centers)  # the order of an array
     np.testing.assert_array_equal(Dots(grid, ("x", "y", "z")).view().centers, grid)
     with pytest.raises(DataError, match=r"got 1 names \(time\) for positions of 3 dimensions\. Name 3\."):
         Dots(grid, ("time",))
 
 
-def test_colours_cover_what_is_under_each_patch_of_its_time():
+def test_colors_cover_what_is_under_each_patch_of_its_time():
     scene = GridCanvas(FILM, (3, 2, 2))
-    colours = np.zeros((12, 4))
-    colours[4 + 1] = (1, 0, 0, 1)  # time 1, row 0, column 1
+    colors = np.zeros((12, 4))
+    colors[4 + 1] = (1, 0, 0, 1)  # time 1, row 0, column 1
     for moment in range(6):
-        found = scene.painted(colours, moment)
+        found = scene.painted(colors, moment)
         red = (found == (255, 0, 0)).all(2)
         assert red.sum() == (16 if moment in (2, 3) else 0)
         assert moment not in (2, 3) or red[:4, 4:].all()
         assert (scene.spot(5, moment) == (1.5, 5.5)) == (moment in (2, 3))
-    grey = FILM[0].mean(2, keepdims=True) * 0.6 + 70
-    assert (scene.painted(colours, 0) == grey.astype(np.uint8)).all()
+    gray = FILM[0].mean(2, keepdims=True) * 0.6 + 70
+    assert (scene.painted(colors, 0) == gray.astype(np.uint8)).all()
 
 
-def test_shares_are_bright_terms_are_signed_and_what_is_unseen_is_grey():
+def test_shares_are_bright_terms_are_signed_and_what_is_unseen_is_gray():
     shares = colored(np.array([0.0, 0.25, 1.0, np.nan]), Panels("attention", np.zeros((1, 1, 4)), "share"))
     assert shares[3].tolist() == list(UNSEEN)
     assert shares[:3, 3].tolist() == pytest.approx([0.25, 0.55, 0.85])

@@ -223,7 +223,7 @@ def test_vjepa2(converted):
         for c in range(3 * each):
             axis, channel = divmod(c, each)
             angle = r[:, axis] * 10000 ** -((channel % (each // 2)) / (each / 2))  # tiled
-            across = -q[..., c + 1] if c % 2 == 0 else q[..., c - 1]  # neighbours
+            across = -q[..., c + 1] if c % 2 == 0 else q[..., c - 1]  # neighbors
             out[..., c] = q[..., c] * angle.cos() + across * angle.sin()
         return out
 

@@ -97,5 +97,5 @@ def test_weights_come_as_safetensors_too(tmp_path, converted, capsys):
     assert all(torch.equal(one[name], other[name]) for name in one | other)
 
 
-def test_every_source_says_its_licence():
+def test_every_source_says_its_license():
     assert all(source.license and source.inside and source.head_dim for source in IMPORTERS.all().values())

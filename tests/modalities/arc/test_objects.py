@@ -10,7 +10,7 @@ from scipy.ndimage import find_objects, label
 from ndformer.modalities.arc.objects import box_numbers, boxes, components
 
 
-def labelled(mask, corners):
+def labeled(mask, corners):
     """Numbers of components in the order of reading."""
     found: Any = label(mask, np.ones((3, 3)) if corners else None)
     return found[0]
@@ -26,7 +26,7 @@ def masks(count, shape, seed=0):
 def test_components_are_those_of_scipy(shape, corners):
     some = masks(6, shape)
     found = components(torch.from_numpy(some), corners)
-    assert np.array_equal(found.numpy(), np.stack([labelled(mask, corners) for mask in some]))
+    assert np.array_equal(found.numpy(), np.stack([labeled(mask, corners) for mask in some]))
 
 
 def test_a_spiral_is_one_component():
@@ -36,7 +36,7 @@ def test_a_spiral_is_one_component():
     spiral[1::8, -1] = spiral[2::8, -1] = spiral[3::8, -1] = True
     spiral[5::8, :1] = spiral[6::8, :1] = spiral[7::8, :1] = True
     spiral[5::8, -1] = spiral[6::8, -1] = spiral[7::8, -1] = False
-    assert np.array_equal(components(torch.from_numpy(spiral)[None], False)[0].numpy(), labelled(spiral, False))
+    assert np.array_equal(components(torch.from_numpy(spiral)[None], False)[0].numpy(), labeled(spiral, False))
     assert components(torch.from_numpy(spiral)[None], False).max() == 1
 
 
@@ -44,7 +44,7 @@ def test_a_cell_is_of_its_own_box_and_the_background_of_the_smallest():
     some = masks(8, (9, 12), seed=1)
     found = box_numbers(torch.from_numpy(some)).numpy()
     for mask, numbers in zip(some, found):
-        own = labelled(mask, True)
+        own = labeled(mask, True)
         assert np.array_equal(numbers[mask], own[mask])
         for y, x in np.argwhere(~mask):
             areas = {}

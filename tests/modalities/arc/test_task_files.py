@@ -89,7 +89,7 @@ def test_a_task_is_described_in_numbers(tmp_path):
     write_task(tmp_path / "a.json", dict(train=[Pair(one, one)] * 2, test=[Pair(other, None)]))
     described = describe(tmp_path / "a.json", 2)
     assert (described["format"], described["train"], described["test"]) == ("ARC task", 2, 1)
-    assert (described["colours"], described["largest_side"], described["same_size"]) == ([0, 7], 4, True)
+    assert (described["colors"], described["largest_side"], described["same_size"]) == ([0, 7], 4, True)
     assert described["odd"] == ["1 of 3 pairs have no output"]
     assert described["first"] == [dict(input="3x4", output="3x4")] * 2
 

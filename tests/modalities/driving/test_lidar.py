@@ -150,7 +150,7 @@ def test_errors_in_kitti_are_reported(kitti, tmp_path):
 
 
 def test_its_metric_is_of_the_classes_that_are_there(streets):
-    data, metric = opened(streets, "test"), METRICS.create(dict(type="CentreDistance"))
+    data, metric = opened(streets, "test"), METRICS.create(dict(type="CenterDistance"))
     for i in range(len(data)):
         sample = data[i]
         boxes = np.nan_to_num(sample["boxes"])

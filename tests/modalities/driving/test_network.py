@@ -13,7 +13,7 @@ PLANE: dict[str, Any] = dict(low=LOW[:2], high=HIGH[:2], cell=CELL)
 NECK = dict(type="BirdsEyeNet", blocks=(1,), strides=(1,), widths=(8,), stride=1, up=8, patches=True, **PLANE)
 
 
-def model(*modalities: str, encoding: Any = "PaPE", head: str = "CentrePoint") -> TokenModel:
+def model(*modalities: str, encoding: Any = "PaPE", head: str = "CenterPoint") -> TokenModel:
     torch.manual_seed(0)
     encoding = dict(type=encoding) if isinstance(encoding, str) else encoding
     adapters: dict[str, Any] = dict(
@@ -22,7 +22,7 @@ def model(*modalities: str, encoding: Any = "PaPE", head: str = "CentrePoint") -
     )
     body = dict(type="UniTR", dim=16, heads=2, encoding=encoding, corner=LOW[:2], cell=CELL, view=VIEW)
     body["backend"] = "sdpa"  # compiles nothing
-    of_head = dict(most=5) if head == "CentrePoint" else dict(queries=5, heads=2, hidden=16)
+    of_head = dict(most=5) if head == "CenterPoint" else dict(queries=5, heads=2, hidden=16)
     boxes = dict(type=head, classes=3, neck=NECK, width=8, least_score=0.0, **of_head)
     return TokenModel({name: adapters[name] for name in modalities}, body, boxes).eval()
 

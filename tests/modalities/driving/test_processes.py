@@ -43,10 +43,10 @@ def losses(parallel: str, head: str, encoding: Any, lacking: str | None) -> list
 @pytest.mark.parametrize(
     "parallel, head, encoding, lacking",
     [
-        ("ddp", "CentrePoint", "PaPE", "images"),
-        pytest.param("fsdp", "CentrePoint", "PaPE", "images", marks=pytest.mark.slow),
-        pytest.param("ddp", "CentrePoint", "PaPE", None, marks=pytest.mark.slow),
-        pytest.param("fsdp", "CentrePoint", "PaPE", None, marks=pytest.mark.slow),
+        ("ddp", "CenterPoint", "PaPE", "images"),
+        pytest.param("fsdp", "CenterPoint", "PaPE", "images", marks=pytest.mark.slow),
+        pytest.param("ddp", "CenterPoint", "PaPE", None, marks=pytest.mark.slow),
+        pytest.param("fsdp", "CenterPoint", "PaPE", None, marks=pytest.mark.slow),
         pytest.param("ddp", "TransFusion", "LearnableMLP", None, marks=pytest.mark.slow),
         pytest.param("fsdp", "TransFusion", "LearnableMLP", None, marks=pytest.mark.slow),
     ],
@@ -59,6 +59,6 @@ def test_two_processes_train_as_one(parallel: str, head: str, encoding: Any, lac
 
 @pytest.mark.slow
 def test_a_process_without_points_does_not_wait_for_their_batch_norm() -> None:
-    first, second = spawned(2, losses, "fsdp", "CentrePoint", "PaPE", "points")
+    first, second = spawned(2, losses, "fsdp", "CenterPoint", "PaPE", "points")
     assert first == second
-    assert first == pytest.approx(losses("ddp", "CentrePoint", "PaPE", "points"), rel=0.1)
+    assert first == pytest.approx(losses("ddp", "CenterPoint", "PaPE", "points"), rel=0.1)

@@ -72,7 +72,7 @@ def write_evt4(path, events):
 
 
 def write_evt3(path, events):
-    """Neighbours of one time, row and polarity as vectors."""
+    """Neighbors of one time, row and polarity as vectors."""
     words, high, low, row, i, every = [], None, None, None, 0, rows(events)
     while i < len(every):
         x, y, t, p = every[i]

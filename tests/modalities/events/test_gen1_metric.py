@@ -28,7 +28,7 @@ def mean_precision(*moments):
     return metric.compute_metrics(metric.results)["mAP"]
 
 
-def test_small_boxes_count_on_neither_side_of_a_labelled_moment():
+def test_small_boxes_count_on_neither_side_of_a_labeled_moment():
     box, small = (0, 0, 40, 40), (0, 0, 5, 50)
     found = moment("a[600000]", [box, small], [small, box], [0.9, 0.5])
     assert mean_precision(found) == pytest.approx(1)

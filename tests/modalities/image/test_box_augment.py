@@ -15,10 +15,10 @@ from ndformer.modalities.image.transforms.boxes import FILL
 BOX = (20, 10, 60, 42)
 
 
-def sample(width=80, height=60, boxes: Any = (BOX,), colour: Any = 255, image: Any = None) -> dict[str, Any]:
+def sample(width=80, height=60, boxes: Any = (BOX,), color: Any = 255, image: Any = None) -> dict[str, Any]:
     pixels = np.zeros((height, width, 3), np.uint8)
     for x1, y1, x2, y2 in boxes:
-        pixels[y1:y2, x1:x2] = colour
+        pixels[y1:y2, x1:x2] = color
     return dict(
         image=Image.fromarray(pixels) if image is None else image,
         size=(height, width),
@@ -47,7 +47,7 @@ def test_translation_moves_boxes_with_their_pixels():
 
 
 @pytest.mark.parametrize("name", sorted(set(OPERATIONS) - {"Translate"}))
-def test_colours_leave_boxes_where_they_are(name, photo):
+def test_colors_leave_boxes_where_they_are(name, photo):
     before = sample(56, 40, image=photo())
     after = OPERATIONS[name](before, np.random.default_rng(1))
     assert np.array_equal(after["boxes"], before["boxes"])
@@ -67,30 +67,30 @@ def test_two_operations_are_drawn_from_all(monkeypatch):
 
 
 def test_four_images_meet_at_a_point_and_keep_their_boxes():
-    """Each is white, red, green or blue where its box is; boxes are found again by their colour."""
-    colours = [(250, 250, 250), (250, 0, 0), (0, 250, 0), (0, 0, 250)]
+    """Each is white, red, green or blue where its box is; boxes are found again by their color."""
+    colors = [(250, 250, 250), (250, 0, 0), (0, 250, 0), (0, 0, 250)]
     sides = [(80, 60), (40, 60), (160, 120), (80, 30)]
     for seed in range(10):
         four = []
-        for (width, height), colour in zip(sides, colours):
+        for (width, height), color in zip(sides, colors):
             own = (width // 4, height // 4, 3 * width // 4, 3 * height // 4)
-            four.append(sample(width, height, (own,), colour) | dict(labels=np.array([len(four)])))
+            four.append(sample(width, height, (own,), color) | dict(labels=np.array([len(four)])))
         whole = mosaic(four, np.random.default_rng(seed))
         assert whole["image"].size == (160, 120)
         pixels = np.asarray(whole["image"]).astype(int)
         for box, label in zip(whole["boxes"], whole["labels"]):
-            near = np.abs(pixels - colours[label]).max(2) < 60
+            near = np.abs(pixels - colors[label]).max(2) < 60
             rows, columns = np.nonzero(near)
             seen = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
             assert np.abs(box - seen).max() <= 1.5
-        shown = {label for label, colour in enumerate(colours) if (np.abs(pixels - colour).max(2) < 5).any()}
+        shown = {label for label, color in enumerate(colors) if (np.abs(pixels - color).max(2) < 5).any()}
         assert shown == set(whole["labels"].tolist())
         assert (pixels == FILL).all(2).any()  # where the images that are not as wide leave room
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """YOLO's: eight grey images with a white box each."""
+    """YOLO's: eight gray images with a white box each."""
     for name in ("images", "labels"):
         (tmp_path / name / "train").mkdir(parents=True)
     for i in range(8):

@@ -53,7 +53,7 @@ def test_a_box_encloses_the_painted_figure(monkeypatch):
     monkeypatch.setattr(
         crowds.strokes, "background", lambda n, size, style, rng: np.zeros((n, size, size, 3), np.float32)
     )
-    monkeypatch.setattr(crowds.strokes, "colour", lambda around, style, rng: np.ones((len(around), 3), np.float32))
+    monkeypatch.setattr(crowds.strokes, "color", lambda around, style, rng: np.ones((len(around), 3), np.float32))
     rng = np.random.default_rng(3)
     image = np.zeros((1, 60, 70, 3), np.float32)
     found = crowds._Pen(image, rng).figure("star")

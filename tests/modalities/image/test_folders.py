@@ -1,4 +1,4 @@
-"""Datasets of image files: each is written by hand here, an image's grey being its label, and read back."""
+"""Datasets of image files: each is written by hand here, an image's gray being its label, and read back."""
 
 import csv
 import json
@@ -78,7 +78,7 @@ def test_images_of_every_kind_become_rgb(tmp_path):
     assert [record[1] for record in dataset.records].count(0) == 7  # none is held out
 
 
-def test_grey_is_a_choice(folder):
+def test_gray_is_a_choice(folder):
     assert build("ImageFolder", folder, mode="L")[0]["image"].mode == "L"
 
 

@@ -68,12 +68,12 @@ def test_a_rotary_class_token_is_at_the_origin_of_the_circle(encoding: str) -> N
     assert (model(field.roll(16, -1)) - model(field)).abs().max() == 0
 
 
-@pytest.mark.parametrize("class_at", ["centre", "origin"])
+@pytest.mark.parametrize("class_at", ["center", "origin"])
 def test_other_positions_of_the_class_token_are_refused_on_a_circle(class_at: str) -> None:
     with pytest.raises(ValueError, match=rf"with periods=\[None, 8\], got '{class_at}': .* Set class_at='auto'"):
         panorama("PaPE", class_at)
 
 
 def test_a_misspelled_position_of_the_class_token_is_refused() -> None:
-    with pytest.raises(ValueError, match="class_at must be 'nowhere', 'origin', 'centre' or 'auto', got 'center'"):
-        ImagePatches(16, patch=8, class_at="center")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="class_at must be 'nowhere', 'origin', 'center' or 'auto', got 'middle'"):
+        ImagePatches(16, patch=8, class_at="middle")  # pyright: ignore[reportArgumentType]

@@ -76,7 +76,7 @@ def test_palettes_are_read_as_numbers(tmp_path):
 WRONG = {
     "a class too many": (np.full((12, 16), 2, np.uint8), "has the label 2, but there are 2 classes, 0 to 1: name it"),
     "another size": (np.zeros((5, 5), np.uint8), r"has 5 x 5 pixels, but .*\.jpg has 12 x 16: give both the same"),
-    "colours": (
+    "colors": (
         np.zeros((12, 16, 3), np.uint8),
         "must be gray or have a palette of class numbers, got an image in mode RGB",
     ),

@@ -110,7 +110,7 @@ def test_a_packed_batch_equals_each_image_alone_in_other_backbones(backbone, ima
     encoding=st.sampled_from(ALL),
     registers=st.integers(0, 2),
     pool=st.sampled_from(["class", "mean"]),
-    class_at=st.sampled_from(["auto", "centre", "origin"]),
+    class_at=st.sampled_from(["auto", "center", "origin"]),
     packed=st.booleans(),
 )
 def test_any_sizes_and_patches(sizes, patch, encoding, registers, pool, class_at, packed):
@@ -148,7 +148,7 @@ def test_patches_are_the_convolution_and_positions_are_those_of_each_image():
     """The slow way: a loop over images, rows, columns and channels in float64."""
     torch.manual_seed(0)
     adapter: Any = MODALITIES.create(
-        dict(type="ImagePatches", patch=3, registers=1, class_at="centre", start=1), dim=DIM
+        dict(type="ImagePatches", patch=3, registers=1, class_at="center", start=1), dim=DIM
     )
     batch = images([(2, 4), (3, 1)], 3)
     tokens: TokenSet = adapter(batch)

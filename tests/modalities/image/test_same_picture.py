@@ -33,7 +33,7 @@ def stored(seen, orientation):
 
 
 def write_16_bits(path, seen):
-    """A png by hand, of the same grey in 16 bits."""
+    """A png by hand, of the same gray in 16 bits."""
 
     def chunk(name, data):
         return struct.pack(">L", len(data)) + name + data + struct.pack(">L", zlib.crc32(name + data))

@@ -79,7 +79,7 @@ def test_only_the_image_changes(recipe, photo):
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("recipe", RECIPES[:-1], ids=names)
-def test_colour_stays_colour_and_grey_stays_grey(recipe, mode, photo):
+def test_color_stays_color_and_gray_stays_gray(recipe, mode, photo):
     for seed in range(20):
         assert run(recipe, photo(mode=mode), seed)["image"].mode == mode
 
@@ -98,12 +98,12 @@ def test_resize_to_two_numbers_is_height_and_width(photo):
         np.testing.assert_array_equal(pixels(out), pixels(photo().resize((35, 20), filter_)))
 
 
-def test_centre_crop_takes_the_middle(photo):
+def test_center_crop_takes_the_middle(photo):
     out = run(dict(type="CenterCrop", size=(10, 20)), photo(40, 57))["image"]
     np.testing.assert_array_equal(pixels(out), pixels(photo(40, 57))[15:25, 18:38])  # 18.5 rounds to even
 
 
-def test_centre_crop_of_a_small_image_is_framed_in_black(photo):
+def test_center_crop_of_a_small_image_is_framed_in_black(photo):
     out = pixels(run(dict(type="CenterCrop", size=50), photo(40, 30))["image"])
     np.testing.assert_array_equal(out[5:45, 10:40], pixels(photo(40, 30)))
     out[5:45, 10:40] = 0
@@ -228,7 +228,7 @@ def test_flips_can_be_never_or_always(p, photo):
 # --- packing ---
 
 
-def test_packed_pixels_are_normalised_per_channel(photo):
+def test_packed_pixels_are_normalized_per_channel(photo):
     mean, std = (0.1, 0.5, 0.9), (0.2, 0.3, 0.4)
     out = run(dict(type="PackImage", mean=mean, std=std), photo(5, 8))["inputs"]["image"]
     by_hand = (np.asarray(photo(5, 8)) / 255 - mean) / std  # float64 (H, W, C)
@@ -237,13 +237,13 @@ def test_packed_pixels_are_normalised_per_channel(photo):
     np.testing.assert_allclose(out.numpy(), by_hand.transpose(2, 0, 1), atol=1e-6)
 
 
-def test_colour_is_packed_with_imagenets_statistics_where_none_are_given(photo):
+def test_color_is_packed_with_imagenets_statistics_where_none_are_given(photo):
     explicit = dict(type="PackImage", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
     a, b = (run(recipe, photo())["inputs"]["image"] for recipe in (dict(type="PackImage"), explicit))
     assert torch.equal(a, b)
 
 
-def test_grey_is_packed_as_one_channel(photo):
+def test_gray_is_packed_as_one_channel(photo):
     out = run(dict(type="PackImage"), photo(5, 8, "L"))["inputs"]["image"]
     np.testing.assert_allclose(out.numpy(), (np.asarray(photo(5, 8, "L"))[None] / 255 - 0.5) / 0.5, atol=1e-6)
 

@@ -14,7 +14,7 @@ from ndformer.modalities.pointcloud.sampling import farthest, take
 @pytest.fixture
 def adapter():
     torch.manual_seed(0)
-    return lambda **options: PointPatches(24, **(dict[str, Any](centres=8, neighbours=5) | options))
+    return lambda **options: PointPatches(24, **(dict[str, Any](centers=8, neighbors=5) | options))
 
 
 def same(a, b):

@@ -29,9 +29,9 @@ def scenes(home, options=(), split="train", sample=True, **room):
     return build_dataset(cfg, split)
 
 
-def far_away(metres):
+def far_away(meters):
     coord = np.random.default_rng(0).uniform(0, 2, (200, 3)).astype(np.float32)
-    coord[7] = metres
+    coord[7] = meters
     return coord
 
 
@@ -43,7 +43,7 @@ WRONG = {
     "too far for a code of 63 bits": (dict(coord=far_away(1e4)), "spans .* voxels .* 16 bits allow 65536.*remove"),
     "all in one voxel": (dict(coord=np.full((200, 3), 0.31, np.float32)), "lie in one voxel.*remove such samples"),
     "no normals": (dict(normal=None), r"scene0000_00 has no normals.*missing=dict\(normals=0\.0\) a fill value"),
-    "no colours": (dict(color=None), r"scene0000_00 has no colours.*missing=dict\(colours=0\.0\) a fill value"),
+    "no colors": (dict(color=None), r"scene0000_00 has no colors.*missing=dict\(colors=0\.0\) a fill value"),
     "a label outside that wraps around": (
         dict(segment20=np.full(200, 2**64 - 1, np.uint64)),
         f"has the label {2**64 - 1}, but there are 20",
@@ -60,12 +60,12 @@ def test_a_bad_scene_is_reported_in_one_line(model, tmp_path, room, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("metres", [1e3, 1e6, 1e37])
-def test_a_distant_point_is_reported_by_the_full_recipe(tmp_path, metres):
+@pytest.mark.parametrize("meters", [1e3, 1e6, 1e37])
+def test_a_distant_point_is_reported_by_the_full_recipe(tmp_path, meters):
     """The size of the grid of an elastic distortion is checked before it is allocated."""
     always = [f"train_dataloader.dataset.transforms.{i}.p={p}" for i, p in ((1, 0), (8, 1))]
-    coord = far_away(metres)
-    coord[8] = -metres
+    coord = far_away(meters)
+    coord[8] = -meters
     data = scenes(tmp_path, always, sample=False, coord=coord)
     with pytest.raises(
         DataError, match=r"scene0000_00 spans .* too much for ElasticDistortion.*remove outliers"
@@ -77,7 +77,7 @@ def test_a_distant_point_is_reported_by_the_full_recipe(tmp_path, metres):
 def test_missing_features_are_filled_from_the_config(model, tmp_path):
     at = "train_dataloader.dataset.transforms"
     last = len(load(SCENES, [], None, True).train_dataloader.dataset.transforms) - 1
-    data = scenes(tmp_path, [f"{at}.{last}.missing=dict(colours=0.5,normals=0.25)"], color=None, normal=None)
+    data = scenes(tmp_path, [f"{at}.{last}.missing=dict(colors=0.5,normals=0.25)"], color=None, normal=None)
     sample = data[0]
     assert sample["inputs"]["points"][:, 3:].unique(dim=0).tolist() == [[0.5] * 3 + [0.25] * 3]
     assert model.train()(**collate([sample, data[1]]), mode="loss")["loss"].isfinite()

@@ -138,12 +138,12 @@ def test_the_scene_config_matches_the_paper_and_the_recipe():
     decoder = dict(dec_depths=(2, 2, 2, 2), dec_channels=(64, 64, 128, 256), dec_heads=(4, 4, 8, 16), grid_size=0.02)
     assert {name: backbone[name] for name in ENCODER | decoder} == ENCODER | decoder
     last = [
-        dict(type="CentrePoints", up=False, step=0.02),
-        dict(type="UnitColours"),
-        dict(type="PackPoints", features=("colours", "normals")),
+        dict(type="CenterPoints", up=False, step=0.02),
+        dict(type="UnitColors"),
+        dict(type="PackPoints", features=("colors", "normals")),
     ]
     assert listed(cfg.train_dataloader) == [
-        dict(type="CentrePoints"),
+        dict(type="CenterPoints"),
         dict(type="DropPoints", share=0.2, p=0.2),
         dict(type="RotatePoints", axis="z", degrees=180, p=0.5),
         dict(type="RotatePoints", axis="x", degrees=pytest.approx(2.8125), p=0.5),  # pi / 64
@@ -152,14 +152,14 @@ def test_the_scene_config_matches_the_paper_and_the_recipe():
         dict(type="FlipPoints", axes="xy", p=0.5),
         dict(type="JitterPoints", std=0.005, most=0.02),
         dict(type="ElasticDistortion", scales=((0.2, 0.4), (0.8, 1.6)), p=0.95),
-        dict(type="ContrastColours", p=0.2),
-        dict(type="ShiftColours", most=0.05, p=0.95),
-        dict(type="JitterColours", std=0.05, p=0.95),
+        dict(type="ContrastColors", p=0.2),
+        dict(type="ShiftColors", most=0.05, p=0.95),
+        dict(type="JitterColors", std=0.05, p=0.95),
         dict(type="GridSample", size=0.02),
         dict(type="CropSphere", most=102400),
         *last,
     ]
-    evaluated = [dict(type="CentrePoints"), dict(type="GridSample", size=0.02, whole=True), *last]
+    evaluated = [dict(type="CenterPoints"), dict(type="GridSample", size=0.02, whole=True), *last]
     assert listed(cfg.val_dataloader) == listed(cfg.test_dataloader) == evaluated
 
 

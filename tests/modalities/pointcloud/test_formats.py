@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
-from ndformer.modalities.pointcloud.formats.files import read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.files import read_cloud, read_labeled
 from ndformer.modalities.pointcloud.formats.pcd import lzf
 from ndformer.modalities.pointcloud.transforms.points import PackPoints, SamplePoints
-from ndformer.modalities.pointcloud.transforms.scenes import CentrePoints
+from ndformer.modalities.pointcloud.transforms.scenes import CenterPoints
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -18,7 +18,7 @@ PLACES = RNG.uniform(-2, 3, (N, 3)).round(3)
 NORMALS = (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(RNG.normal(size=(N, 3)))
 BYTES = RNG.integers(0, 256, (N, 3))
 LABELS = RNG.integers(0, 5, N)
-UTM = np.array([448_262.0, 5_411_932.0, 120.0])  # metres east and north
+UTM = np.array([448_262.0, 5_411_932.0, 120.0])  # meters east and north
 NAMES = (("red", "green", "blue"), ("r", "g", "b"), ("diffuse_red", "diffuse_green", "diffuse_blue"))
 CODE = dict(float="f", double="d", uchar="B", ushort="H", int="i")
 
@@ -61,8 +61,8 @@ def columns(names, kind, values):
 def test_colors_of_ply(order, names, kind, scale, tmp_path):
     given = BYTES * scale if kind == "float" else BYTES * int(scale)
     parts = [*columns(("nx", "ny", "nz"), "float", NORMALS), *columns(names, kind, given), ("alpha", "uchar", LABELS)]
-    found = read_labelled(ply(tmp_path / "a.PLY", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
-    np.testing.assert_allclose(found["colours"], BYTES, atol=1e-4)
+    found = read_labeled(ply(tmp_path / "a.PLY", order, [*xyz(), *parts, ("scalar_Label", "float", LABELS)]), "label")
+    np.testing.assert_allclose(found["colors"], BYTES, atol=1e-4)
     np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
     np.testing.assert_allclose(found["normals"], NORMALS, atol=1e-6)
     assert found["labels"].tolist() == LABELS.tolist()
@@ -72,7 +72,7 @@ def test_colors_of_ply(order, names, kind, scale, tmp_path):
 def test_a_dark_cloud_in_bytes_stays_dark(tmp_path):
     for order in ("ascii", "binary_little_endian"):
         path = ply(tmp_path / "a.ply", order, [*xyz(), *columns(NAMES[0], "uchar", BYTES % 2)])
-        assert read_cloud(path)["colours"].max() == 1
+        assert read_cloud(path)["colors"].max() == 1
 
 
 def test_a_mesh_keeps_its_colors_and_a_scan_its_vertices(tmp_path):
@@ -80,7 +80,7 @@ def test_a_mesh_keeps_its_colors_and_a_scan_its_vertices(tmp_path):
     red = np.array([(0, 9, 9), (200, 9, 9), (200, 9, 9), (0, 9, 9)])
     faces = [(0, 1, 2), (0, 2, 3)]
     mesh = read_cloud(ply(tmp_path / "a.ply", "ascii", [*xyz(square), *columns(NAMES[0], "uchar", red)], faces))
-    np.testing.assert_allclose(mesh["colours"][:, 0], 200 * mesh["points"][:, 0], atol=0.01)
+    np.testing.assert_allclose(mesh["colors"][:, 0], 200 * mesh["points"][:, 0], atol=0.01)
     assert len(mesh["points"]) == 10_000
     np.testing.assert_allclose(mesh["normals"], np.tile([0, 0, 1.0], (10_000, 1)), atol=1e-5)
     wide = np.stack([*np.meshgrid(np.arange(101.0), np.arange(101.0)), np.zeros((101, 101))], -1).reshape(-1, 3)
@@ -108,9 +108,9 @@ def text(path, rows, header="", mark=" "):
 @pytest.mark.parametrize("ending", ["txt", "xyz"])
 def test_a_header_names_columns(header, mark, ending, tmp_path):
     rows = np.concatenate([PLACES, BYTES, LABELS[:, None]], 1)
-    found = read_labelled(text(tmp_path / f"a.{ending}", rows, header, mark), "segment.npy")
+    found = read_labeled(text(tmp_path / f"a.{ending}", rows, header, mark), "segment.npy")
     np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
-    np.testing.assert_array_equal(found["colours"], BYTES)
+    np.testing.assert_array_equal(found["colors"], BYTES)
     np.testing.assert_array_equal(found["labels"], LABELS)
     assert "normals" not in found
 
@@ -132,15 +132,15 @@ def test_six_columns_are_detected_as_normals_or_colors(ending, tmp_path):
         np.testing.assert_allclose(found["normals"], normals, atol=1e-5)
     for colors, scale in ((BYTES, 1), (BYTES / 255, 255), (BYTES * 257, 1 / 257)):
         found = parts(colors)
-        assert set(found) == {"points", "colours"}
-        np.testing.assert_allclose(found["colours"], colors * scale, atol=1e-3)
-    assert set(parts(BYTES, NORMALS)) == {"points", "colours", "normals"}
-    np.testing.assert_allclose(parts(up, columns="x y z r g b")["colours"], 255 * up)
+        assert set(found) == {"points", "colors"}
+        np.testing.assert_allclose(found["colors"], colors * scale, atol=1e-3)
+    assert set(parts(BYTES, NORMALS)) == {"points", "colors", "normals"}
+    np.testing.assert_allclose(parts(up, columns="x y z r g b")["colors"], 255 * up)
     with pytest.raises(DataError, match=r"columns 4 to 6 that are neither.*: name them with the dataset's `columns`"):
         parts(300.5 + BYTES)
     with pytest.raises(DataError, match=r"has rows of 7 numbers without names, and not of 3 numbers.*`columns`"):
         parts(BYTES, LABELS[:, None])
-    np.testing.assert_array_equal(parts(LABELS[:, None], BYTES, columns="x,y,z,-,r,g,b")["colours"], BYTES)
+    np.testing.assert_array_equal(parts(LABELS[:, None], BYTES, columns="x,y,z,-,r,g,b")["colors"], BYTES)
     with pytest.raises(DataError, match="has rows of 6 numbers, not of x y z r"):
         parts(BYTES, columns="x y z r")
 
@@ -185,7 +185,7 @@ def test_utm_positions_stay_exact_until_they_are_centered(kind, tmp_path):
     found = read_cloud(WRITERS[kind](tmp_path / f"a.{kind}"))
     np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
     rng = np.random.default_rng(0)
-    centered = CentrePoints()(found, rng)["points"]
+    centered = CenterPoints()(found, rng)["points"]
     low, high = PLACES.min(0), PLACES.max(0)
     exact = PLACES - [*(low + high)[:2] / 2, low[2]]
     np.testing.assert_allclose(centered, exact, atol=1e-6)
@@ -207,12 +207,12 @@ def test_scenes_of_arrays_keep_float64_too(tmp_path):
 
 @pytest.mark.parametrize("fmt, minor", [(2, 2), (3, 2), (7, 4)])
 def test_las_has_positions_colors_and_classes(fmt, minor, tmp_path):
-    found = read_labelled(las(tmp_path / "a.las", FAR, fmt, BYTES, minor=minor), "label")
+    found = read_labeled(las(tmp_path / "a.las", FAR, fmt, BYTES, minor=minor), "label")
     np.testing.assert_allclose(found["points"], FAR, atol=1e-6, rtol=0)
-    np.testing.assert_allclose(found["colours"], BYTES, atol=1e-3)
+    np.testing.assert_allclose(found["colors"], BYTES, atol=1e-3)
     np.testing.assert_array_equal(found["labels"], LABELS)
-    assert "colours" not in read_cloud(las(tmp_path / "b.las", FAR, fmt))  # all black: nobody filled them in
-    assert "colours" not in read_cloud(las(tmp_path / "c.las", FAR, 1))
+    assert "colors" not in read_cloud(las(tmp_path / "b.las", FAR, fmt))  # all black: nobody filled them in
+    assert "colors" not in read_cloud(las(tmp_path / "c.las", FAR, 1))
 
 
 def test_laz_is_las(tmp_path):
@@ -267,10 +267,10 @@ def test_pcd_has_positions_normals_colors_and_labels(how, packed, tmp_path):
         whole = b"".join(np.ascontiguousarray(table[name]).tobytes() for name in row.names or ())
         body = (small := squeezed(whole)) and struct.pack("<II", len(small), len(whole)) + small
     (tmp_path / "a.pcd").write_bytes(head.encode() + body)
-    found = read_labelled(tmp_path / "a.pcd", "label")
+    found = read_labeled(tmp_path / "a.pcd", "label")
     np.testing.assert_allclose(found["points"], PLACES, atol=1e-6)
     np.testing.assert_allclose(found["normals"], NORMALS, atol=1e-6)
-    np.testing.assert_array_equal(found["colours"], BYTES)
+    np.testing.assert_array_equal(found["colors"], BYTES)
     np.testing.assert_array_equal(found["labels"], LABELS)
     for length in (0, 11, 60, len(head) + 9, len(head) + len(body) - 1):
         (tmp_path / "a.pcd").write_bytes((head.encode() + body)[:length])
@@ -310,7 +310,7 @@ def test_meshes_of_other_programs_are_points_on_them(tmp_path):
         np.testing.assert_allclose(found["points"].max(0), [2, 1, 0], atol=0.01)
         np.testing.assert_allclose(found["normals"], np.tile([0, 0, 1.0], (10_000, 1)), atol=1e-6)
         if ending != "stl":
-            np.testing.assert_allclose(found["colours"][:, 2], 255 * found["points"][:, 1], atol=1)
+            np.testing.assert_allclose(found["colors"][:, 2], 255 * found["points"][:, 1], atol=1)
     for content in (b"f 1 2 3\n", b"v 1 2\n", b"\xff" * 90):
         (tmp_path / "a.obj").write_bytes(content)
         with pytest.raises(DataError, match=r"a\.obj cannot be read as a point cloud"):

@@ -1,4 +1,4 @@
-"""Custom clouds and scenes: class folders of any formats, labelled files, scans, estimated normals."""
+"""Custom clouds and scenes: class folders of any formats, labeled files, scans, estimated normals."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_class_folders_take_any_format(home):
 def test_farthest_points_and_columns_have_their_own_cache_files(home):
     few = CloudFolder(home, "test", [SamplePoints(8, "farthest")])
     assert {len(few[i]["points"]) for i in range(6)} == {8}
-    assert "colours" in few[0]
+    assert "colors" in few[0]
     named = CloudFolder(home, "test", columns="x y z nx ny nz")
     with pytest.raises(DataError, match="has rows of 3 numbers, not of x y z nx ny nz"):
         named[1]
@@ -56,7 +56,7 @@ def test_farthest_points_and_columns_have_their_own_cache_files(home):
     assert {path.name for path in (home / ".ndformer_cache").iterdir()} == {"farthest8", "all-x-y-z-nx-ny-nz"}
 
 
-def test_scenes_may_be_labelled_files(tmp_path):
+def test_scenes_may_be_labeled_files(tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         for i in range(2):
@@ -83,7 +83,7 @@ def test_reading_the_mesh_of_scannet_matches_the_prepared_arrays(tmp_path):
     parts = [*xyz(places), *columns(NAMES[0], "uchar", colors)]
     path = ply(scene / "scene0000_00_vh_clean_2.ply", "binary_little_endian", parts, faces.tolist())
     found, prepared = read_cloud(path), prepare(scene, None)
-    for name, file in dict(points="coord", colours="color", normals="normal").items():
+    for name, file in dict(points="coord", colors="color", normals="normal").items():
         np.testing.assert_array_equal(found[name], prepared[file])
 
 

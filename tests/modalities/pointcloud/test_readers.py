@@ -7,7 +7,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats import text
-from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labelled
+from ndformer.modalities.pointcloud.formats.files import load_cloud, read_cloud, read_labeled
 from ndformer.modalities.pointcloud.formats.meshes import parse_off, spread
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from tests.modalities.pointcloud.test_formats import BYTES, LABELS, NORMALS, PLACES, N, ply_bytes
@@ -227,9 +227,9 @@ def test_labels_follow_their_points(tmp_path):
     for name, values in dict(coord=places, color=BYTES.astype("u1"), segment=LABELS).items():
         np.save(tmp_path / f"{name}.npy", values)
     with pytest.warns(UserWarning, match="1 of its 40 points"):
-        found = read_labelled(tmp_path, "segment.npy")
+        found = read_labeled(tmp_path, "segment.npy")
     np.testing.assert_array_equal(found["labels"], LABELS[1:])
-    np.testing.assert_array_equal(found["colours"], BYTES[1:])
+    np.testing.assert_array_equal(found["colors"], BYTES[1:])
 
 
 @pytest.mark.parametrize(
@@ -244,4 +244,4 @@ def test_impossible_labels_and_colors_are_reported(name, message, tmp_path):
     rows = np.concatenate([PLACES, colors, LABELS[:, None] + 0.5], 1)
     write_text(tmp_path / name, rows, "x y z r g b label\n")
     with pytest.raises(DataError, match=message):
-        read_labelled(tmp_path / name, "label")
+        read_labeled(tmp_path / name, "label")

@@ -7,14 +7,14 @@ import torch
 from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.modalities.pointcloud.transforms.scenes import smooth_noise
 
-COLOR_TRANSFORMS = ["ContrastColours", "ShiftColours", "JitterColours"]
+COLOR_TRANSFORMS = ["ContrastColors", "ShiftColors", "JitterColors"]
 
 
 def room(n=200, seed=0, **more):
     rng = np.random.default_rng(seed)
     points = rng.uniform((-1, 2, 0.5), (3, 5, 3), (n, 3)).astype(np.float32)
     colors = rng.integers(20, 200, (n, 3)).astype(np.float32)
-    return dict(points=points, colours=colors, labels=rng.integers(-1, 5, n)) | more
+    return dict(points=points, colors=colors, labels=rng.integers(-1, 5, n)) | more
 
 
 def run(recipe, sample, seed=0):
@@ -22,16 +22,16 @@ def run(recipe, sample, seed=0):
 
 
 def test_centering():
-    points = run(dict(type="CentrePoints"), room())["points"]
+    points = run(dict(type="CenterPoints"), room())["points"]
     assert np.abs((points.min(0) + points.max(0))[:2]).max() < 1e-5
     assert points[:, 2].min() == pytest.approx(0, abs=1e-6)
-    flat = run(dict(type="CentrePoints", up=False), room())["points"]
+    flat = run(dict(type="CenterPoints", up=False), room())["points"]
     assert np.array_equal(flat[:, 2], room()["points"][:, 2])
 
 
 def test_centering_by_steps_keeps_points_in_their_cells():
     sample = room(2000)
-    moved = run(dict(type="CentrePoints", step=0.02), sample)["points"]
+    moved = run(dict(type="CenterPoints", step=0.02), sample)["points"]
     before, after = (np.floor(p.astype(np.float64) / 0.02) for p in (sample["points"], moved))
     step = after - before
     assert (np.abs(step - np.median(step, 0)) > 0).mean() < 1e-3  # rounding, on a border
@@ -73,7 +73,7 @@ def test_distortion_adds_noise_with_its_strength():
 
 
 @pytest.mark.parametrize(
-    "kind, p", [("ElasticDistortion", 0.95), ("ContrastColours", 0.2), ("ShiftColours", 0.95), ("JitterColours", 0.95)]
+    "kind, p", [("ElasticDistortion", 0.95), ("ContrastColors", 0.2), ("ShiftColors", 0.95), ("JitterColors", 0.95)]
 )
 def test_transforms_are_applied_with_their_probability(kind, p):
     sample = room(4)
@@ -84,38 +84,38 @@ def test_transforms_are_applied_with_their_probability(kind, p):
 @pytest.mark.parametrize("kind", COLOR_TRANSFORMS)
 def test_color_transforms_stay_in_range_and_copy_their_input(kind):
     sample = room()
-    before = sample["colours"].copy()
-    found = run(dict(type=kind, p=1.0), sample)["colours"]
+    before = sample["colors"].copy()
+    found = run(dict(type=kind, p=1.0), sample)["colors"]
     assert found.dtype == np.float32
     assert found.min() >= 0
     assert found.max() <= 255
-    assert np.array_equal(sample["colours"], before)
+    assert np.array_equal(sample["colors"], before)
     assert not np.array_equal(found, before)
-    assert "colours" not in run(dict(type=kind, p=1.0), dict(points=sample["points"]))
+    assert "colors" not in run(dict(type=kind, p=1.0), dict(points=sample["points"]))
 
 
 def test_color_transforms_match_their_formulas():
     sample = room()
-    c = sample["colours"]
+    c = sample["colors"]
     rng = np.random.default_rng(3)
     rng.random()
     share = rng.random()
     stretched = (c - c.min(0)) / (c.max(0) - c.min(0)) * 255
-    assert run(dict(type="ContrastColours", p=1.0), sample, 3)["colours"] == pytest.approx(
+    assert run(dict(type="ContrastColors", p=1.0), sample, 3)["colors"] == pytest.approx(
         (1 - share) * c + share * stretched, abs=1e-3
     )
-    gray = dict(colours=np.full((4, 3), 7, np.float32))
-    assert run(dict(type="ContrastColours", p=1.0), gray)["colours"] == pytest.approx(gray["colours"])
-    step = run(dict(type="ShiftColours", p=1.0), sample)["colours"] - c
+    gray = dict(colors=np.full((4, 3), 7, np.float32))
+    assert run(dict(type="ContrastColors", p=1.0), gray)["colors"] == pytest.approx(gray["colors"])
+    step = run(dict(type="ShiftColors", p=1.0), sample)["colors"] - c
     assert np.ptp(step, 0) == pytest.approx(0, abs=1e-3)
-    shift = TRANSFORMS.create(dict(type="ShiftColours", p=1.0))
-    steps = np.array([(shift(sample, rng)["colours"] - c)[0] for _ in range(400)])
+    shift = TRANSFORMS.create(dict(type="ShiftColors", p=1.0))
+    steps = np.array([(shift(sample, rng)["colors"] - c)[0] for _ in range(400)])
     assert np.abs(steps).max() == pytest.approx(0.05 * 255, rel=0.05)  # and no more
     assert np.abs(steps).max() <= 0.05 * 255 + 1e-4
     assert steps.mean(0) == pytest.approx(0, abs=1.5)
-    noise = run(dict(type="JitterColours", p=1.0), room(20000))["colours"] - room(20000)["colours"]
+    noise = run(dict(type="JitterColors", p=1.0), room(20000))["colors"] - room(20000)["colors"]
     assert noise.std() == pytest.approx(0.05 * 255, rel=0.05)
-    assert run(dict(type="UnitColours"), sample)["colours"].max() <= 1
+    assert run(dict(type="UnitColors"), sample)["colors"].max() <= 1
 
 
 def test_grid_sampling_stores_the_sampled_point_of_each_point():

@@ -42,8 +42,8 @@ def test_a_scene_is_read_as_it_is(home):
     (record,) = data.records
     sample = data.read(record)
     assert np.array_equal(sample["points"], np.load(record / "coord.npy"))
-    assert np.array_equal(sample["colours"], np.load(record / "color.npy"))
-    assert [sample[name].dtype for name in ("points", "colours", "normals")] == [np.float32] * 3
+    assert np.array_equal(sample["colors"], np.load(record / "color.npy"))
+    assert [sample[name].dtype for name in ("points", "colors", "normals")] == [np.float32] * 3
     assert np.array_equal(sample["labels"], np.load(record / "segment20.npy"))
     assert data.classes == list(SCANNET)
     assert len(SCANNET) == 20
@@ -111,7 +111,7 @@ WRONG = {
     "points in the plane": (dict(coord=np.zeros((30, 2))), r"got float64 of shape \(30, 2\)"),
     "a number for all": (dict(coord=np.float32(3)), r"of shape \(\)"),
     "NaN": (dict(coord=np.full((30, 3), np.nan, np.float32)), "30 points, of which 0 are finite"),
-    "colours of other points": (dict(color=np.zeros((29, 3), np.uint8)), r"of shape \(29, 3\)"),
+    "colors of other points": (dict(color=np.zeros((29, 3), np.uint8)), r"of shape \(29, 3\)"),
 }
 
 

@@ -22,13 +22,13 @@ CLIPS = {
 def picture(number):
     """(H, W, 3) uint8: eight blocks, the bits of a number."""
     bits = (number >> np.arange(8) & 1).reshape(2, 4)
-    grey = np.kron(25 + 205 * bits, np.ones((HEIGHT // 2, WIDTH // 4)))
-    return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=2)
+    gray = np.kron(25 + 205 * bits, np.ones((HEIGHT // 2, WIDTH // 4)))
+    return np.repeat(gray.astype(np.uint8)[..., None], 3, axis=2)
 
 
 def numbers(frames):
     blocks = (frame.reshape(2, HEIGHT // 2, 4, WIDTH // 4, 3)[:, 6:-6, :, 4:-4].mean((1, 3, 4)) for frame in frames)
-    return [int((1 << np.arange(8))[(grey > 127).ravel()].sum()) for grey in blocks]
+    return [int((1 << np.arange(8))[(gray > 127).ravel()].sum()) for gray in blocks]
 
 
 def write_clip(path, codec, length=LENGTH, tag=None, b_frames=None, pixels="yuv420p", options=None):

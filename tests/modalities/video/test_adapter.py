@@ -1,4 +1,4 @@
-"""Tubelets: linear in their pixels, at their places; the same alone and packed for every encoding, factorised too."""
+"""Tubelets: linear in their pixels, at their places; the same alone and packed for every encoding, factorized too."""
 
 from itertools import product
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import ENCODINGS as REGISTERED
 from ndformer.framework.tokens import TokenSet, Where
@@ -43,7 +43,7 @@ def test_tokens_are_linear_in_their_pixels(tubelet):
         assert found.where.positions[0, n].tolist() == [i + 1, j + 1, k + 1]
 
 
-def test_pixels_are_normalised_in_a_copy_to_the_same_digits():
+def test_pixels_are_normalized_in_a_copy_to_the_same_digits():
     adapter = Tubelets(4, (2, 4, 4), class_token=False)
     for frames in (video(4)[None], video(4)[None].float()):
         before = frames.clone()
@@ -59,7 +59,7 @@ def test_the_class_token():
     at_origin = Tubelets(4, (2, 4, 4), class_at="origin", start=1)(video(4)[None])
     assert at_origin.where.placed is None
     assert at_origin.where.positions[0, :2].tolist() == [[0, 0, 0], [1, 1, 1]]
-    in_the_middle = Tubelets(4, (2, 4, 4), class_at="centre", start=1)([video(4), video(2)])  # the shorter comes first
+    in_the_middle = Tubelets(4, (2, 4, 4), class_at="center", start=1)([video(4), video(2)])  # the shorter comes first
     assert in_the_middle.where.placed is None
     assert in_the_middle.where.positions[0, [0, 7]].tolist() == [[1, 1.5, 2], [1.5, 1.5, 2]]
 
@@ -69,7 +69,7 @@ def model(backbone, encoding, **options: Any):
     made = TokenModel(
         modalities=dict(video=dict(type="Tubelets", tubelet=(2, 4, 4), **options)),
         backbone=dict(type=backbone, dim=24, depth=2, heads=2, position_dims=3, encoding=encoding)
-        | (dict(time_depth=1) if backbone == "FactorisedTransformer" else {}),
+        | (dict(time_depth=1) if backbone == "FactorizedTransformer" else {}),
         head=dict(type="Classifier", classes=3),
     )
     head: Any = made.head
@@ -84,13 +84,13 @@ TAKEN += [dict(type=name) for name in sorted(REGISTERED.all()) if name not in {e
 
 
 @pytest.mark.parametrize("sizes", [SIZES, LENGTHS], ids=["sizes", "lengths"])
-@pytest.mark.parametrize("backbone", ["Transformer", "FactorisedTransformer"])
+@pytest.mark.parametrize("backbone", ["Transformer", "FactorizedTransformer"])
 @pytest.mark.parametrize("encoding", TAKEN, ids=lambda e: e["type"])
-@pytest.mark.parametrize("class_at", ["nowhere", "centre"])
+@pytest.mark.parametrize("class_at", ["nowhere", "center"])
 def test_clips_of_mixed_sizes_are_those_of_each_clip_alone(sizes, backbone, encoding, class_at):
     """Features, losses and gradients of one packed row, whose clips are not in the order of the batch."""
     made: Any = model(backbone, encoding, class_at=class_at)
-    if backbone == "FactorisedTransformer" and class_at == "centre" and made.backbone.on_grids:
+    if backbone == "FactorizedTransformer" and class_at == "center" and made.backbone.on_grids:
         with pytest.raises(ValueError, match="requires a full grid"):  # the class token is in a frame
             made([video(*size) for size in sizes])
         return
@@ -127,10 +127,10 @@ def test_sizes_that_do_not_divide_are_errors():
         adapter([video(4), video(4, width=18)])
 
 
-def test_factorised_is_space_and_then_time():
+def test_factorized_is_space_and_then_time():
     """Against its parts, called moment by moment."""
     torch.manual_seed(0)
-    made = FactorisedTransformer(24, 2, 1, 2, 3, dict(type="PaPE", m=4)).eval()
+    made = FactorizedTransformer(24, 2, 1, 2, 3, dict(type="PaPE", m=4)).eval()
     grid = torch.cartesian_prod(torch.arange(3.0), torch.arange(2.0), torch.arange(4.0))
     order = torch.randperm(24)
     positions = torch.cat([torch.zeros(1, 3), grid[order]])[None]  # tokens need not be in order

@@ -50,7 +50,7 @@ def put_frames(folder, count, first=1, pattern="img_{}.png", size=(64, 48)):
         Image.new("RGB", size, (10 * i, 0, 200)).save(folder / pattern.format(first + i))
 
 
-def colours(frames):
+def colors(frames):
     return (frames[:, 0, 0, 0] // 10).tolist()
 
 
@@ -60,7 +60,7 @@ def test_frames_of_a_folder_come_by_their_numbers(tmp_path):
     (tmp_path / "a" / "img.txt").write_text("notes")
     film = FrameFolder(tmp_path / "a")
     frames, found = film.frames([11, 0, 8, 9, 40])
-    assert found == colours(frames) == [0, 8, 9, 11]
+    assert found == colors(frames) == [0, 8, 9, 11]
     assert film.facts() == dict(frames=12, height=48, width=64)
     with pytest.raises(DataError, match="has frames 0 to 11, got frame 12"):
         film.frames([12])
@@ -93,7 +93,7 @@ def test_a_folder_of_frames_in_a_class_folder_is_a_video(home):
     assert [path.name for path, *_ in dataset.records] == ["take0", "take1"] * 2
     sample = dataset[3]
     assert sample["label"] == 1
-    assert sample["frames"] == colours(sample["video"]) == [0, 1, 3, 4]
+    assert sample["frames"] == colors(sample["video"]) == [0, 1, 3, 4]
     before = dataset.identity(3)
     (home / "test" / "shut" / "take1" / "img_6.png").unlink()
     assert dataset.identity(3) != before

@@ -6,6 +6,7 @@ checks them all: arguments must fit the signature. `PLACES` maps argument names 
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -104,17 +105,36 @@ def problems(cfg: dict[str, Any]) -> list[str]:
     return checker.sentences() + unused_data_root(cfg) or [*_parallel_problems(cfg), *split_problems(cfg)]
 
 
-def with_current_options(value: Any, place: Place | None = None) -> Any:
-    """Return a config, or a part of it that is a component of `place`, whose options have their new names."""
+def with_current_options(value: Any, place: Place | None = None, base: Any = None) -> Any:
+    """Return a config, or a part of it that is a component of `place`, whose types and options have their new names.
+
+    `base` is what `value` will be merged into, which may have its type: the config for `sample` and `versions`.
+    """
     if isinstance(value, (list, tuple)):
         return type(value)(with_current_options(item, place) for item in value)
     if not isinstance(value, dict):
         return value
-    name = value.get("type")
-    if place is not None and isinstance(name, str) and name in place.registry.all():
-        value, place = current_options(place.registry.all()[name], value), None
+    base = base if isinstance(base, dict) else {}
+    name = value.get("type", base.get("type"))
+    if place is not None and isinstance(name, str):
+        name = place.registry.current_name(name)
+        value = value | dict(type=name) if "type" in value else value
+        if name in place.registry.all():
+            value, place = current_options(place.registry.all()[name], value), None
     named = place if place is not None and place.named and "type" not in value else None
-    return {key: with_current_options(inner, named or PLACES.get(key)) for key, inner in value.items()}
+    config, versions = base | value, value.get("versions")
+    bases = base | dict(sample=config)
+    if isinstance(versions, dict):
+        bases["versions"] = dict.fromkeys(versions, config)
+    return {key: with_current_options(inner, named or PLACES.get(key), bases.get(key)) for key, inner in value.items()}
+
+
+def with_silent_options(cfg: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of an earlier run with new names, without warnings: nobody has to change it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        current: dict[str, Any] = with_current_options(cfg)
+    return current
 
 
 def _parallel_problems(cfg: dict[str, Any]) -> list[str]:

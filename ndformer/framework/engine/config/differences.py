@@ -8,9 +8,11 @@ from typing import Any
 from mmengine.config import Config
 
 from ndformer.framework.encoding.base import FROM_DATA
+from ndformer.framework.engine.config.checker import with_silent_options
 from ndformer.framework.engine.config.data_root import absolute, drop_repeated_roots
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry.renamed import in_old_spelling
 from ndformer.framework.system import processes
 
 IRRELEVANT = (  # for the result
@@ -35,7 +37,8 @@ def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]
 
 def relevant_changes(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Return the changes that affect results, without values that a run measured on its data."""
-    old, new = (drop_repeated_roots(absolute(completed(cfg))) for cfg in (old, new))  # old runs lack new keys
+    # old runs lack new keys, and have old names
+    old, new = (with_silent_options(drop_repeated_roots(absolute(completed(cfg)))) for cfg in (old, new))
     return [
         (path, before, after)
         for path, before, after in changes(old, new)
@@ -50,7 +53,7 @@ def settings_digest(cfg: dict[str, Any]) -> str:
         for path, value in _leaves(completed(cfg))
         if not path.startswith((*IRRELEVANT, *PLACES)) and not path.endswith((*ENDINGS, ".data_root"))
     }
-    text = json.dumps(settings, sort_keys=True, default=str)
+    text = in_old_spelling(json.dumps(settings, sort_keys=True, default=str))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -39,7 +39,7 @@ def can_write(folder: Path) -> None:
         raise DataError(f"{folder} already contains other files: give a new folder")
 
 
-def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, licence: str) -> None:
+def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, license: str) -> None:
     """Write the folder from the `content` of a checkpoint, and the results in the folder `run`."""
     folder.mkdir(exist_ok=True)
     exported.export(folder / exported.FILE, {k: v for k, v in content.items() if k != "config"})
@@ -47,17 +47,17 @@ def write(folder: Path, cfg: Config, content: dict[str, Any], run: Path, licence
     results = _results(run / RESULTS)
     if results:
         atomic.write(folder / RESULTS, json.dumps(results, indent=2) + "\n")
-    atomic.write(folder / CARD, card(folder.name, cfg, content, results, licence))
+    atomic.write(folder / CARD, card(folder.name, cfg, content, results, license))
 
 
-def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any], licence: str) -> str:
+def card(name: str, cfg: Config, content: dict[str, Any], results: dict[str, Any], license: str) -> str:
     """Return the card as Markdown; names of classes and files are escaped."""
     encoding, data = encoding_name(cfg), dataset_name(cfg)
     modalities = list(cfg.model.modalities)
     task = TASKS.get((modalities[0], cfg.metrics[0].type)) if len(modalities) == 1 else None
     dataset = f"{data}, a generated stand-in" if results.get("sample") else data
     values = {key: value for key, value in results.get("test", {}).items() if isinstance(value, (int, float))}
-    head: dict[str, Any] = dict(library_name="ndformer", license=licence)
+    head: dict[str, Any] = dict(library_name="ndformer", license=license)
     head |= dict(pipeline_tag=task) if task else {}
     head |= dict(tags=["ndformer", *modalities, encoding], metrics=sorted(values))
     if values:

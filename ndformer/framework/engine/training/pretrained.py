@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.engine.config import saved
+from ndformer.framework.engine.config.checker import with_silent_options
 from ndformer.framework.engine.config.references import Reference, parse_reference
 from ndformer.framework.engine.config.text import parse_config
 from ndformer.framework.engine.training import checkpoint
@@ -79,7 +80,7 @@ def _architecture(content: dict[str, Any], path: Path) -> dict[str, Any] | None:
         is_valid, architecture = False, {}
     if not is_valid:
         raise DataError(f"the config in {path} is damaged. Give another checkpoint of that run")
-    return architecture
+    return with_silent_options(architecture)
 
 
 def _import_weights(reference: Reference) -> Pretrained:

@@ -25,7 +25,7 @@ class ArcTaskFile(Describer):
         pairs = [pair for part in PARTS for pair in task[part]]
         grids = [grid for pair in pairs for grid in (pair.input, pair.output) if grid is not None]
         facts: dict[str, Any] = dict(format="ARC task", train=len(task["train"]), test=len(task["test"]))
-        facts["colours"] = sorted({int(color) for grid in grids for color in np.unique(grid)})
+        facts["colors"] = sorted({int(color) for grid in grids for color in np.unique(grid)})
         facts["largest_side"] = max(max(grid.shape) for grid in grids)
         facts["same_size"] = all(pair.output is None or pair.input.shape == pair.output.shape for pair in pairs)
         unsolved = sum(pair.output is None for pair in pairs)

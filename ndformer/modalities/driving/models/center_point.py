@@ -25,6 +25,7 @@ from ndformer.modalities.driving.models.objects3d import (
     peak_focal,
     peaks,
 )
+from ndformer.moved import old_names
 
 CODE = dict(offset=2, height=1, size=3, heading=2, velocity=2)  # channels of the box code of a cell
 PRIOR = 0.1  # initial score of every cell
@@ -38,7 +39,7 @@ class Cells(NamedTuple):
 
 
 @HEADS.register_module()
-class CentrePoint(Head):
+class CenterPoint(Head):
     """The CenterPoint head with one group of classes.
 
     A peak is a cell with the largest score among its 3 x 3 neighbors; there is no other suppression. predict() returns
@@ -126,3 +127,6 @@ class CentrePoint(Head):
 def init_prior(layers: nn.Sequential) -> None:
     """Set the bias of the last layer such that all scores are PRIOR in the beginning."""
     nn.init.constant_(cast(Tensor, layers[-1].bias), -math.log(1 / PRIOR - 1))
+
+
+__getattr__ = old_names(__name__, {"CentrePoint": "CenterPoint"})

@@ -20,7 +20,7 @@ from ndformer.modalities.driving.models.center_point import init_prior
 from ndformer.modalities.driving.models.matching import match, pair_losses
 from ndformer.modalities.driving.models.objects3d import Objects3D, decode_boxes, local_maxima, peak_focal, peaks
 
-PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)
+PARTS = dict(centre=2, height=1, size=3, heading=2, velocity=2, iou=1)  # their names are in checkpoints
 
 
 class Queries(NamedTuple):
@@ -42,7 +42,7 @@ class TransFusion(Head):
     each other. Cells of the classes `sharp` (small objects, nuScenes' 8 and 9) need not be local maxima; their boxes go
     through NMS in the bird's-eye view with the IoU threshold `nms`. The score is s^(1 - trust) * iou^trust, where s is
     sigmoid(logit) times the heatmap score. The loss uses one query per object, chosen by Hungarian assignment. A sample
-    has `boxes` and `classes` as for CentrePoint.
+    has `boxes` and `classes` as for CenterPoint.
     """
 
     def __init__(

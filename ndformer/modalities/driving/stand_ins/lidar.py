@@ -8,7 +8,7 @@ import numpy as np
 from ndformer.framework.data.stand_ins import stand_in
 from ndformer.modalities.driving.answer import Boxes3D
 from ndformer.modalities.driving.datasets.lidar import Lidar
-from ndformer.modalities.driving.datasets.nuscenes.metric import CentreDistance
+from ndformer.modalities.driving.datasets.nuscenes.metric import CenterDistance
 from ndformer.modalities.driving.stand_ins.baselines import unseen
 from ndformer.modalities.driving.stand_ins.car import ROOF, scan
 from ndformer.modalities.driving.stand_ins.streets import GROUPS, street
@@ -20,7 +20,7 @@ def baselines(train: Lidar, test: Lidar) -> Iterable[tuple[str, float]]:
     """Yield the mAP of the most frequent places of each class in training."""
     boxes, labels = (np.concatenate([record[part] for record in train.records]) for part in (1, 2))
     usual_boxes, kinds, scores = unseen(boxes, labels, len(train), len(CLASSES))
-    metric = CentreDistance()
+    metric = CenterDistance()
     for record in test.records:
         metric.process({}, [Boxes3D(sample=test.read(record), boxes=usual_boxes, labels=kinds, scores=scores)])
     yield "the usual places, mAP", metric.compute_metrics(metric.results)["mAP"]

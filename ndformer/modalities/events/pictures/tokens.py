@@ -49,8 +49,8 @@ def color_events(events: np.ndarray) -> np.ndarray:
     darker, brighter = events[:, 0, ..., None], events[:, 1, ..., None]
     both = brighter + darker
     strength = both / np.maximum(1, both.max((1, 2, 3), keepdims=True))
-    colour = (brighter * MORE + darker * LESS) / np.maximum(1, both)
-    return (EMPTY + strength * (colour - EMPTY)).astype(np.uint8)
+    color = (brighter * MORE + darker * LESS) / np.maximum(1, both)
+    return (EMPTY + strength * (color - EMPTY)).astype(np.uint8)
 
 
 def spikes(time: np.ndarray, place: np.ndarray, cells: np.ndarray, patch: int, bins: int) -> list[np.ndarray]:
@@ -108,10 +108,10 @@ def _add_header(picture: np.ndarray, edges: np.ndarray, number: int) -> np.ndarr
     unit, name, digits = time_unit(edges)
     pen.text((2, 1), f"{edges[number] / unit:.{digits}f} to {edges[number + 1] / unit:.{digits}f} {name}", INK, small)
     right = width - 2
-    for word, colour in (("darker", LESS), ("brighter", MORE)):
+    for word, color in (("darker", LESS), ("brighter", MORE)):
         right -= round(small.getlength(word))
         pen.text((right, 1), word, INK, small)
-        pen.rectangle((right - 13, 4, right - 4, 13), fill=tuple(colour.tolist()))
+        pen.rectangle((right - 13, 4, right - 4, 13), fill=tuple(color.tolist()))
         right -= 20
     pen.rectangle((0, HEAD - 7, width, HEAD - 4), fill=(225, 228, 232))
     left = width * number / FRAMES

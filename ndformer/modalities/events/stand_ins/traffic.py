@@ -23,7 +23,7 @@ FINE = 3  # supersampling factor of sprites
 STRIDES = 16  # pictures of a step
 MIN_VISIBLE = 0.35  # share of an object that is on the sensor and not hidden, from which it has a box
 CAR, PEDESTRIAN, DISTRACTOR = 0, 1, -1
-METRES = {CAR: 1.5, PEDESTRIAN: 1.7, DISTRACTOR: 2.4}
+METERS = {CAR: 1.5, PEDESTRIAN: 1.7, DISTRACTOR: 2.4}
 
 
 class Canvas:
@@ -61,7 +61,7 @@ class Canvas:
 
 def car(height: int, rng: np.random.Generator) -> np.ndarray:
     """Draw a car from the side, the front or the back, (1, 2, h, w)."""
-    paint, glass, tyre, lamp = rng.uniform(0.15, 0.95), rng.uniform(0.05, 0.4), 0.04, rng.uniform(0.5, 1)
+    paint, glass, tire, lamp = rng.uniform(0.15, 0.95), rng.uniform(0.05, 0.4), 0.04, rng.uniform(0.5, 1)
     if rng.random() < 0.55:
         long, nose = rng.uniform(2.3, 2.9), rng.uniform(0.2, 0.3)
         canvas, x = Canvas(height, long), lambda share: share * long
@@ -75,13 +75,13 @@ def car(height: int, rng: np.random.Generator) -> np.ndarray:
             canvas.polygon([(x(a - lean), 0.37), (x(a), 0.1), (x(b), 0.1), (x(b + 0.05 - lean), 0.37)], glass)
         canvas.box(x(0.01), 0.5, x(0.05), 0.6, lamp)
         for place in (0.2, 0.81):
-            canvas.disc(x(place), 0.83, 0.17, tyre)
+            canvas.disc(x(place), 0.83, 0.17, tire)
             canvas.disc(x(place), 0.83, 0.09, 0.5)
     else:
         wide, roof = rng.uniform(1.1, 1.35), rng.uniform(0.14, 0.24)
         canvas, x = Canvas(height, wide), lambda share: share * wide
         for place in (0.06, 0.78):
-            canvas.box(x(place), 0.8, x(place + 0.16), 1, tyre)
+            canvas.box(x(place), 0.8, x(place + 0.16), 1, tire)
         canvas.polygon([(x(a), b) for a, b in ((0.07, 0.42), (roof, 0.02), (1 - roof, 0.02), (0.93, 0.42))], paint)
         canvas.box(0, 0.4, wide, 0.88, paint)
         canvas.polygon(
@@ -160,7 +160,7 @@ class StreetObject:
         height = tall * np.exp(nearer * (seconds - seconds.mean()))
         speed = 0.0 if stands else rng.choice((-1, 1)) * tall * rng.uniform(*SPEED[label])
         middle = rng.uniform(0.05, 0.95) * WIDTH + speed * (seconds - seconds.mean()) + camera[:, 0]
-        foot = HORIZON + EYE / METRES[label] * height * rng.uniform(0.9, 1.1) + camera[:, 1]
+        foot = HORIZON + EYE / METERS[label] * height * rng.uniform(0.9, 1.1) + camera[:, 1]
         pace = abs(speed) / tall * rng.uniform(2.2, 3.0)  # two steps a second at 0.4 heights a second
         sprite = SPRITES[label](round(tall), rng)
         phase = (STRIDES * (rng.random() + pace * seconds)).astype(np.int64) % len(sprite)
@@ -168,7 +168,7 @@ class StreetObject:
 
     @property
     def distance(self) -> float:
-        return METRES[self.label] / float(self.height.mean())
+        return METERS[self.label] / float(self.height.mean())
 
     def place(self, time: int) -> tuple[float, float, float]:
         """Return left, top and scale of the sprite."""
@@ -228,7 +228,7 @@ def houses(rng: np.random.Generator) -> np.ndarray:
                 )
         x += width + int(rng.integers(0, 30))
     pen.rectangle((0, line, wide, high), fill=int(rng.integers(70, 130)))
-    pen.rectangle((0, line + 12, wide, line + 14), fill=int(rng.integers(130, 180)))  # the kerb
+    pen.rectangle((0, line + 12, wide, line + 14), fill=int(rng.integers(130, 180)))  # the curb
     for x in range(int(rng.integers(60)), wide, 80):
         pen.rectangle((x, line + 60, x + 34, line + 63), fill=210)
     light = np.asarray(view.filter(ImageFilter.BoxBlur(1)), np.float32) / 255
@@ -257,5 +257,5 @@ def film(times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[
             paint(frames[time], owner, item, number, time)
         count = np.bincount(owner[owner >= 0], minlength=len(items))
         visible[time] = count / [item.box(time)[1] for item in items]
-    labelled = [i for i, item in enumerate(items) if item.label != DISTRACTOR]
-    return frames.clip(0, 1), [items[i] for i in labelled], visible[:, labelled]
+    labeled = [i for i, item in enumerate(items) if item.label != DISTRACTOR]
+    return frames.clip(0, 1), [items[i] for i in labeled], visible[:, labeled]

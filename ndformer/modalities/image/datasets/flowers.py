@@ -12,7 +12,7 @@ from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.datasets.folder import LabeledImages
 from ndformer.modalities.image.formats.matlab import read_mat
 
 NAMES = """pink primrose, hard-leaved pocket orchid, canterbury bells, sweet pea, english marigold, tiger lily, moon
@@ -33,7 +33,7 @@ SETS = {"train": "trnid", "val": "valid", "test": "tstid"}
 
 
 @DATASETS.register_module()
-class Flowers102(LabelledImages):
+class Flowers102(LabeledImages):
     splits = SPLITS
     classes = [str(name) for name in NAMES.replace("\n", " ").split(", ")]
 

@@ -8,9 +8,10 @@ from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
+from ndformer.moved import old_names
 
 
-class LabelledImages(SizedImages):
+class LabeledImages(SizedImages):
     """Base class of datasets whose records are (path, label)."""
 
     def read(self, record: Any) -> Sample:
@@ -31,3 +32,6 @@ class ImageFolder(SizedImages, ClassFolders):
 
     def open(self, path: Path) -> Sample:
         return dict(image=open_image(path, self.mode))
+
+
+__getattr__ = old_names(__name__, {"LabelledImages": "LabeledImages"})

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.folders import class_folders, labelled, missing
+from ndformer.framework.data.folders import class_folders, labeled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Rate
-from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.datasets.folder import LabeledImages
 from ndformer.modalities.image.formats.files import ENDINGS
 
 MAPPING, INDEX = "LOC_synset_mapping.txt", "imagenet_class_index.json"
@@ -52,7 +52,7 @@ def read_classes(root: Path, train: Path, fallback: Sequence[str]) -> tuple[list
 
 
 @DATASETS.register_module()
-class ImageNet(LabelledImages):
+class ImageNet(LabeledImages):
     test_is_val = True
 
     def __init__(self, *args: Any, holdout: Rate = 0.01, **kwargs: Any) -> None:
@@ -71,7 +71,7 @@ class ImageNet(LabelledImages):
                 raise missing(images / name, f"ImageNet-1K's {name} images", SOURCE)
         self.synsets, self.classes = read_classes(self.data_root, images / "train", self.model_classes)
         if split == "train" or class_folders(folder):
-            return labelled(folder, self.synsets, ENDINGS, "image", every=split == "train")
+            return labeled(folder, self.synsets, ENDINGS, "image", every=split == "train")
         answers = self._answers()
         numbers = {synset: i for i, synset in enumerate(self.synsets)}
         unknown = [(name, synset) for name, synset in answers.items() if synset not in numbers]

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.data.folders import class_folders, labelled, missing
+from ndformer.framework.data.folders import class_folders, labeled, missing
 from ndformer.framework.errors import DataError, nearest
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.datasets.folder import LabeledImages
 from ndformer.modalities.image.datasets.imagenet import INDEX, MAPPING, image_roots, read_classes
 from ndformer.modalities.image.formats.files import ENDINGS
 
@@ -22,7 +22,7 @@ CLASSES = 1000
 SYNSET = re.compile(r"n\d{8}")
 
 
-class NewImages(LabelledImages):
+class NewImages(LabeledImages):
     """Base class of test sets with class folders; `unpacked` is a glob pattern for the folder in the archive."""
 
     splits = ("test",)
@@ -61,7 +61,7 @@ class ImageNetV2(NewImages):
         if strange:
             raise DataError(f"{home / strange[0]} is no class: folders of ImageNet-V2 are numbers, 0 to {count - 1}")
         self.classes = list(self.model_classes) or numbers
-        return labelled(home, numbers, ENDINGS, "image", every=False)
+        return labeled(home, numbers, ENDINGS, "image", every=False)
 
 
 @DATASETS.register_module()
@@ -91,7 +91,7 @@ class ImageNetR(NewImages):
         self.classes = names if names != synsets else list(self.model_classes) or names
         place = {synset: label for label, synset in enumerate(synsets)}
         self.among = sorted(place[synset] for synset in folders)
-        return labelled(home, synsets, ENDINGS, "image", every=False)
+        return labeled(home, synsets, ENDINGS, "image", every=False)
 
     def _synsets(self) -> tuple[list[str], list[str]]:
         for root in (self.imagenet, self.data_root):

@@ -4,7 +4,7 @@
         data_root/images/train/*.jpg      data_root/masks/train/*.png              val and test alike
         data_root/classes.txt             a name per line, in the order of class numbers; or ADE20K's objectInfo150.txt
 
-A mask is gray or has a palette. Its numbers are the classes, and 255 means unlabelled. With `zero_is_nothing`, 0 means
+A mask is gray or has a palette. Its numbers are the classes, and 255 means unlabeled. With `zero_is_nothing`, 0 means
 unlabeled too and classes count from 1, as in ADE20K.
 """
 
@@ -67,7 +67,7 @@ class MaskFolder(SizedImages):
         return framed(dict(image=image, path=str(path), mask=Image.fromarray(truth), truth=truth))
 
     def _mask(self, path: Path) -> np.ndarray:
-        """Return a mask (H, W) of uint8 classes from 0 on, 255 where unlabelled."""
+        """Return a mask (H, W) of uint8 classes from 0 on, 255 where unlabeled."""
         numbers = _numbers(path)
         if self.zero_is_nothing:
             numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)

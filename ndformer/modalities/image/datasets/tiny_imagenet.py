@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.folders import labelled, missing
+from ndformer.framework.data.folders import labeled, missing
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
-from ndformer.modalities.image.datasets.folder import LabelledImages
+from ndformer.modalities.image.datasets.folder import LabeledImages
 from ndformer.modalities.image.formats.files import ENDINGS
 
 
 @DATASETS.register_module()
-class TinyImageNet(LabelledImages):
+class TinyImageNet(LabeledImages):
     test_is_val = True
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
@@ -33,7 +33,7 @@ class TinyImageNet(LabelledImages):
         names = dict(line.split("\t", 1) for line in lines if "\t" in line)
         self.classes = [names.get(synset, synset).split(",")[0].strip() for synset in synsets]
         if split == "train":
-            return labelled(root / "train", synsets, ENDINGS, "image", "images")
+            return labeled(root / "train", synsets, ENDINGS, "image", "images")
         return self._read_annotations(root / "val", {synset: i for i, synset in enumerate(synsets)})
 
     def _read_annotations(self, folder: Path, numbers: dict[str, int]) -> tuple[list[tuple[Path, int]], np.ndarray]:

@@ -108,7 +108,7 @@ def _voc(path: Path) -> Description:
     odd = _outside(box[:, :2] - 1, box[:, 2:], np.array(size) + np.zeros((len(box), 2)), 0) if all(size) else []
     odd += [] if all(size) else ["it does not say how large its image is"]
     hard = sum(map(is_difficult, root.iter("object")))
-    odd += [f"{hard} objects are difficult: they are neither learnt from nor counted"] if hard else []
+    odd += [f"{hard} objects are difficult: they are neither learned from nor counted"] if hard else []
     odd += [f"{names.count('')} objects have no name"] if "" in names else []
     facts = dict(format="VOC annotation", width=size[0], height=size[1], boxes=len(first))
     return facts | dict(classes={name: names.count(name) for name in sorted(set(names))}), odd, first
@@ -120,8 +120,8 @@ def _yolo(path: Path) -> Description:
     odd = _outside(box[:, :2], box[:, 2:], np.ones((len(box), 2)), 1e-3)
     odd += [summary] if (summary := describe_kinds(kinds)) else []
     names = ("label", "x", "y", "width", "height")
-    centred = np.concatenate([(box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]], 1)[:20].round(6)
+    centered = np.concatenate([(box[:, :2] + box[:, 2:]) / 2, box[:, 2:] - box[:, :2]], 1)[:20].round(6)
     first: list[dict[str, Any]] = [
-        dict(zip(names, (label, *values))) for label, values in zip(labels, centred.tolist())
+        dict(zip(names, (label, *values))) for label, values in zip(labels, centered.tolist())
     ]
     return dict(format="YOLO boxes", boxes=len(box), classes=dict(sorted(Counter(labels).items()))), odd, first

@@ -21,7 +21,7 @@ from ndformer.modalities.image.transforms.boxes import signed
 
 CLASSES = ("wall", "floor", "disc", "square", "triangle", "star")
 SIDES = (64, 97)
-UNLABELLED = 0
+UNLABELED = 0
 CELLS = 16  # places along a side
 
 
@@ -34,7 +34,7 @@ def corners(name: str, count: int = 24) -> np.ndarray:
 
 
 def draw_image(height: int, width: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw an image (H, W, 3) uint8 and its mask (H, W) uint8, in which class i is i + 1 and 0 is unlabelled."""
+    """Draw an image (H, W, 3) uint8 and its mask (H, W) uint8, in which class i is i + 1 and 0 is unlabeled."""
     side = max(height, width)
     wall, floor = (background(1, side, STYLE, rng)[0, :height, :width] for _ in range(2))
     across = np.arange(width)
@@ -55,7 +55,7 @@ def draw_image(height: int, width: int, rng: np.random.Generator) -> tuple[np.nd
         ImageDraw.Draw(region).polygon(outline, fill=255)
         inside = np.asarray(region) > 0
         image[inside] = rng.uniform(0.1, 0.95, 3) + 0.1 * image[inside]
-        mask.paste(UNLABELLED if hidden else label + 1, mask=region)
+        mask.paste(UNLABELED if hidden else label + 1, mask=region)
     image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
     return to_bytes(image), np.asarray(mask)
 

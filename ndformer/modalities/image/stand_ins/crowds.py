@@ -94,7 +94,7 @@ class _Pen:
         """Paint lines into a square and return their coverage of each pixel (side, side)."""
         region = self.image[:, top : top + side, left : left + side]
         cover = strokes.stroke(lines, width, side)
-        bright = strokes.colour(region.mean((1, 2)), STYLE, self.rng)
+        bright = strokes.color(region.mean((1, 2)), STYLE, self.rng)
         strokes.paint(region, cover[:, : region.shape[1], : region.shape[2]], bright)
         return cover[0]
 

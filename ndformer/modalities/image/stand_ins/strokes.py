@@ -88,8 +88,8 @@ def figures(labels: np.ndarray, shapes: list[list[Line]], size: int, rng: np.ran
         image = background(n, size, STYLE, rng)  # (n, H, W, 3)
         around = image.mean((1, 2))  # (n, 3)
         for _ in range(STYLE.clutter):
-            paint(image, stroke(clutter(n, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
-        paint(image, stroke(place(lines, STYLE, rng), thickness(n, STYLE, rng), size), colour(around, STYLE, rng))
+            paint(image, stroke(clutter(n, rng), thickness(n, STYLE, rng), size), color(around, STYLE, rng))
+        paint(image, stroke(place(lines, STYLE, rng), thickness(n, STYLE, rng), size), color(around, STYLE, rng))
         image += rng.standard_normal(image.shape, np.float32) * STYLE.noise
         return to_bytes(image)
 
@@ -151,7 +151,7 @@ def background(n: int, size: int, style: Style, rng: np.random.Generator) -> np.
     return np.einsum("yi,xj,nijc->nyxc", weights, weights, corners, optimize=True).astype(np.float32)
 
 
-def colour(around: np.ndarray, style: Style, rng: np.random.Generator) -> np.ndarray:
+def color(around: np.ndarray, style: Style, rng: np.random.Generator) -> np.ndarray:
     """Return random colors (n, 3) that stand out from their surroundings."""
     step = rng.uniform(*style.contrast, (len(around), 1)) + rng.normal(0, 0.12, (len(around), 3))
     return (around + step).clip(0, 1).astype(np.float32)
@@ -170,8 +170,8 @@ def stroke(lines: np.ndarray, width: np.ndarray, size: int) -> np.ndarray:
     return ((width[:, None, None] - np.sqrt(nearest)) * size / 2 + 0.5).clip(0, 1)
 
 
-def paint(image: np.ndarray, cover: np.ndarray, colour: np.ndarray) -> None:
-    image += cover[..., None] * (colour[:, None, None, :] - image)
+def paint(image: np.ndarray, cover: np.ndarray, color: np.ndarray) -> None:
+    image += cover[..., None] * (color[:, None, None, :] - image)
 
 
 def to_bytes(image: np.ndarray) -> np.ndarray:

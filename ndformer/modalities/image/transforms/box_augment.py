@@ -27,7 +27,7 @@ def _same(change: Callable[[Image.Image], Image.Image]) -> Transform:
     return lambda sample, rng: sample | dict(image=change(sample["image"]))
 
 
-def _colours(sample: Sample, rng: np.random.Generator) -> Sample:
+def _colors(sample: Sample, rng: np.random.Generator) -> Sample:
     """Change saturation and hue."""
     image = ImageEnhance.Color(sample["image"]).enhance(1 + rng.uniform(-STRENGTH, STRENGTH))
     hue, saturation, value = image.convert("HSV").split()
@@ -47,7 +47,7 @@ OPERATIONS: dict[str, Transform] = {
     "Identity": lambda sample, rng: sample,
     "Translate": _translate,
     "Brightness": _enhance(ImageEnhance.Brightness),
-    "Colours": _colours,
+    "Colors": _colors,
     "Contrast": _enhance(ImageEnhance.Contrast),
     "Sharpness": _enhance(ImageEnhance.Sharpness),
     "Posterize": _same(lambda image: ImageOps.posterize(image, BITS)),

@@ -148,6 +148,6 @@ class PackMask(PackImage):
 
 
 def signed(mask: Any) -> np.ndarray:
-    """Return the class numbers of a mask as int16, -1 where unlabelled."""
+    """Return the class numbers of a mask as int16, -1 where unlabeled."""
     numbers = np.asarray(mask).astype(np.int16)
     return np.where(numbers == IGNORED, np.int16(-1), numbers)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.registry.renamed import SAMPLE_KEYS
 from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 from ndformer.modalities.pointcloud.transforms.points import SamplePoints
@@ -33,7 +34,7 @@ def cached(path: Path, source: Path, make: Callable[[], Cloud]) -> Cloud:
     with damaged:
         stored = foreign.arrays(path)
         if np.array_equal(stored.pop("stamp"), stamp):
-            return stored
+            return {SAMPLE_KEYS.get(name, name): values for name, values in stored.items()}
     cloud = make()
     home = path.parents[path.parts[::-1].index(FOLDER)]
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home)):

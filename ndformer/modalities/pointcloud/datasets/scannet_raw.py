@@ -43,7 +43,7 @@ def prepare(scene: Path, labels: dict[str, int] | None) -> dict[str, np.ndarray]
     try:
         vertices, faces = parse_ply(foreign.content(mesh))
         points = np.stack([vertices[name] for name in "xyz"], 1).astype(np.float32)
-        colours = np.stack([vertices[name] for name in ("red", "green", "blue")], 1).astype(np.uint8)
+        colors = np.stack([vertices[name] for name in ("red", "green", "blue")], 1).astype(np.uint8)
         normals = vertex_normals(points.astype(np.float64), triangles(faces, len(points)))
     except FileNotFoundError:
         raise DataError(f"{mesh} is missing") from None
@@ -53,12 +53,12 @@ def prepare(scene: Path, labels: dict[str, int] | None) -> dict[str, np.ndarray]
         raise DataError(f"{mesh} cannot be read ({' '.join(str(error).split())}): get it again") from None
     if len(points) < 2 or not np.isfinite(points).all():
         raise DataError(f"{mesh} must have at least 2 vertices, all finite, got {len(points)} vertices: get it again")
-    arrays = dict(coord=points, color=colours, normal=normals.astype(np.float32))
+    arrays = dict(coord=points, color=colors, normal=normals.astype(np.float32))
     return arrays if labels is None else arrays | annotation(scene, labels, len(points))
 
 
 def annotation(scene: Path, labels: dict[str, int], points: int) -> dict[str, np.ndarray]:
-    """Return segment20 (N,) and instance (N,), -1 where unlabelled."""
+    """Return segment20 (N,) and instance (N,), -1 where unlabeled."""
     path = scene / f"{scene.name}{SEGMENTS}"
     indices = _json(path, "segIndices")
     if len(indices) != points:

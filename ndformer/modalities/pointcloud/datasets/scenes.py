@@ -1,7 +1,7 @@
 """Semantic segmentation of scenes: ScanNet in Pointcept's layout, and your own.
 
 HOME/train/scene0000_00/ has coord.npy (N, 3) in meters, optionally color.npy (N, 3) 0..255 and normal.npy (N, 3), and
-the labels, segment20.npy (N,), negative where unlabelled. Or a scene is a file with labels, HOME/train/street.ply (also
+the labels, segment20.npy (N,), negative where unlabeled. Or a scene is a file with labels, HOME/train/street.ply (also
 .las, .pcd, .txt with a header). HOME/val and HOME/test alike. A split may also be a list, HOME/train.json, of scenes
 below HOME.
 """
@@ -20,7 +20,7 @@ from ndformer.framework.errors import DataError, MissingError, check_labels
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.ranges import Offset
 from ndformer.modalities.pointcloud.datasets.layouts import listed
-from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_labelled
+from ndformer.modalities.pointcloud.formats.files import ENDINGS, read_labeled
 from ndformer.modalities.pointcloud.formats.scene import FILES, PLACES, is_scene
 
 SCANNET = {  # the 20 classes of the benchmark, and their numbers in NYU40
@@ -95,7 +95,7 @@ class Scenes(Dataset):
         return [scene / file for file in (*FILES.values(), self.label_file)] if foreign.is_dir(scene) else scene
 
     def read(self, record: Path) -> Sample:
-        sample: Sample = read_labelled(record, self.label_file, self.columns) | dict(path=str(record))
+        sample: Sample = read_labeled(record, self.label_file, self.columns) | dict(path=str(record))
         where = record / self.label_file if foreign.is_dir(record) else record
         if "labels" in sample:
             sample["labels"] = self.checked(sample["labels"], where)

@@ -9,7 +9,7 @@ import numpy as np
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.pointcloud.describe.sets import counted
-from ndformer.modalities.pointcloud.formats.columns import COLOUR, XYZ
+from ndformer.modalities.pointcloud.formats.columns import COLOR, XYZ
 from ndformer.modalities.pointcloud.formats.files import ENDINGS, load_cloud
 from ndformer.modalities.pointcloud.formats.lidar_bin import is_lidar
 from ndformer.modalities.pointcloud.formats.scene import PLACES, is_scene
@@ -38,7 +38,7 @@ class CloudFile(Describer):
         facts |= dict(points=len(points))
         ends = zip("xyz", points.min(0), points.max(0))
         facts |= {axis: [round(float(v), 4) for v in (low, high)] for axis, low, high in ends}
-        facts |= dict(normals="normals" in cloud, colours="colours" in cloud)
+        facts |= dict(normals="normals" in cloud, colors="colors" in cloud)
         if "labels" in cloud and len(classes := counted(cloud["labels"])) <= 100:
             facts |= dict(classes=classes)
         same = len(points) - len(np.unique(points, axis=0))
@@ -50,9 +50,9 @@ class CloudFile(Describer):
             f"{same} points are at the place of another one": same,
             f"all points have one {' and one '.join(flat)}": flat,
             f"{wrong} normals are not of length 1": wrong,
-            "it is far from the origin: put CentrePoints or NormalizePoints after reading it": far,
+            "it is far from the origin: put CenterPoints or NormalizePoints after reading it": far,
             loaded.warning: loaded.left_out,
         }
         first = [dict(zip(XYZ, (round(v, 4) for v in point))) for point in points[:rows].tolist()]
-        colours = cloud["colours"][:rows].round().astype(int).tolist() if "colours" in cloud else [()] * rows
-        return facts, true_sentences(odd), [row | dict(zip(COLOUR, colour)) for row, colour in zip(first, colours)]
+        colors = cloud["colors"][:rows].round().astype(int).tolist() if "colors" in cloud else [()] * rows
+        return facts, true_sentences(odd), [row | dict(zip(COLOR, color)) for row, color in zip(first, colors)]

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 Columns = dict[str, np.ndarray]  # (n,) each, by the names of NAMES
-Cloud = dict[str, np.ndarray]  # points (n, 3), and optionally normals (n, 3), colours 0..255 (n, 3), labels (n,)
+Cloud = dict[str, np.ndarray]  # points (n, 3), and optionally normals (n, 3), colors 0..255 (n, 3), labels (n,)
 
 NAMES = {  # the columns of each part, in order, with their names in other programs
     "points": (("x",), ("y",), ("z",)),
     "normals": (("nx", "normal_x", "normalx"), ("ny", "normal_y", "normaly"), ("nz", "normal_z", "normalz")),
-    "colours": (("red", "r", "diffuse_red"), ("green", "g", "diffuse_green"), ("blue", "b", "diffuse_blue")),
+    "colors": (("red", "r", "diffuse_red"), ("green", "g", "diffuse_green"), ("blue", "b", "diffuse_blue")),
 }
 LABELS = ("label", "labels", "class", "classification", "category", "segment", "semantic", "sem_class")
 MAX_OFFSET = 4  # distance from the origin, in sizes of the cloud, up to which float32 is exact enough
 SKIPPED = "-"  # name of a column to skip
-XYZ, NORMAL, COLOUR = (tuple(names[0] for names in axes) for axes in NAMES.values())
-LONGER = "3 numbers (x, y, z), 6 (and a normal or a colour) or 9 (and both)"
+XYZ, NORMAL, COLOR = (tuple(names[0] for names in axes) for axes in NAMES.values())
+LONGER = "3 numbers (x, y, z), 6 (and a normal or a color) or 9 (and both)"
 
 
 class UnnamedError(ValueError):
@@ -65,7 +65,7 @@ def detect_kind(values: np.ndarray, column: int) -> tuple[str, ...]:
         return NORMAL
     if finite.max() > 255 and (finite.max() > 65535 or (finite % 1).any()):
         raise UnnamedError(f"has columns {column + 1} to {column + 3} that are neither normals nor colors")
-    return COLOUR
+    return COLOR
 
 
 def build_cloud(columns: Mapping[str, np.ndarray], labels: str | None = None) -> Cloud:
@@ -96,15 +96,15 @@ def integer_labels(labels: np.ndarray) -> np.ndarray:
     return filled.astype(np.int64)
 
 
-def byte_colors(colours: np.ndarray) -> np.ndarray:
+def byte_colors(colors: np.ndarray) -> np.ndarray:
     """Scale colors to 0..255 from bytes, from floats up to 1 or from 16 bits, as their largest value indicates."""
-    low, high = (colours.min(), colours.max()) if len(colours) else (0, 0)
+    low, high = (colors.min(), colors.max()) if len(colors) else (0, 0)
     if low < 0 or high > 65535:
         raise ValueError(f"its colors must go up to 1, 255 or 65535, got {low:g} to {high:g}")
-    if colours.dtype == np.uint8:
-        return colours.astype(np.float32)
-    scale = 255.0 if colours.dtype.kind == "f" and high <= 1 else 1.0 if high <= 255 else 1 / 257
-    return (colours * scale).astype(np.float32)
+    if colors.dtype == np.uint8:
+        return colors.astype(np.float32)
+    scale = 255.0 if colors.dtype.kind == "f" and high <= 1 else 1.0 if high <= 255 else 1 / 257
+    return (colors * scale).astype(np.float32)
 
 
 def compact_positions(points: np.ndarray) -> np.ndarray:

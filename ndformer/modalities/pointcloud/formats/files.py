@@ -33,6 +33,7 @@ from ndformer.modalities.pointcloud.formats.pcd import parse_pcd
 from ndformer.modalities.pointcloud.formats.ply import parse_ply
 from ndformer.modalities.pointcloud.formats.scene import PLACES, read_scene
 from ndformer.modalities.pointcloud.formats.text import read_text
+from ndformer.moved import old_names
 
 DAMAGE = (ValueError, ArithmeticError, OSError, EOFError, MemoryError)
 ROW = 128  # bytes of memory for a line of a mesh
@@ -75,7 +76,7 @@ def read_cloud(path: Path, rng: np.random.Generator | None = None, columns: str 
     return {name: values for name, values in cloud.items() if name != "labels"}
 
 
-def read_labelled(path: Path, labels: str, columns: str | None = None) -> Cloud:
+def read_labeled(path: Path, labels: str, columns: str | None = None) -> Cloud:
     """Read a cloud with `labels` (n,) where it has some.
 
     In a folder, `labels` names the label file; in a file, it names the label column, besides the usual names.
@@ -131,11 +132,11 @@ def to_cloud(value: Any, columns: str | None = None) -> Cloud:
 def from_mesh(cloud: Cloud, faces: np.ndarray, rng: np.random.Generator) -> LoadedCloud:
     """Sample points on a mesh; a scan keeps its vertices if they are labeled, or colored and many."""
     points = cloud["points"].astype(np.float64)
-    if "labels" in cloud or ("colours" in cloud and len(points) >= SPREAD):
+    if "labels" in cloud or ("colors" in cloud and len(points) >= SPREAD):
         return finite_points(dict(normals=vertex_normals(points, faces)) | cloud)
-    colours = [byte_colors(cloud["colours"])] if "colours" in cloud else []
-    (points, *colours), normals = spread(points, faces, SPREAD, rng, *colours)
-    loaded = finite_points(dict(points=points, normals=normals) | dict(zip(["colours"], colours)))
+    colors = [byte_colors(cloud["colors"])] if "colors" in cloud else []
+    (points, *colors), normals = spread(points, faces, SPREAD, rng, *colors)
+    loaded = finite_points(dict(points=points, normals=normals) | dict(zip(["colors"], colors)))
     return loaded._replace(mesh=True)
 
 
@@ -150,8 +151,8 @@ def finite_points(cloud: Cloud) -> LoadedCloud:
     parts = dict(points=compact_positions(cloud["points"]))
     if "normals" in cloud:
         parts["normals"] = np.ascontiguousarray(cloud["normals"], np.float32)
-    if "colours" in cloud:
-        parts["colours"] = byte_colors(cloud["colours"])
+    if "colors" in cloud:
+        parts["colors"] = byte_colors(cloud["colors"])
     if "labels" in cloud:
         parts["labels"] = integer_labels(cloud["labels"])
     left = len(parts["points"])
@@ -204,3 +205,6 @@ READERS = {
     ".glb": lambda path, columns: read_model(path),
 }
 ENDINGS = tuple(READERS)
+
+
+__getattr__ = old_names(__name__, {"read_labelled": "read_labeled"})

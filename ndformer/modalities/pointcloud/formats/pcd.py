@@ -34,7 +34,7 @@ def parse_pcd(content: bytes) -> Columns:
     for name, values in table.items():
         if name.lower() in PACKED and values.dtype.itemsize == 4:
             bits = np.ascontiguousarray(values).view("<u4")
-            columns |= {colour: (bits >> shift & 255).astype("u1") for colour, shift in CHANNELS}
+            columns |= {color: (bits >> shift & 255).astype("u1") for color, shift in CHANNELS}
         else:
             columns[name] = values
     return columns

@@ -12,7 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.modalities.pointcloud.formats.columns import Cloud
 
 PLACES = "coord.npy"
-FILES = dict(points=PLACES, colours="color.npy", normals="normal.npy")
+FILES = dict(points=PLACES, colors="color.npy", normals="normal.npy")
 
 
 def is_scene(folder: Path) -> bool:

@@ -22,13 +22,13 @@ PALETTE = np.array(  # Okabe and Ito's palette, safe for color-blind readers
 def class_colors(labels: np.ndarray) -> np.ndarray:
     """Return colors (N, 3) uint8 for labels (N,): a palette that darkens with each repetition; gray where negative."""
     rounds = np.maximum(labels, 0) // len(PALETTE)
-    colours = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]
-    return np.where(labels[:, None] < 0, 200, colours).astype(np.uint8)
+    colors = PALETTE[labels % len(PALETTE)] * (0.7**rounds)[:, None]
+    return np.where(labels[:, None] < 0, 200, colors).astype(np.uint8)
 
 
 def draw(
     points: np.ndarray,
-    colours: np.ndarray | None = None,
+    colors: np.ndarray | None = None,
     size: int = 256,
     views: Sequence[tuple[float, float]] = VIEWS,
     up: str = "y",
@@ -36,14 +36,14 @@ def draw(
 ) -> Image.Image:
     """Draw points (N, 3), or (N, 6) with normals, from each view, side by side.
 
-    `colours` (N, 3) uint8 has one for each point. The farthest points keep the share `shade` of their color.
+    `colors` (N, 3) uint8 has one for each point. The farthest points keep the share `shade` of their color.
     """
     flat = points[:, [1, 2, 0, *([4, 5, 3] if points.shape[1] == 6 else [])]] if up == "z" else points
-    return Image.fromarray(np.concatenate([_view(flat, colours, size, shade, *view) for view in views], 1))
+    return Image.fromarray(np.concatenate([_view(flat, colors, size, shade, *view) for view in views], 1))
 
 
 def _view(
-    points: np.ndarray, colours: np.ndarray | None, size: int, shade: float, azimuth: float, elevation: float
+    points: np.ndarray, colors: np.ndarray | None, size: int, shade: float, azimuth: float, elevation: float
 ) -> np.ndarray:
     """Draw one view (size, size, 3) uint8: near discs cover far ones, far discs fade, discs at an angle are darker."""
     place, normals = points[:, :3], points[:, 3:6] if points.shape[1] == 6 else None
@@ -51,16 +51,16 @@ def _view(
     radius_all = max(float(np.linalg.norm(place - middle, axis=1).max()), 1e-9)
     axes = view_axes(azimuth, elevation)  # (3, 3): right, up, towards the viewer
     view_points = (place - middle) / radius_all @ axes.T  # (N, 3) in -1..1
-    colour = np.broadcast_to(INK, place.shape) if colours is None else colours
+    color = np.broadcast_to(INK, place.shape) if colors is None else colors
     closeness = (0.5 + 0.5 * view_points[:, 2:]).clip(0, 1)
     strength, light, hidden = shade + (1 - shade) * closeness, np.ones(1), np.zeros(len(place), bool)
     if normals is not None:
         facing = normals @ axes.T  # (N, 3)
         hidden = facing[:, 2] < -0.05  # on the far side: drawn faintly, behind the others
-        faint = 0.15 if colours is None else 0.6 * strength  # hidden points of scans, with rough normals, stay visible
+        faint = 0.15 if colors is None else 0.6 * strength  # hidden points of scans, with rough normals, stay visible
         strength = np.where(hidden[:, None], faint, strength)
         light = 0.5 + 0.75 * (facing @ LIGHT).clip(0)[:, None]
-    shaded = (PAPER + strength * ((colour * light).clip(0, 255) - PAPER)).clip(0, 255)
+    shaded = (PAPER + strength * ((color * light).clip(0, 255) - PAPER)).clip(0, 255)
     wide = SMOOTH * size
     radius = SMOOTH * (0.5 + 0.42 * size / math.sqrt(len(place)))  # discs large enough to close the surface
     index = discs(view_points, np.lexsort([view_points[:, 2], ~hidden]), wide, radius)

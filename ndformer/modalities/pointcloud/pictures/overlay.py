@@ -23,11 +23,11 @@ class TurningCloud(Canvas):
     axes = dict(X="x", Y="y", Z="z")
     moments, seconds = TURNS, 0.1
 
-    def __init__(self, points: np.ndarray, colours: np.ndarray | None, places: np.ndarray) -> None:
+    def __init__(self, points: np.ndarray, colors: np.ndarray | None, places: np.ndarray) -> None:
         super().__init__(places)
-        self.base_colors = np.broadcast_to(INK, points.shape) if colours is None else colours
+        self.base_colors = np.broadcast_to(INK, points.shape) if colors is None else colors
         # scanned clouds, which have colors, have z up
-        up = (lambda xyz: xyz[:, [1, 2, 0]]) if colours is not None else (lambda xyz: xyz)
+        up = (lambda xyz: xyz[:, [1, 2, 0]]) if colors is not None else (lambda xyz: xyz)
         self.points, token_places = up(points.astype(float)), up(places)
         self.nearest_token = _nearest(self.points, token_places)  # (n,)
         self.center = (self.points.min(0) + self.points.max(0)) / 2
@@ -50,9 +50,9 @@ class TurningCloud(Canvas):
         closeness = FAR + (1 - FAR) * (view_points[:, 2] - low) / max(high - low, 1e-9)
         return index, np.where(index >= 0, closeness[index], 0.0)[..., None]
 
-    def _draw(self, colours: np.ndarray, moment: int) -> np.ndarray:
+    def _draw(self, colors: np.ndarray, moment: int) -> np.ndarray:
         index, left = self._view_cache(moment)
-        pixels = PAPER + left * (colours[index] - PAPER)
+        pixels = PAPER + left * (colors[index] - PAPER)
         return pixels.reshape(SIZE, SMOOTH, SIZE, SMOOTH, 3).mean((1, 3)).astype(np.uint8)
 
     def plain(self, moment: int) -> np.ndarray:

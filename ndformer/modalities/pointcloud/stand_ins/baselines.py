@@ -79,7 +79,7 @@ def heights(sample: Sample) -> np.ndarray:
 
 def shades(sample: Sample) -> np.ndarray:
     """Return one number (N,) for each box of colors."""
-    return (sample["colours"] * SHADES / 256).astype(int) @ np.array([SHADES**2, SHADES, 1])
+    return (sample["colors"] * SHADES / 256).astype(int) @ np.array([SHADES**2, SHADES, 1])
 
 
 POINT_FEATURES = {
@@ -96,8 +96,8 @@ def scene_baselines(train: Scenes, test: Scenes) -> Iterable[tuple[str, float]]:
     for name, describe in POINT_FEATURES.items():
         votes = np.zeros((STEPS * SHADES**3, classes), np.int64)
         for sample in train_samples:
-            labelled = sample["labels"] >= 0
-            np.add.at(votes, (describe(sample)[labelled], sample["labels"][labelled]), 1)
+            labeled = sample["labels"] >= 0
+            np.add.at(votes, (describe(sample)[labeled], sample["labels"][labeled]), 1)
         likeliest, metric = votes.argmax(1), MeanIoU(absent="zero")
         for sample in test_samples:
             truth = dict(truth=sample["labels"])

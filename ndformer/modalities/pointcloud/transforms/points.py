@@ -1,7 +1,7 @@
 """Transforms of point clouds. Lengths are in the data's unit, angles in degrees.
 
 A transform is called as t(sample, rng), and all randomness comes from `rng`. It changes sample["points"] (n, 3) and, if
-present, sample["normals"] and sample["colours"] (n, 3) and sample["labels"] (n,). PackPoints joins the features it
+present, sample["normals"] and sample["colors"] (n, 3) and sample["labels"] (n,). PackPoints joins the features it
 names in one tensor.
 
 The ModelNet40 recipe of Point Transformer V3 is: NormalizePoints(), ScalePoints((0.7, 1.5), per_axis=True),
@@ -10,7 +10,7 @@ ShiftPoints(0.2), GridSample(0.01), ShufflePoints(); in evaluation NormalizePoin
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,12 +20,13 @@ from ndformer.framework.data.pack import Pack
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Count, Degrees, Finite, NonNegative, Positive, Rate, Share, Span
+from ndformer.framework.registry.renamed import SAMPLE_KEYS, Renamed
 from ndformer.modalities.pointcloud.formats.columns import byte_colors
-from ndformer.modalities.pointcloud.pictures import labelled
+from ndformer.modalities.pointcloud.pictures import labeled
 from ndformer.modalities.pointcloud.pictures.clouds import draw
 from ndformer.modalities.pointcloud.sampling import farthest
 
-POINT_ROWS = ("points", "normals", "colours", "labels")  # arrays with a row for each point
+POINT_ROWS = ("points", "normals", "colors", "labels")  # arrays with a row for each point
 DIRECTED = ("points", "normals")  # arrays that rotate with the cloud
 
 MAX_ROUNDING = 1e-4  # rounding error of float32 positions, as a share of the cloud's size
@@ -220,20 +221,21 @@ def cells(points: np.ndarray, size: float, name: str) -> np.ndarray:
 
 def display_colors(cloud: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Return the cloud's colors (n, 3) uint8, from 0..255 or 0..1; None without colors, or with a single one."""
-    if "colours" not in cloud or not np.ptp(cloud["colours"], 0).any():
+    if "colors" not in cloud or not np.ptp(cloud["colors"], 0).any():
         return None
-    return byte_colors(cloud["colours"].clip(0, 255)).round().astype(np.uint8)
+    return byte_colors(cloud["colors"].clip(0, 255)).round().astype(np.uint8)
 
 
 @TRANSFORMS.register_module()
 class PackPoints(Pack):
     """Pack points and features as a float32 tensor (n, 3 + features) (the last transform).
 
-    `features` are some of normals and colours, in this order. `missing` has the fill value of features that a cloud
-    lacks, such as dict(colours=0.5).
+    `features` are some of normals and colors, in this order. `missing` has the fill value of features that a cloud
+    lacks, such as dict(colors=0.5).
     """
 
     input_name = "points"
+    renamed_options: ClassVar[Mapping[str, Renamed]] = {n: Renamed(n, SAMPLE_KEYS) for n in ("features", "missing")}
 
     def __init__(self, features: Sequence[str] = ("normals",), missing: dict[str, Finite] | None = None) -> None:
         self.features, self.missing = list(features), missing or {}
@@ -242,21 +244,21 @@ class PackPoints(Pack):
         """Draw the cloud of a sample, packed or not, from three sides: (size, 3 size, 3) uint8."""
         cloud = self.unpacked(sample["inputs"]["points"].numpy()) if "inputs" in sample else sample
         places = np.concatenate([cloud[name] for name in DIRECTED if name in cloud], axis=1)
-        up = "z" if "colours" in cloud else "y"  # colored clouds are scans, which have z up
+        up = "z" if "colors" in cloud else "y"  # colored clouds are scans, which have z up
         return np.asarray(draw(places, display_colors(cloud), size=size, up=up))
 
     def unpacked(self, packed: np.ndarray) -> dict[str, np.ndarray]:
         """Return points and features by name from a packed tensor (n, 3 + features)."""
         return dict(points=packed[:, :3]) | {n: packed[:, 3 * i : 3 * i + 3] for i, n in enumerate(self.features, 1)}
 
-    def write_labelled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Sequence[str]) -> None:
+    def write_labeled(self, stem: Path, sample: Sample, labels: np.ndarray, classes: Sequence[str]) -> None:
         """Write STEM.png, STEM_prediction.ply, and where labels are known STEM_truth.ply and STEM_error.ply."""
         if len(labels) != len(sample["points"]):
             raise DataError(
                 f"{sample.get('path', 'a sample')} has {len(sample['points'])} points, but {len(labels)} predictions: "
                 "set whole=True for GridSample in the transforms of the test set"
             )
-        labelled.write(stem, sample, labels, classes)
+        labeled.write(stem, sample, labels, classes)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         points, columns = sample["points"], []
@@ -264,7 +266,7 @@ class PackPoints(Pack):
         if points.dtype == np.float64 and rounding > MAX_ROUNDING * np.ptp(points, 0).max():
             raise DataError(
                 f"{sample.get('path', 'the cloud')} is {np.abs(points).max():.4g} from the origin, where float32 "
-                f"positions are exact to {rounding:.2g} only: put CentrePoints or NormalizePoints before PackPoints"
+                f"positions are exact to {rounding:.2g} only: put CenterPoints or NormalizePoints before PackPoints"
             )
         for name in ("points", *self.features):
             if name not in sample and name not in self.missing:

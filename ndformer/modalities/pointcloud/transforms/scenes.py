@@ -1,10 +1,10 @@
 """Transforms of colored scenes, as in Point Transformer V3's ScanNet recipe.
 
-Colors are 0..255 until UnitColours; clouds without colors pass unchanged. The recipe is CentrePoints(), DropPoints(0.2,
+Colors are 0..255 until UnitColors; clouds without colors pass unchanged. The recipe is CenterPoints(), DropPoints(0.2,
 p=0.2), RotatePoints("z", p=0.5), RotatePoints about x and y by 180/64 degrees (p=0.5), ScalePoints((0.9, 1.1)),
-FlipPoints(), JitterPoints(), ElasticDistortion(), ContrastColours(), ShiftColours(), JitterColours(), GridSample(0.02),
-CropSphere(102400), CentrePoints(up=False, step=0.02), UnitColours(); in evaluation CentrePoints(),
-GridSample(0.02, whole=True), CentrePoints(up=False, step=0.02), UnitColours().
+FlipPoints(), JitterPoints(), ElasticDistortion(), ContrastColors(), ShiftColors(), JitterColors(), GridSample(0.02),
+CropSphere(102400), CenterPoints(up=False, step=0.02), UnitColors(); in evaluation CenterPoints(),
+GridSample(0.02, whole=True), CenterPoints(up=False, step=0.02), UnitColors().
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,13 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.framework.registry.ranges import Count, NonNegative, Positive, Share
 from ndformer.modalities.pointcloud.transforms.points import select_points
+from ndformer.moved import old_names
 
 NODES = 2**25  # of a noise grid, some gigabytes of memory; a flat of 20 x 20 x 5 m needs 2**19
 
 
 @TRANSFORMS.register_module()
-class CentrePoints:
+class CenterPoints:
     """Move the center of the bounding box to x = y = 0 and, with `up`, the lowest point to z = 0.
 
     With `step`, the shift is a whole multiple of it, so that points stay in their cells of a grid of that size.
@@ -110,56 +111,56 @@ def smooth_noise(points: np.ndarray, spacing: float, rng: np.random.Generator) -
 
 
 @TRANSFORMS.register_module()
-class ContrastColours:
+class ContrastColors:
     """With probability `p`, blend colors by a random share with their values stretched to 0..255 in each channel."""
 
     def __init__(self, p: Share = 0.2) -> None:
         self.p = p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p or "colours" not in sample:
+        if rng.random() >= self.p or "colors" not in sample:
             return sample
-        colours = sample["colours"]
-        low, high = colours.min(0), colours.max(0)
-        stretched = np.where(high > low, (colours - low) * (255 / np.maximum(high - low, 1e-6)), colours)
+        colors = sample["colors"]
+        low, high = colors.min(0), colors.max(0)
+        stretched = np.where(high > low, (colors - low) * (255 / np.maximum(high - low, 1e-6)), colors)
         share = np.float32(rng.random())
-        return sample | dict(colours=((1 - share) * colours + share * stretched).astype(np.float32))
+        return sample | dict(colors=((1 - share) * colors + share * stretched).astype(np.float32))
 
 
 @TRANSFORMS.register_module()
-class ShiftColours:
+class ShiftColors:
     """Shift each color channel of all points by up to `most` of 255 in both directions, with probability `p`."""
 
     def __init__(self, most: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.max_shift, self.p = most, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p or "colours" not in sample:
+        if rng.random() >= self.p or "colors" not in sample:
             return sample
         step = 255 * rng.uniform(-self.max_shift, self.max_shift, 3)
-        return sample | dict(colours=(sample["colours"] + step).clip(0, 255).astype(np.float32))
+        return sample | dict(colors=(sample["colors"] + step).clip(0, 255).astype(np.float32))
 
 
 @TRANSFORMS.register_module()
-class JitterColours:
+class JitterColors:
     """Add normal noise of deviation `std` of 255 to each color channel of each point, with probability `p`."""
 
     def __init__(self, std: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.std, self.p = std, p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        if rng.random() >= self.p or "colours" not in sample:
+        if rng.random() >= self.p or "colors" not in sample:
             return sample
-        noise = 255 * self.std * rng.standard_normal(sample["colours"].shape)
-        return sample | dict(colours=(sample["colours"] + noise).clip(0, 255).astype(np.float32))
+        noise = 255 * self.std * rng.standard_normal(sample["colors"].shape)
+        return sample | dict(colors=(sample["colors"] + noise).clip(0, 255).astype(np.float32))
 
 
 @TRANSFORMS.register_module()
-class UnitColours:
+class UnitColors:
     """Scale colors from 0..255 to 0..1."""
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return sample | dict(colours=sample["colours"] / np.float32(255)) if "colours" in sample else sample
+        return sample | dict(colors=sample["colors"] / np.float32(255)) if "colors" in sample else sample
 
 
 @MIXERS.register_module()
@@ -179,3 +180,15 @@ class Mix3D(Mixer):
         clouds = list(inputs["points"])
         mixed = [torch.cat(clouds[pair]) for pair in pairs]
         return inputs | dict(points=mixed), [torch.cat(targets[pair]) for pair in pairs]
+
+
+__getattr__ = old_names(
+    __name__,
+    {
+        "CentrePoints": "CenterPoints",
+        "ContrastColours": "ContrastColors",
+        "ShiftColours": "ShiftColors",
+        "JitterColours": "JitterColors",
+        "UnitColours": "UnitColors",
+    },
+)

@@ -64,5 +64,5 @@ def _video(path: Path, rows: int) -> Description:
     if len(frames) > 1 and (frames == frames[:1]).all():
         odd.append(f"the first {len(frames)} frames are the same")
     mean = frames.mean((1, 2)).round(1)
-    first = [dict(frame=i) | dict(zip("rgb", colour)) for i, colour in enumerate(np.asarray(mean).tolist())]
+    first = [dict(frame=i) | dict(zip("rgb", color)) for i, color in enumerate(np.asarray(mean).tolist())]
     return report, odd, first

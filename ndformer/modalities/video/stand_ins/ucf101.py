@@ -31,8 +31,8 @@ def appearance(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     corner = lambda dy, dx: coarse[np.ix_(y + dy, x + dx)]
     upper = corner(0, 0) * (1 - right) + corner(0, 1) * right
     lower = corner(1, 0) * (1 - right) + corner(1, 1) * right
-    colours = np.stack([rng.uniform(170, 255, 3), rng.uniform(0, 80, 3)])
-    return (upper * (1 - down) + lower * down).astype(np.float32), colours.astype(np.float32)
+    colors = np.stack([rng.uniform(170, 255, 3), rng.uniform(0, 80, 3)])
+    return (upper * (1 - down) + lower * down).astype(np.float32), colors.astype(np.float32)
 
 
 def path(motion: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -60,7 +60,7 @@ def path(motion: int, times: np.ndarray, rng: np.random.Generator) -> tuple[np.n
 
 def film(motion: int, frames: int, rng: np.random.Generator, colors: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Render a clip (T, H, W, 3) uint8."""
-    background, colours = colors
+    background, pair = colors
     background = background + rng.normal(0, 6, background.shape).astype(np.float32)
     shaking = rng.normal(0, 3, (2 * HEIGHT, 2 * WIDTH, 1)).astype(np.float32)  # each frame has a piece of this noise
     stripes = rng.uniform(0.15, 0.35) * np.array([np.cos(a := np.pi * rng.random()), np.sin(a)])
@@ -76,7 +76,7 @@ def film(motion: int, frames: int, rng: np.random.Generator, colors: tuple[np.nd
         dy, dx = np.arange(low_y, low_y + len(piece))[:, None] - y, np.arange(low_x, low_x + piece.shape[1]) - x
         cover = ((radius - np.hypot(dx, dy)) / 1.5 + 0.5).clip(0, 1)[..., None]
         light = (np.sin(dx * stripes[0] + dy * stripes[1]) > -0.3)[..., None]
-        piece += cover * (np.where(light, colours[0], colours[1]) - piece)
+        piece += cover * (np.where(light, pair[0], pair[1]) - piece)
         frame[:] = picture.clip(0, 255)
     return out
 

@@ -10,7 +10,7 @@ import torch
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, record_attention
-from ndformer.framework.backbones.factorised import FactorisedTransformer
+from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.programs.attention import SampleAttention, logit_terms
 from ndformer.framework.errors import DataError
@@ -98,7 +98,7 @@ def test_attention_between_pillars_and_patches_depends_on_cameras():
 
 def test_moments_look_at_themselves_in_space_and_at_each_other_in_time():
     torch.manual_seed(0)
-    model = FactorisedTransformer(16, 1, 1, 2, 3, encoding=dict(type="PaPE", m=3)).eval()
+    model = FactorizedTransformer(16, 1, 1, 2, 3, encoding=dict(type="PaPE", m=3)).eval()
     places = torch.cartesian_prod(torch.arange(2.0), torch.arange(3.0), torch.arange(2.0))  # (12, 3)
     positions = torch.cat([torch.zeros(1, 3), places])[None]  # a class token first
     where = Where(positions, placed=torch.arange(13)[None] > 0)

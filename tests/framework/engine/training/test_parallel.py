@@ -288,7 +288,7 @@ def test_blocks_of_each_backbone() -> None:
         return len(find_blocks(BACKBONES.create(options)))
 
     assert count(**transformer(None)) == 2
-    assert count(type="FactorisedTransformer", dim=24, depth=2, time_depth=3, heads=2, position_dims=3) == 5
+    assert count(type="FactorizedTransformer", dim=24, depth=2, time_depth=3, heads=2, position_dims=3) == 5
     assert count(type="PTv3") == 22
     assert count(type="UniTR", dim=24, heads=2) == 4
 

@@ -80,7 +80,7 @@ def test_a_model_without_class_token_pools_the_mean(tmp_path, monkeypatch):
     model, _ = begun("timm(head_dim=16):in.pth", "imagefolder", "ALiBi")
     assert model.head.pool == "mean"
     model, _ = begun("deit(head_dim=16):in.pth", "imagefolder_pape", None)
-    assert model.modalities.image.class_at == "centre"
+    assert model.modalities.image.class_at == "center"
 
 
 def test_a_new_head_has_the_norm_of_the_weights(tmp_path, monkeypatch):

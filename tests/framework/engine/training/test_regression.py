@@ -48,7 +48,7 @@ def rods():
 def config(metric: Any = None) -> Config:
     cfg = tiny.config(batch=8, metrics=[metric or dict(type="RegressionError")])
     cfg.train_cfg.max_epochs = 1
-    cfg.model.modalities = dict(points=dict(type="PointPatches", centres=4, neighbours=4, unit=0.1, features=0))
+    cfg.model.modalities = dict(points=dict(type="PointPatches", centers=4, neighbors=4, unit=0.1, features=0))
     cfg.model.backbone.position_dims = 3
     cfg.model = dict(cfg.model, head=dict(type="Regressor"), mix=None)
     for split in ("train", "val", "test"):

@@ -193,7 +193,7 @@ def test_layer_decay_of_point_and_video_backbones():
     tiny = dict(enc_depths=(1, 2), enc_channels=(16, 16), enc_heads=(1, 1), dec_depths=(1,), dec_channels=(16,))
     points = BACKBONES.create(dict(type="PTv3", in_channels=16, grid_size=0.1, dec_heads=(1,), **tiny))
     video = BACKBONES.create(
-        dict(type="FactorisedTransformer", dim=16, depth=2, time_depth=1, heads=2, position_dims=3)
+        dict(type="FactorizedTransformer", dim=16, depth=2, time_depth=1, heads=2, position_dims=3)
     )
     expected = {
         points: {

@@ -1,4 +1,4 @@
-"""CentrePoint and TransFusion: peaks, codes, assignments and losses against slow accounts of their formulas."""
+"""CenterPoint and TransFusion: peaks, codes, assignments and losses against slow accounts of their formulas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NECK: dict[str, Any] = dict(
     stride=1, up=8,
 )  # fmt: skip
 BOTH: list[dict[str, Any]] = [
-    dict(type="CentrePoint", classes=3, neck=NECK, width=16),
+    dict(type="CenterPoint", classes=3, neck=NECK, width=16),
     dict(type="TransFusion", classes=3, neck=NECK, width=16, heads=2, hidden=16, queries=20, radius=2, sharp=(2,)),
 ]
 
@@ -239,7 +239,7 @@ def test_queries_stand_in_the_middle_of_their_cells_in_16_bit():
     assert torch.equal(at, at.floor() + 0.5)
 
 
-@pytest.mark.parametrize("cfg", BOTH, ids=["CentrePoint", "TransFusion"])
+@pytest.mark.parametrize("cfg", BOTH, ids=["CenterPoint", "TransFusion"])
 def test_a_batch_without_boxes_trains(cfg):
     net = head(cfg).train()
     for samples in (truth(0, 0, 0), truth(0, 0, 4)):
@@ -251,7 +251,7 @@ def test_a_batch_without_boxes_trains(cfg):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cfg", BOTH, ids=["CentrePoint", "TransFusion"])
+@pytest.mark.parametrize("cfg", BOTH, ids=["CenterPoint", "TransFusion"])
 def test_it_learns_the_boxes_of_a_batch(cfg):
     torch.manual_seed(0)
     net, samples = head(cfg, dropout=0.0) if cfg["type"] == "TransFusion" else head(cfg), truth(7, 3, 2)

@@ -23,10 +23,11 @@ from ndformer.modalities.driving.datasets.nuscenes.rules import (
 )
 from ndformer.modalities.driving.datasets.nuscenes.submission import META, write_submission
 from ndformer.modalities.driving.formats.poses import about_z, headings, moved
+from ndformer.moved import old_names
 
 
 @METRICS.register_module()
-class CentreDistance(Metric):
+class CenterDistance(Metric):
     """mAP by center distance over the classes that occur, and mATE, mASE and mAOE of true positives.
 
     These are the parts of nuScenes' metric that apply to any classes; 0 and 1 where nothing is found. Answers are
@@ -84,7 +85,7 @@ class CentreDistance(Metric):
 
 
 @METRICS.register_module()
-class NuScenes(CentreDistance):
+class NuScenes(CenterDistance):
     """mAP, NDS and mATE, mASE, mAOE, mAVE, mAAE of nuScenes' ten classes, as in the devkit; 0 where nothing is found.
 
     Missing attributes of predictions are guessed from speeds.
@@ -144,3 +145,6 @@ def table(classes: list[average.Curves], names: Sequence[str]) -> str:
         cells = ("-" if value is None else f"{value:.3f}" for value in row.values())
         lines.append(f"{name:22}" + "".join(f"{cell:>7}" for cell in cells))
     return "\n".join(lines)
+
+
+__getattr__ = old_names(__name__, {"CentreDistance": "CenterDistance"})

@@ -22,15 +22,15 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
     panels, values = dict(prediction=class_colors(prediction)), dict(prediction=prediction)
     title = Path(str(sample.get("path", stem.name))).name
     if labels is not None:
-        labelled = labels >= 0
+        labeled = labels >= 0
         panels["truth"], values["truth"] = class_colors(labels), labels
         error = np.where((prediction == labels)[:, None], RIGHT, WRONG)
-        panels["error"] = np.where(labelled[:, None], error, GRAY).astype(np.uint8)
-        title += f"   {(prediction == labels)[labelled].mean():.1%} of points right" if labelled.any() else ""
-    for name, colours in panels.items():
-        write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colours, values.get(name))
+        panels["error"] = np.where(labeled[:, None], error, GRAY).astype(np.uint8)
+        title += f"   {(prediction == labels)[labeled].mean():.1%} of points right" if labeled.any() else ""
+    for name, colors in panels.items():
+        write_ply(stem.with_name(f"{stem.name}_{name}.ply"), points, colors, values.get(name))
     cloud = np.concatenate([points, sample["normals"]], 1) if "normals" in sample else points
-    rows = [np.asarray(draw(cloud, colours, SIZE, VIEWS, up)) for colours in panels.values()]
+    rows = [np.asarray(draw(cloud, colors, SIZE, VIEWS, up)) for colors in panels.values()]
     used = np.unique(np.concatenate([prediction, prediction if labels is None else labels[labels >= 0]])).tolist()
     wide, legend = rows[0].shape[1], {i: str(classes[i]) for i in used}
     per_row = max(1, wide // 150)
@@ -41,22 +41,22 @@ def write(stem: Path, sample: Sample, prediction: np.ndarray, classes: Sequence[
         pen.text((8, top + 2), f"{name}   {title}" if top == 0 else name, fill=(20, 20, 20), font=font(12))
         sheet.paste(Image.fromarray(row), (0, top + LINE))
         top += len(row) + LINE
-    colours = class_colors(np.array(used))
+    colors = class_colors(np.array(used))
     for k, name in enumerate(legend.values()):
         x, y = 8 + k % per_row * 150, top + 6 + k // per_row * LINE
-        pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colours[k].tolist()))
+        pen.rectangle((x, y + 2, x + 11, y + 13), fill=tuple(colors[k].tolist()))
         pen.text((x + 16, y), name, fill=(20, 20, 20), font=font(11))
     with atomic.replacing(stem.with_name(f"{stem.name}.png")) as half:
         sheet.save(half)
 
 
-def write_ply(path: Path, points: np.ndarray, colours: np.ndarray, labels: np.ndarray | None = None) -> None:
+def write_ply(path: Path, points: np.ndarray, colors: np.ndarray, labels: np.ndarray | None = None) -> None:
     """Write points (N, 3) with colors (N, 3) uint8 and class numbers (N,) as binary PLY."""
     kind, called = ("<f8", "double") if points.dtype == np.float64 else ("<f4", "float")
     row = np.dtype([*((axis, kind) for axis in "xyz"), *((name, "u1") for name in ("red", "green", "blue"))])
     fields = "".join(f"property {called} {axis}\n" for axis in "xyz")
     fields += "".join(f"property uchar {name}\n" for name in ("red", "green", "blue"))
-    columns = [*points.T, *colours.T]
+    columns = [*points.T, *colors.T]
     if labels is not None:
         row, columns = np.dtype([*row.descr, ("label", "<i4")]), [*columns, labels]
         fields += "property int label\n"

@@ -15,12 +15,13 @@ from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
 from ndformer.framework.tokens import Rows, TokenSet, Where
 from ndformer.framework.transformer import Transformer
+from ndformer.moved import old_names
 
 Encoding = dict[str, Any] | Sequence[dict[str, Any]] | None
 
 
 @BACKBONES.register_module()
-class FactorisedTransformer(RowCutter):
+class FactorizedTransformer(RowCutter):
     """A transformer over the tokens of each time, then a transformer over one learned summary token per time (frame).
 
     The first coordinate is time, the others are space. For N = T S tokens this needs T S^2 + T^2 pairs, not (T S)^2.
@@ -48,7 +49,7 @@ class FactorisedTransformer(RowCutter):
         super().__init__()
         if position_dims < 2:
             raise ValueError(
-                f"FactorisedTransformer expects 2 or more position dimensions (time and space), got {position_dims}"
+                f"FactorizedTransformer expects 2 or more position dimensions (time and space), got {position_dims}"
             )
         common: dict[str, Any] = dict(mlp_ratio=mlp_ratio, drop_path=drop_path, qk_norm=qk_norm, backend=backend)
         in_space, in_time = _split_periods(encoding, position_dims)
@@ -120,7 +121,7 @@ def _split_periods(encoding: Encoding, position_dims: int) -> tuple[Encoding, En
         return in_time, in_time
     if len(periods) != position_dims or periods[0] is not None:
         raise ValueError(
-            f"periods must have {position_dims} entries for FactorisedTransformer, the first None, got "
+            f"periods must have {position_dims} entries for FactorizedTransformer, the first None, got "
             f"{list(periods)}: the first axis is time, and tokens of equal times are one frame. Use Transformer "
             "for a circular time"
         )
@@ -187,3 +188,6 @@ def _in_time(x: Tensor, owner: Tensor, summaries: Tensor, sample: Tensor, moment
     positions = moment.new_zeros(samples, width, 1)
     positions[sample, place, 0] = moment
     return TokenSet(features, Where(positions, valid=slot < (before + count)[:, None], placed=~prefix))
+
+
+__getattr__ = old_names(__name__, {"FactorisedTransformer": "FactorizedTransformer"})
