@@ -32,6 +32,8 @@ class FactorizedTransformer(RowCutter):
     tokens. `periods` of the encoding have an entry for each of the P dimensions; time is a line.
     """
 
+    former_name = "FactorisedTransformer"
+
     def __init__(
         self,
         dim: Width,

@@ -1,22 +1,10 @@
 """Old names in configs and samples, which work for one more version, with a DeprecationWarning."""
 
-import re
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-TYPES = dict(  # registered names: old -> new
-    CentreDistance="CenterDistance",
-    CentrePoint="CenterPoint",
-    CentrePoints="CenterPoints",
-    ContrastColours="ContrastColors",
-    FactorisedTransformer="FactorizedTransformer",
-    JitterColours="JitterColors",
-    ShiftColours="ShiftColors",
-    UnitColours="UnitColors",
-)
 SAMPLE_KEYS = dict(colours="colors")  # of samples: old -> new
-SPELLINGS = TYPES | SAMPLE_KEYS | dict(centre="center", centres="centers", neighbours="neighbors")
 
 
 class Renamed(NamedTuple):
@@ -27,9 +15,12 @@ class Renamed(NamedTuple):
 
 
 def current_type(name: str, registered: Mapping[str, Any]) -> str:
-    """Return a registered name, which may be an old one."""
-    new = TYPES.get(name.removeprefix("ndformer."), name)
-    if name in registered or new not in registered or new == name:
+    """Return a registered name, which may be the `former_name` of a class."""
+    plain = name.removeprefix("ndformer.")
+    if plain in registered:
+        return name
+    new = next((new for new, kind in registered.items() if vars(kind).get("former_name") == plain), None)
+    if new is None:
         return name
     _warn(f"type='{name}' is called '{new}' now")
     return new
@@ -70,12 +61,6 @@ def current_sample(sample: dict[str, Any]) -> dict[str, Any]:
     old = ", ".join(f"'{name}' is called '{SAMPLE_KEYS[name]}'" for name in SAMPLE_KEYS.keys() & sample.keys())
     _warn(f"keys of a sample: {old} now")
     return {SAMPLE_KEYS.get(name, name): value for name, value in sample.items()}
-
-
-def in_old_spelling(text: str) -> str:
-    """Return the JSON of a config with the names of before, so that a digest of it stays what it was."""
-    old = {new: name for name, new in SPELLINGS.items()}
-    return re.sub(rf"\b({'|'.join(old)})\b", lambda match: old[match[1]], text)
 
 
 def _current_value(value: Any, values: Mapping[str, Any]) -> Any:

@@ -12,7 +12,6 @@ from ndformer.framework.engine.config.checker import with_silent_options
 from ndformer.framework.engine.config.data_root import absolute, drop_repeated_roots
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry.renamed import in_old_spelling
 from ndformer.framework.system import processes
 
 IRRELEVANT = (  # for the result
@@ -50,10 +49,10 @@ def settings_digest(cfg: dict[str, Any]) -> str:
     """Return 16 letters, the same for configs that differ in no setting that affects results, on other machines too."""
     settings = {
         path: value
-        for path, value in _leaves(completed(cfg))
+        for path, value in _leaves(completed(with_silent_options(cfg)))
         if not path.startswith((*IRRELEVANT, *PLACES)) and not path.endswith((*ENDINGS, ".data_root"))
     }
-    text = in_old_spelling(json.dumps(settings, sort_keys=True, default=str))
+    text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

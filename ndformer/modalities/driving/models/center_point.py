@@ -50,6 +50,8 @@ class CenterPoint(Head):
     `box_weight` times the L1 loss of the box code at object centers, with velocities weighted by `velocity_weight`.
     """
 
+    former_name = "CentrePoint"
+
     def __init__(
         self,
         dim: Width,

@@ -33,6 +33,8 @@ class CenterPoints:
     With `step`, the shift is a whole multiple of it, so that points stay in their cells of a grid of that size.
     """
 
+    former_name = "CentrePoints"
+
     def __init__(self, up: bool = True, step: Positive | None = None) -> None:
         self.up, self.step = up, step
 
@@ -114,6 +116,8 @@ def smooth_noise(points: np.ndarray, spacing: float, rng: np.random.Generator) -
 class ContrastColors:
     """With probability `p`, blend colors by a random share with their values stretched to 0..255 in each channel."""
 
+    former_name = "ContrastColours"
+
     def __init__(self, p: Share = 0.2) -> None:
         self.p = p
 
@@ -131,6 +135,8 @@ class ContrastColors:
 class ShiftColors:
     """Shift each color channel of all points by up to `most` of 255 in both directions, with probability `p`."""
 
+    former_name = "ShiftColours"
+
     def __init__(self, most: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.max_shift, self.p = most, p
 
@@ -145,6 +151,8 @@ class ShiftColors:
 class JitterColors:
     """Add normal noise of deviation `std` of 255 to each color channel of each point, with probability `p`."""
 
+    former_name = "JitterColours"
+
     def __init__(self, std: NonNegative = 0.05, p: Share = 0.95) -> None:
         self.std, self.p = std, p
 
@@ -158,6 +166,8 @@ class JitterColors:
 @TRANSFORMS.register_module()
 class UnitColors:
     """Scale colors from 0..255 to 0..1."""
+
+    former_name = "UnitColours"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         return sample | dict(colors=sample["colors"] / np.float32(255)) if "colors" in sample else sample

@@ -35,6 +35,8 @@ class CenterDistance(Metric):
     `to_global` and `ego`.
     """
 
+    former_name = "CentreDistance"
+
     main, better, unit = "mAP", "higher", "share"
     quantities = dict(
         mATE=Quantity("lower", "m", 3),
