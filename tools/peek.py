@@ -6,8 +6,8 @@
 
 It reads files of event cameras (AEDAT, .dat, .raw, .bin of N-MNIST and N-Caltech101, .npy, .npz, HDF5, text), images,
 point clouds and meshes (.txt, .xyz, .npy, .ply, .pcd, .las, .laz, .off, .obj, .stl, .glb, a LiDAR's .bin, folders of a
-scene), videos and molecules (.xyz, .sdf, .mol, .pdb); files of many clouds (ModelNet's hdf5), of labels (ScanNet's npy
-and json), of boxes (COCO, VOC, YOLO, GEN1), ARC's tasks, and nuScenes' scans, tables and predictions.
+scene), videos and molecules (.xyz, .sdf, .mol, .pdb, qm9.npz); files of many clouds (ModelNet's hdf5), of labels
+(ScanNet's npy and json), of boxes (COCO, VOC, YOLO, GEN1), ARC's tasks, and nuScenes' scans, tables and predictions.
 """
 
 import json

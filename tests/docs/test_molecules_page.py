@@ -7,13 +7,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from ndformer.framework.engine.config.load import load
 from ndformer.modalities.molecules.formats.files import ENDINGS
 from ndformer.studies import find
 from tests.docs.pages import CONFIGS, DOCS, NO_WORKERS, code_of, commands_of, indented_commands, run
 from tests.programs import run as start
-from tools import peek, show_attention, show_tokens, test
+from tools import explore, peek, show_attention, show_tokens, test
 
 PAGE = (DOCS / "get-started" / "molecules.md").read_text()
 TINY = ["--cfg-options", *NO_WORKERS, "train_cfg.max_epochs=1", "model.backbone.dim=16", "model.backbone.depth=1"]
@@ -37,6 +38,19 @@ def test_the_shipped_model_predicts_a_file(home, capsys):
     (gap,) = re.findall(r"gap ([\d.]+) meV", printed)
     assert float(gap) == pytest.approx(float(row["gap (meV)"]), rel=1e-3)
     assert len(re.findall(r"e[+-]", values)) == 12
+
+
+def test_pictures_of_the_shipped_model_turn_and_the_viewer_names_atoms(home):
+    for words in indented_commands(PAGE, "show_attention"):
+        start(show_attention.main, *words)
+    with Image.open("water.gif") as picture:
+        assert getattr(picture, "n_frames", 1) > 10
+    with Image.open("water.png") as picture:
+        assert getattr(picture, "n_frames", 1) == 1
+    (words,) = indented_commands(PAGE, "explore")
+    start(explore.main, *words)
+    content = Path("explorer.html").read_text()
+    assert '"names":["O 1","H 2","H 3"]' in content
 
 
 @pytest.mark.slow

@@ -37,11 +37,13 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in space with the second axis upwards; each point belongs to a token."""
+    """Points in space with the second axis upwards; each point belongs to a token or, with -1, to none."""
 
     points: np.ndarray  # (n, 3)
     token: np.ndarray  # (n,) the token of each point
     centers: np.ndarray  # (N, 3) of tokens
+    sizes: np.ndarray | None = None  # (n,) diameters of points; 1 without
+    names: Sequence[str] = ()  # of the tokens, besides their positions
 
     def __len__(self) -> int:
         return len(self.centers)
@@ -59,6 +61,8 @@ class Cloud:
             points=encode_array(normalize(self.points[selection]), "<f4"),
             token=encode_array(self.token[selection], "<i4"),
             centers=encode_array(normalize(self.centers), "<f4"),
+            sizes=None if self.sizes is None else encode_array(self.sizes[selection], "<f4"),
+            names=list(self.names),
         )
 
 

@@ -24,6 +24,11 @@ class CloudView {
     this.token = arrayOf(data.token, "i4");
     this.centers = arrayOf(data.centers, "f4");
     this.count = this.centers.length / 3;
+    this.sizes = data.sizes ? arrayOf(data.sizes, "f4") : new Float32Array(this.token.length).fill(1);
+    this.tokenSizes = new Float32Array(this.count).fill(1);
+    this.dots = []; // points of no token that belong to a drawing, such as those along the bonds of a molecule
+    if (data.sizes) this.token.forEach((token, i) => { if (token < 0) this.dots.push(i); else this.tokenSizes[token] = this.sizes[i]; });
+    this.largest = this.tokenSizes.reduce((a, b) => Math.max(a, b));
     this.aspect = 1;
     this.moments = 1;
     this.ready = Promise.resolve();
@@ -59,7 +64,8 @@ class CloudView {
     const places = new Float32Array(this.points.length + 6);
     places.set(this.points);
     this.fill("place", this.drawn = places, 3, gl.FLOAT);
-    this.pointScale = new Float32Array(places.length / 3).fill(1);
+    this.pointScale = new Float32Array(places.length / 3);
+    this.pointScale.set(this.sizes);
   }
 
   fill(name, values, width, kind) {
@@ -86,7 +92,7 @@ class CloudView {
     shown.forEach((at, mark) => {
       this.drawn.set(at === null ? [9, 9, 9] : this.centers.subarray(at, at + 3), 3 * (count + mark));
       colors.set(mark ? [110, 110, 110] : [214, 20, 90], 3 * (count + mark));
-      this.pointScale[count + mark] = mark ? 1.9 : 2.4;
+      this.pointScale[count + mark] = (mark ? 0.9 : 1.4) + (at === null ? 0 : this.tokenSizes[at / 3]);
     });
     this.fill("place", this.drawn, 3, gl.FLOAT);
     this.fill("color", colors, 3, gl.UNSIGNED_BYTE);
@@ -124,11 +130,17 @@ class CloudView {
     const pen = canvas.getContext("2d"), { width, height } = canvas;
     pen.fillStyle = "#fafafa";
     pen.fillRect(0, 0, width, height);
-    const size = Math.max(2, (0.62 * width) / Math.sqrt(this.count));
+    const size = Math.max(2, (0.62 * width) / Math.sqrt(this.count)) / this.largest;
+    pen.fillStyle = `rgb(${NOTHING})`;
+    const dot = Math.max(1, width / 100);
+    for (const i of this.dots) {
+      const [x, y] = this.project(this.points, 3 * i);
+      pen.fillRect(x * width - dot / 2, y * height - dot / 2, dot, dot);
+    }
     for (const [x, y, , token] of this.farFirst) {
       pen.fillStyle = scale.color(values[token]);
       pen.beginPath();
-      pen.arc(x * width, y * height, size / 2, 0, 7);
+      pen.arc(x * width, y * height, (size / 2) * this.tokenSizes[token], 0, 7);
       pen.fill();
     }
     for (const at of marks.filter((one) => one !== null)) {

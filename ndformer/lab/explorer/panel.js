@@ -56,7 +56,8 @@ class Panel {
   nameOf(token) {
     if (token < this.prefix) return this.data.prefix[token];
     const { dims } = this.data, place = [...this.positions.subarray(token * dims, (token + 1) * dims)].map((x) => String(+x.toFixed(2)).replace("-", "−"));
-    return place.map((x, i) => `${this.data.axes[i]} ${x}`).join(", ");
+    const name = (this.data.view.names || [])[token - this.prefix], at = place.map((x, i) => `${this.data.axes[i]} ${x}`).join(", ");
+    return name ? `${name} (${at})` : at;
   }
 
   // ------------------------------------------------------------------------------------------------ what there is

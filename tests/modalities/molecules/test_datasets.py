@@ -9,6 +9,7 @@ import torch
 
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.data.describe import describe
 from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import STAND_INS
@@ -112,6 +113,28 @@ def test_a_broken_file_is_one_sentence(home, tmp_path, change, words):
     (tmp_path / FILE).write_bytes((home / FILE).read_bytes()[:2000])
     with pytest.raises(DataError, match="cannot be read as QM9"):
         small(tmp_path)
+
+
+def test_peek_describes_the_file_of_arrays(home, tmp_path):
+    found = describe(home / FILE, 2)
+    with np.load(home / FILE) as file:
+        arrays = dict(file)
+    assert (found["format"], found["molecules"]) == ("QM9 (arrays)", 30)
+    assert found["atoms"] == [arrays["atoms"].min(), arrays["atoms"].max()]
+    assert sum(found["elements"].values()) == len(arrays["number"])
+    assert list(found["means_of_targets"]) == list(TARGETS)
+    assert found["means_of_targets"]["mu (D)"] == pytest.approx(arrays["target"][:, 3].mean(), rel=1e-5)
+    assert [row["molecule"] for row in found["first"]] == [1, 2]
+    assert not found["odd"]
+    some = dict(target=arrays["target"][:, 3:5], target_names=arrays["target_names"][3:5])
+    np.savez(tmp_path / FILE, **arrays | some, charge=np.zeros(len(arrays["number"])))
+    found = describe(tmp_path / FILE, 2)
+    assert list(found["means_of_targets"]) == list(TARGETS)[:2]
+    assert found["charges"] is True
+    assert found["odd"][0].startswith("it has no target HOMO (meV), LUMO (meV)")
+    (tmp_path / FILE).write_bytes((home / FILE).read_bytes()[:2000])
+    with pytest.raises(DataError, match="cannot be read as QM9"):
+        describe(tmp_path / FILE, 2)
 
 
 def test_rotations_are_proper_and_uniform():

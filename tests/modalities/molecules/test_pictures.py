@@ -1,5 +1,6 @@
 """Pictures of molecules, and their description by tools/peek.py."""
 
+import base64
 from typing import cast
 
 import numpy as np
@@ -42,7 +43,28 @@ def test_token_values_color_their_atoms():
         y, x = cast(TurningMolecule, canvas).spot(token, 0)
         assert painted[round(y), round(x)].tolist() == (255 * color[:3]).tolist()
     assert torch.is_tensor(packed["inputs"]["molecules"])
-    assert cast(TurningMolecule, canvas).view().token.tolist() == [0, 1, 2]
+    assert cast(TurningMolecule, canvas).view().token[:3].tolist() == [0, 1, 2]
+
+
+def test_the_explorer_names_atoms_and_draws_balls_by_element_with_dots_along_bonds():
+    canvas = TurningMolecule(CO2, CO2[:, 1:])
+    view = canvas.view()
+    assert list(view.names) == ["C 1", "O 2", "O 3"]
+    assert view.sizes is not None
+    assert view.sizes[0] > view.sizes[1] == view.sizes[2]
+    dots = view.points[view.token < 0]
+    assert view.token[:3].tolist() == [0, 1, 2]
+    assert len(dots) > 50
+    along = np.linalg.norm(dots - view.points[0], axis=1) + np.min(
+        np.linalg.norm(dots[:, None] - view.points[1:3], axis=2), axis=1
+    )
+    assert np.abs(along - 1.16).max() < 1e-6  # on the line from the carbon to an oxygen
+    data = view.data()
+    assert data["names"] == view.names
+    assert len(base64.b64decode(data["sizes"])) == 4 * len(view.points)
+    assert canvas.named(1) == "O 2 at 1.16,0,0"
+    alone = TurningMolecule(CO2[:1], CO2[:1, 1:]).view()
+    assert len(alone.points) == 1  # an atom alone has no bond
 
 
 def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):

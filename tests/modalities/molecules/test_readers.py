@@ -31,9 +31,9 @@ def xyz(rows: list[str], comment: str = "") -> str:
     return f"{len(rows)}\n{comment}\n" + "".join(f"{row}\n" for row in rows)
 
 
-def texts() -> dict[str, str]:
+def texts(positions: np.ndarray = POSITIONS) -> dict[str, str]:
     """Return methanol in every format."""
-    atoms = list(zip([SYMBOLS[n] for n in NUMBERS], POSITIONS.tolist()))
+    atoms = list(zip([SYMBOLS[n] for n in NUMBERS], positions.tolist()))
     plain = [f"{s} {x} {y} {z}" for s, (x, y, z) in atoms]
     extended = [f"{i} {x} {y} {z} {s} 0.5" for i, (s, (x, y, z)) in enumerate(atoms)]
     v2000 = [f"{x:10.4f}{y:10.4f}{z:10.4f} {s:<3} 0  0  0" for s, (x, y, z) in atoms]
@@ -63,8 +63,15 @@ def test_all_formats_give_the_same_molecule(tmp_path, name):
     molecule = read_molecule(tmp_path / name)
     assert molecule.dtype == np.float32
     assert molecule[:, 0].tolist() == NUMBERS.tolist()
-    tolerance = 1e-3 if name.endswith(".pdb") else 1e-4  # a PDB has three decimals
+    tolerance = 1e-3 if name.endswith(".pdb") else 1e-4  # a PDB has three decimals: the next test
     assert np.abs(molecule[:, 1:] - (POSITIONS - POSITIONS.mean(0))).max() < tolerance
+
+
+def test_all_formats_agree_on_positions_with_the_decimals_of_a_pdb(tmp_path):
+    positions = POSITIONS.round(3)
+    for name, text in texts(positions).items():
+        (tmp_path / name).write_text(text)
+        assert np.abs(read_molecule(tmp_path / name)[:, 1:4] - (positions - positions.mean(0))).max() < 1e-6, name
 
 
 def test_a_file_may_have_several_molecules(tmp_path):
@@ -202,6 +209,7 @@ BROKEN = {
     "infinite.xyz": ("1\n\nH 0 inf 0\n", "not finite"),
     "huge.xyz": ("2\n\nH 0 1e9 0\nH 0 0 0\n", "larger than"),
     "columns.xyz": ("1\nProperties=species:S:x\nH 0 0 0\n", "NAME:TYPE:COLUMNS"),
+    "plane.xyz": ("1\nProperties=species:S:1:pos:R:2:charge:R:1\nH 0 0 0.5\n", "must have 3 columns of pos, got 2"),
     "unnamed.xyz": ("1\nProperties=a:S:1:b:R:3\nH 0 0 0\n", "must name species and pos"),
     "line.xyz": ("1\n" + "a" * 70000 + "\nH 0 0 0\n", "a line of more than"),
     "flat.sdf": ("\n  programs01012026002D\n\n  1  0\n", "drawing"),

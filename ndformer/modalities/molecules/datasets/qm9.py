@@ -79,6 +79,14 @@ class QM9(MoleculeTable):
 @lru_cache(maxsize=1)
 def _load(path: Path, targets: tuple[str, ...], modified: int, size: int) -> Molecules:
     """Read the file once for all splits."""
+    return read_arrays(path, targets)[0]
+
+
+def read_arrays(path: Path, targets: Sequence[str] | None = None) -> tuple[Molecules, list[str]]:
+    """Return the molecules of a file of arrays, and the names of their targets: `targets`, or all that the file has.
+
+    Raise DataError.
+    """
     try:
         return _check_arrays(foreign.arrays(path), targets)
     except (ValueError, OSError, EOFError, KeyError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
@@ -86,7 +94,7 @@ def _load(path: Path, targets: tuple[str, ...], modified: int, size: int) -> Mol
         raise DataError(f"{path} cannot be read as QM9 ({reason}). Get it again") from None
 
 
-def _check_arrays(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Molecules:
+def _check_arrays(arrays: dict[str, np.ndarray], targets: Sequence[str] | None) -> tuple[Molecules, list[str]]:
     index, atoms, numbers, positions, table, names = (
         arrays[name] for name in ("index", "atoms", "number", "position", "target", "target_names")
     )
@@ -105,19 +113,21 @@ def _check_arrays(arrays: dict[str, np.ndarray], targets: tuple[str, ...]) -> Mo
         raise ValueError("index must have each number once")
     if numbers.min() < 1 or numbers.max() >= KINDS:
         raise ValueError(f"number must be from 1 to {KINDS - 1}")
+    column = {name: i for i, name in enumerate(names.tolist())}
+    targets = [name for name in TARGETS if TARGETS[name][0] in column] if targets is None else list(targets)
     if ANISOTROPY in targets and not _is_tensors(arrays["polarizability"], M):
         raise ValueError(f"polarizability must have shape {(M, 6)} and finite numbers")
     charges = arrays.get("charge")
     if charges is not None and (charges.shape != (A,) or not np.isfinite(charges).all()):
         raise ValueError(f"charge must have shape {(A,)} and finite numbers")
-    column = {name: i for i, name in enumerate(names.tolist())}
     values = [
         anisotropy(arrays["polarizability"])
         if name == ANISOTROPY
         else table[:, column[TARGETS[name][0]]] * TARGETS[name][1]
         for name in targets
     ]
-    return Molecules.create(atoms, numbers, positions, np.stack(values, axis=1), index, charges)
+    chosen = np.stack(values, axis=1) if values else np.empty((M, 0))
+    return Molecules.create(atoms, numbers, positions, chosen, index, charges), targets
 
 
 def _is_tensors(values: np.ndarray, count: int) -> bool:

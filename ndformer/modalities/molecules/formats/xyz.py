@@ -57,17 +57,19 @@ def _columns(comment: str) -> tuple[int, int, int | None]:
     match = PROPERTIES.search(comment)
     if match is None:
         return 0, 1, None
-    parts, start, columns = match[1].split(":"), 0, {}
+    parts, start, columns, widths = match[1].split(":"), 0, {}, {}
     for name, _, width in zip(parts[::3], parts[1::3], parts[2::3]):
         if not width.isascii() or not width.isdigit() or len(width) > 3:
             raise ValueError(f"its Properties are not NAME:TYPE:COLUMNS, got '{match[1]:.60}'")
-        columns[name.lower()] = start
+        columns[name.lower()], widths[name.lower()] = start, int(width)
         start += int(width)
     symbol = next((columns[name] for name in SYMBOL_NAMES if name in columns), None)
-    place = next((columns[name] for name in POSITION_NAMES if name in columns), None)
-    if symbol is None or place is None:
+    position = next((name for name in POSITION_NAMES if name in columns), None)
+    if symbol is None or position is None:
         raise ValueError(f"its Properties must name species and pos, got '{match[1]:.60}'")
-    return symbol, place, next((columns[name] for name in CHARGE_NAMES if name in columns), None)
+    if widths[position] != 3:  # the columns after them would be read as coordinates
+        raise ValueError(f"its Properties must have 3 columns of {position}, got {widths[position]}")
+    return symbol, columns[position], next((columns[name] for name in CHARGE_NAMES if name in columns), None)
 
 
 def number(word: str) -> float:

@@ -7,12 +7,15 @@ from PIL import Image, ImageDraw
 
 from ndformer.framework.pictures.canvas import Canvas, blended
 from ndformer.framework.pictures.view import Cloud
-from ndformer.modalities.molecules.formats.elements import RADII, bonds
+from ndformer.modalities.molecules.formats.elements import RADII, SYMBOLS, bonds
 
 SIZE, SMOOTH = 240, 2  # pixels of a picture; supersampling factor
 TURNS, TILT = 24, math.radians(20)  # pictures of a full turn, and the elevation of the viewer
 PAPER, STICK, EDGE = (255, 255, 255), (150, 150, 150), (60, 60, 60)
 BALL, MARGIN = 0.55, 0.9  # radius of a ball in covalent radii; Angstrom around the molecule
+# The explorer draws points: sizes of an atom by its covalent radius, and of the dots along a bond; their distance, in
+# parts of the molecule's radius
+ATOM_SIZE, DOT_SIZE, DOT_STEP = 3.0, 0.4, 0.02
 UNMARKED = np.array([225.0, 225.0, 225.0])  # balls under the colors of token values
 
 # Colors of elements by atomic number, as molecule viewers have them; others are pink
@@ -71,7 +74,30 @@ class TurningMolecule(Canvas):
         return self._draw(blended(UNMARKED[None], colors), moment)
 
     def view(self) -> Cloud:
-        return Cloud(self.atoms, np.arange(len(self.atoms)), self.atoms)
+        n, dots = len(self.atoms), self._dots()
+        return Cloud(
+            np.concatenate([self.atoms, dots]),
+            np.concatenate([np.arange(n), np.full(len(dots), -1)]),
+            self.atoms,
+            sizes=np.concatenate([ATOM_SIZE * RADII[self.numbers], np.full(len(dots), DOT_SIZE)]),
+            names=[self._name(i) for i in range(n)],
+        )
+
+    def _dots(self) -> np.ndarray:
+        """Return points (D, 3) along the bonds."""
+        step, lines = DOT_STEP * (self.extent - MARGIN), [np.empty((0, 3))]
+        for i, j in self.bonds:
+            along = self.atoms[j] - self.atoms[i]
+            shares = np.linspace(0, 1, max(2, math.ceil(float(np.linalg.norm(along)) / step)))
+            lines.append(self.atoms[i] + shares[:, None] * along)
+        return np.concatenate(lines)
+
+    def _name(self, token: int) -> str:
+        """Return the element and the number of an atom in its file, from 1: O 1."""
+        return f"{SYMBOLS[self.numbers[token]]} {token + 1}"
+
+    def named(self, token: int) -> str:
+        return f"{self._name(token)} at {super().named(token)}"
 
     def spot(self, token: int, moment: int) -> tuple[float, float]:
         x, y = self._pixels(self._rotate(moment))[token]
