@@ -62,7 +62,7 @@ def test_predictions_do_not_change_if_a_molecule_is_turned_or_moved() -> None:
     before, after = (model(molecule).values.numpy() for molecule in (WATER, turned))
     head: Any = model.model.head
     spread = head.spread.numpy()
-    assert np.abs((before - after) / spread).max() < 1e-4
+    assert np.abs((before - after) / spread).max() < 1e-5
 
 
 def test_a_name_that_is_no_model_is_answered_with_the_nearest() -> None:

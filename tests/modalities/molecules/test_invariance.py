@@ -13,7 +13,8 @@ from ndformer.modalities.molecules.formats.molecule import to_rows
 from ndformer.modalities.molecules.stand_ins.qm9 import grow
 from ndformer.modalities.molecules.transforms.atoms import random_rotation
 
-INVARIANT = ["PaPERI", "ALiBi", "RadialBias", "PaPEDirectional"]
+GAUSSIAN = "RadialBias, Gaussian"
+INVARIANT = ["PaPERI", "ALiBi", "RadialBias", GAUSSIAN, "PaPEDirectional"]
 
 
 def molecules() -> list[np.ndarray]:
@@ -37,7 +38,7 @@ def model(encoding: str, head: dict[str, Any] | None = None) -> TokenModel:
             heads=4,
             position_dims=3,
             initial_norm=True,
-            encoding=dict(type=encoding),
+            encoding=dict(type="RadialBias", curve="gaussian") if encoding == GAUSSIAN else dict(type=encoding),
         ),
         head=dict(classes=3, **head or dict(type="Regressor", readout=READOUTS)),
     )
