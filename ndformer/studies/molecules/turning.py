@@ -34,7 +34,13 @@ OPTIONS = (
     f"model.head.readout={list(READOUTS.values())}",
     f"model.head.classes={len(TARGETS)}",
 )
-INVARIANT = {"ALiBi": "ALiBi", "RadialBias": "RadialBias", "PaPERI": "PaPERI", "PaPEDirectional": "PaPEDirectional"}
+INVARIANT = {
+    "ALiBi": "ALiBi",
+    "RadialBias": "RadialBias",
+    "RadialBias, Gaussian": "RadialBias(curve='gaussian')",
+    "PaPERI": "PaPERI",
+    "PaPEDirectional": "PaPEDirectional",
+}
 RELATIVE = {
     "AxialRoPE": "AxialRoPE",
     "RoPEMixed": "RoPEMixed",
@@ -121,6 +127,7 @@ def references(composition: np.ndarray, values: np.ndarray, readout: str) -> np.
 
 
 LOSING = tuple(RELATIVE)
+DISTANCE = tuple(name for name in INVARIANT if name != "PaPEDirectional")
 CLAIMS: tuple[Claim, ...] = (
     close_to(
         "invariant encodings lose nothing if molecules are turned (less than 0.1 %)",
@@ -140,7 +147,7 @@ CLAIMS: tuple[Claim, ...] = (
         "PaPERI",
         [("rotated turned", "upright turned")],
     ),
-    ahead("a direction is better than distance alone", ("ALiBi", "RadialBias", "PaPERI"), "PaPEDirectional", "upright"),
+    ahead("a direction is better than distance alone", DISTANCE, "PaPEDirectional", "upright"),
     ahead("control: positions matter; NoPE has more error than all others", "NoPE", tuple(INVARIANT), "upright"),
     ahead("control: shuffled positions have more error", PLACES, "PaPERI", "upright"),
     above("control: random targets have about the error of the mean", LABELS, "upright", 0.6),
@@ -151,7 +158,7 @@ ABOUT = (
     "are mean absolute errors divided by the standard deviation of the training data (for sums, less a value for each "
     "atom), averaged over the six; less is better. Each is trained on molecules as they are in the files (upright) and "
     "with random rotations, which is one training for encodings that rotations do not change; each test molecule is "
-    f"turned by one of {ROTATIONS} fixed rotations. Minutes are of the last training, on a core that may have had "
+    f"turned by one of {ROTATIONS} fixed rotations. RadialBias has its default curve, a logarithm (KERPLE). Minutes are of the last training, on a core that may have had "
     "other work. Controls: no positions; tokens permuted over the positions of their molecule; targets of other "
     "molecules; an untrained model, which predicts the mean, and of sums a value for each atom; a linear model of the "
     "counts of atoms."
