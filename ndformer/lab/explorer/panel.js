@@ -79,7 +79,7 @@ class Panel {
       make("p", { class: "note" }, "Each map from 0 to its own largest share. Choose one to see why."), this.grid);
     for (const part of left.querySelectorAll(".stage, .scrubber")) part.style.maxWidth = `calc(var(--high) / ${view.aspect})`;
     return make("section", { class: "panel" },
-      make("header", {}, make("h2", {}, data.model), make("p", { class: "note says" }, `${data.encoding} · says ${data.says}`)),
+      make("header", {}, make("h2", {}, data.model), make("p", { class: "note says" }, `${data.encoding} · predicts ${data.says}`)),
       make("div", { class: "columns" }, left, right));
   }
 
