@@ -61,7 +61,7 @@ PAPERS = {  # name -> title, introduction of the page
         "positions in three dimensions. [docs/get-started/molecules.md](../get-started/molecules.md). For comparison, "
         "the authors of SchNet report 0.021 D for mu, 0.124 a0^3 for alpha, 74 meV for the gap, 0.158 a0^2 for R2, "
         "0.034 for Cv and 12 meV for U0, after training on 100,000 molecules "
-        "([source](../../ndformer/weights/qm9-small/README.md#errors)): less error than any model below, which were "
+        "([source](../../ndformer/weights/qm9-small/README.md)): less error than any model below, which were "
         "trained for 3 epochs.",
     ),
 }

@@ -26,6 +26,14 @@ def test_links_lead_somewhere(page):
             assert heading in [re.sub(r"[^\w-]", "", line.lower().replace(" ", "-")) for line in headings], link
 
 
+def test_headings_are_linked_in_pages_of_the_site_only():
+    """The site shows other files as source, without headings: `make docs` ends with such a link."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        for path in re.findall(r"\]\((\.\./[^)\s#]+)#[^)\s]+\)", page.read_text()):
+            target = (page.parent / path).resolve()
+            assert target.is_relative_to(ROOT / "docs") or target.parent == ROOT, (page, path)
+
+
 @pytest.mark.parametrize("page", PAGES[:2])
 def test_files_that_are_named_are_there(page):
     named = re.findall(r"`((?:ndformer|tools|tests|configs|examples)/[\w./*]*)`", (ROOT / page).read_text())
