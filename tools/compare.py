@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return text
 
     if args.onto:
-        print(f"{earlier_runs.take_over([*tuning, *runs], args.onto)} runs taken from {args.onto}")
+        print(f"{earlier_runs.take_over([*tuning, *runs], args.onto)} runs read from {args.onto}")
     if args.grid:
         tuning = tuning or [r for r in runs if r.seed == runs[0].seed]
 

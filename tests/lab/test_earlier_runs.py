@@ -31,25 +31,25 @@ def test_runs_with_the_same_settings_are_taken_over_and_all_others_stay(tmp_path
     for i, run in enumerate(first[:3]):
         finish(run, 0.1 * i)
     write(tmp_path / "one", first)
-    earlier_runs.add(tmp_path / "one", tmp_path / "kept")
+    earlier_runs.add(tmp_path / "one", tmp_path / "results")
 
     # on another machine, with its data elsewhere, more encodings and fewer seeds
     second = plan(MNIST, ["PaPE", "NoPE", "Sincos"], [0], tmp_path / "two", data_root="there")
-    assert earlier_runs.take_over(second, tmp_path / "kept") == 2
+    assert earlier_runs.take_over(second, tmp_path / "results") == 2
     assert [run.done for run in second] == [False, True, True]
     assert [check_folder(run) for run in second] == ["", "", ""]
     assert outcome(second[1]) == Outcome(second[1], RESULTS | dict(test=dict(accuracy=0.1)))
     assert paired.load(second[1].folder) == CORRECT
-    assert earlier_runs.take_over(second, tmp_path / "kept") == 0
+    assert earlier_runs.take_over(second, tmp_path / "results") == 0
 
     finish(second[0], 0.9)
     write(tmp_path / "two", second)
-    earlier_runs.add(tmp_path / "two", tmp_path / "kept")
-    content = json.loads((tmp_path / "kept" / "compare.json").read_text())
+    earlier_runs.add(tmp_path / "two", tmp_path / "results")
+    content = json.loads((tmp_path / "results" / "compare.json").read_text())
     assert [row["encoding"] for row in content["rows"]] == ["PaPE", "NoPE", "Sincos"]
     assert [(run["encoding"], run["seed"]) for run in content["earlier_runs"]] == [("Sincos", 1)]
     third = plan(MNIST, ["PaPE", "Sincos", "NoPE"], [0, 1], tmp_path / "three")
-    assert earlier_runs.take_over(third, tmp_path / "kept") == 4
+    assert earlier_runs.take_over(third, tmp_path / "results") == 4
     assert str(tmp_path) not in json.dumps([run["folder"] for run in content["runs"]])
 
 

@@ -101,7 +101,7 @@ def test_seeds_of_the_grid_are_not_in_the_table_and_runs_keep_their_correct_samp
     home = tmp_path / "out"
     command = [str(config), "--encodings", "NoPE", "PaPE(m=2)", "--seeds", "1", "2", "--tune-seeds", "100"]
     command += ["--tune-options", "train_dataloader.batch_size=3", "train_dataloader.dataset.per_class=2"]
-    command += ["--learning-rates", "5e-3", "--jobs", "2", "--threads", "1", "--onto", str(tmp_path / "kept")]
+    command += ["--learning-rates", "5e-3", "--jobs", "2", "--threads", "1", "--onto", str(tmp_path / "results")]
     compare.main([*command, "--work-dir", str(home)])
     cheaper = {path.parent.name for path in home.glob("*/log.txt") if "batch_size=3" in path.read_text()}
     assert cheaper == {"NoPE_lr=0.005_seed100", "PaPE_m=2_lr=0.005_seed100"}
@@ -113,9 +113,9 @@ def test_seeds_of_the_grid_are_not_in_the_table_and_runs_keep_their_correct_samp
     assert "Gains are paired by seed and by test sample" in (home / "compare.md").read_text()
     capsys.readouterr()
     compare.main([*command, "--work-dir", str(tmp_path / "elsewhere")])
-    assert "6 runs taken from" in capsys.readouterr().out
+    assert "6 runs read from" in capsys.readouterr().out
     assert not list((tmp_path / "elsewhere").glob("*/log.txt"))
-    tables = {(folder / "compare.md").read_text() for folder in (home, tmp_path / "kept", tmp_path / "elsewhere")}
+    tables = {(folder / "compare.md").read_text() for folder in (home, tmp_path / "results", tmp_path / "elsewhere")}
     assert len(tables) == 1
 
 

@@ -25,6 +25,7 @@ class Pack:
             warnings.warn(
                 f"{cls.__name__}: write_labelled is called write_labeled now", DeprecationWarning, stacklevel=2
             )
+            # a type checker takes a method for constant
             cls.write_labeled = vars(cls)["write_labelled"]  # type: ignore[method-assign]
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:

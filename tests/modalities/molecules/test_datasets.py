@@ -116,22 +116,22 @@ def test_a_broken_file_is_one_sentence(home, tmp_path, change, words):
 
 
 def test_peek_describes_the_file_of_arrays(home, tmp_path):
-    found = describe(home / FILE, 2)
+    description = describe(home / FILE, 2)
     with np.load(home / FILE) as file:
         arrays = dict(file)
-    assert (found["format"], found["molecules"]) == ("QM9 (arrays)", 30)
-    assert found["atoms"] == [arrays["atoms"].min(), arrays["atoms"].max()]
-    assert sum(found["elements"].values()) == len(arrays["number"])
-    assert list(found["means_of_targets"]) == list(TARGETS)
-    assert found["means_of_targets"]["mu (D)"] == pytest.approx(arrays["target"][:, 3].mean(), rel=1e-5)
-    assert [row["molecule"] for row in found["first"]] == [1, 2]
-    assert not found["odd"]
+    assert (description["format"], description["molecules"]) == ("QM9 (arrays)", 30)
+    assert description["atoms"] == [arrays["atoms"].min(), arrays["atoms"].max()]
+    assert sum(description["elements"].values()) == len(arrays["number"])
+    assert list(description["means_of_targets"]) == list(TARGETS)
+    assert description["means_of_targets"]["mu (D)"] == pytest.approx(arrays["target"][:, 3].mean(), rel=1e-5)
+    assert [row["molecule"] for row in description["first"]] == [1, 2]
+    assert not description["odd"]
     some = dict(target=arrays["target"][:, 3:5], target_names=arrays["target_names"][3:5])
     np.savez(tmp_path / FILE, **arrays | some, charge=np.zeros(len(arrays["number"])))
-    found = describe(tmp_path / FILE, 2)
-    assert list(found["means_of_targets"]) == list(TARGETS)[:2]
-    assert found["charges"] is True
-    assert found["odd"][0].startswith("it has no target HOMO (meV), LUMO (meV)")
+    description = describe(tmp_path / FILE, 2)
+    assert list(description["means_of_targets"]) == list(TARGETS)[:2]
+    assert description["charges"] is True
+    assert description["odd"][0].startswith("it has no target HOMO (meV), LUMO (meV)")
     (tmp_path / FILE).write_bytes((home / FILE).read_bytes()[:2000])
     with pytest.raises(DataError, match="cannot be read as QM9"):
         describe(tmp_path / FILE, 2)

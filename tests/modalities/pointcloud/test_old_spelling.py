@@ -13,7 +13,7 @@ from ndformer.framework.pictures.samples import DatasetSource
 from ndformer.framework.registry import DATASETS, MODALITIES, TRANSFORMS
 from ndformer.modalities.pointcloud.datasets.folder import CloudFolder
 from tests.framework.data.photos import opened, pack
-from tests.modalities.pointcloud.test_own_clouds import home  # noqa: F401
+from tests.modalities.pointcloud.test_own_clouds import home  # noqa: F401 (a fixture, used by its name)
 
 RNG = np.random.default_rng(0)
 POINTS, COLORS = RNG.random((30, 3), np.float32), RNG.integers(0, 256, (30, 3)).astype(np.float32)
@@ -50,7 +50,7 @@ def test_a_config_in_the_old_spelling_warns_and_fills_what_is_missing():
         assert MODALITIES.create(dict(type="PointPatches", centres=5), dim=8).centers == 5
 
 
-def test_clouds_that_were_cached_under_the_old_key_are_read(home):  # noqa: F811
+def test_clouds_that_were_cached_under_the_old_key_are_read(home):  # noqa: F811 (the fixture)
     data = CloudFolder(home, "test")
     expected = data[0]
     (file,) = [path for path in (home / ".ndformer_cache").rglob("a.xyz.npz") if "flat" in path.parts]
@@ -59,9 +59,9 @@ def test_clouds_that_were_cached_under_the_old_key_are_read(home):  # noqa: F811
     np.savez(file, allow_pickle=False, **arrays)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)
-        found = data[0]
-    assert found.keys() == expected.keys()
-    np.testing.assert_array_equal(found["colors"], expected["colors"] + 1)
+        sample = data[0]
+    assert sample.keys() == expected.keys()
+    np.testing.assert_array_equal(sample["colors"], expected["colors"] + 1)
 
 
 def test_shards_that_were_packed_with_the_old_key_are_read(tmp_path, monkeypatch):
@@ -92,9 +92,9 @@ def test_shards_that_were_packed_with_the_old_key_are_read(tmp_path, monkeypatch
     ],
 )
 def test_python_names_of_before_work_with_a_warning(module, old, new):
-    found = importlib.import_module(f"ndformer.{module}")
+    imported = importlib.import_module(f"ndformer.{module}")
     with pytest.warns(DeprecationWarning, match=f"{old} is called {new} now"):
-        assert getattr(found, old) is getattr(found, new)
+        assert getattr(imported, old) is getattr(imported, new)
 
 
 def test_a_pack_of_ones_own_may_have_the_method_of_before(tmp_path):

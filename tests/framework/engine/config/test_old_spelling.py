@@ -45,8 +45,8 @@ def test_old_spellings_load_with_a_warning_and_change_no_run(tmp_path, capsys, n
     assert [word for word in words if not re.search(rf"\b{word}\b", text)] == []
     saved.write(tmp_path, before)
     with pytest.warns(DeprecationWarning, match="(called|written) .* now") as caught:
-        found = load(tmp_path / "config.py")
-    assert found.to_dict() == cfg.to_dict()
+        loaded = load(tmp_path / "config.py")
+    assert loaded.to_dict() == cfg.to_dict()
     messages = "\n".join(str(warning.message) for warning in caught)
     assert [word for word in words if f"'{word}'" not in messages] == []
     assert settings_digest(cfg.to_dict()) == settings_digest(before)
