@@ -79,20 +79,24 @@ class Regressor(Head):
             present = torch.from_numpy(composition.any(0))
             self.training_parts.copy_(F.pad(present, (0, KINDS - len(present))))
         for t, name in enumerate(self.readouts):
-            known = np.isfinite(targets[:, t])
-            if not known.any():
-                raise DataError(f"target {t} is unknown for all training samples. Remove it from the targets")
-            values = targets[known, t]
-            limit = SAME * float(np.abs(values).max())
-            if name == "sum" and composition is not None:
-                reference = per_part(composition[known], values)  # (K,)
-                values = values - composition[known] @ reference
-                self.reference[t] = F.pad(torch.from_numpy(reference), (0, KINDS - len(reference)))
-            self.mean[t], spread = values.mean(), float(values.std())
-            if spread <= limit:  # rounding errors alone, which would be a scale of 1e-15
-                why = "explained by the counts of parts" if self.reference[t].any() else "constant"
-                warnings.warn(f"target {t} is {why} in the training data: nothing is left to learn", stacklevel=2)
-            self.spread[t] = spread if spread > limit else 1.0
+            self.fit_target(t, targets[:, t], composition if name == "sum" else None)
+
+    def fit_target(self, t: int, values: np.ndarray, composition: np.ndarray | None) -> None:
+        """Set mean, spread and, with compositions (N, K), references of one target with values (N,)."""
+        known = np.isfinite(values)
+        if not known.any():
+            raise DataError(f"target {t} is unknown for all training samples. Remove it from the targets")
+        values = values[known]
+        limit = SAME * float(np.abs(values).max())
+        if composition is not None:
+            reference = per_part(composition[known], values)  # (K,)
+            values = values - composition[known] @ reference
+            self.reference[t] = F.pad(torch.from_numpy(reference), (0, KINDS - len(reference)))
+        self.mean[t], spread = values.mean(), float(values.std())
+        if spread <= limit:  # rounding errors alone, which would be a scale of 1e-15
+            why = "explained by the counts of parts" if self.reference[t].any() else "constant"
+            warnings.warn(f"target {t} is {why} in the training data: nothing is left to learn", stacklevel=2)
+        self.spread[t] = spread if spread > limit else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """Return (B, T) standardized values."""

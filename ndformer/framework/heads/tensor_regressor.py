@@ -1,18 +1,23 @@
-"""A head that also predicts moments of charges at the positions of tokens: dipole, anisotropy and extent."""
+"""A head that also predicts moments of charges at the positions of tokens: vectors, tensors and their norms."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ndformer.framework.data.components import COLUMNS, DIAGONAL, MATRIX, ROWS, TENSOR, VECTOR, groups
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.data.regression import SAME, target_table
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.regressor import Regressor
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, Width
 from ndformer.framework.tokens import TokenSet, Where
 
-Readout = Literal["sum", "mean", "class", "dipole", "anisotropy", "extent"]
+Readout = Literal["sum", "mean", "class", "dipole", "anisotropy", "extent", "vector", "tensor"]
+NORMS = ("dipole", "anisotropy", "extent")
 TINY = 1e-20  # below the square of any norm whose gradient matters; that of a norm of 0 is not finite
 
 
@@ -20,15 +25,19 @@ TINY = 1e-20  # below the square of any norm whose gradient matters; that of a n
 class TensorRegressor(Regressor):
     """A Regressor whose targets may be moments of predicted charges q_i at positions r_i, as in SchNet and PaiNN.
 
-    Three more values of `readout`, with positions relative to the mean position of the sample's tokens:
+    More values of `readout`, with positions relative to the mean position of the sample's tokens:
 
-    - `dipole`: the norm of the vector sum_i q_i r_i, with charges whose sum is 0
+    - `dipole`: the norm of the vector sum_i q_i r_i
     - `anisotropy`: sqrt(3/2) times the norm of the traceless tensor A = sum_i q_i (r_i r_i' - |r_i|^2 / 3)
     - `extent`: sum_i q_i |r_i|^2
+    - `vector`, for three targets, the components x, y and z: sum_i q_i r_i
+    - `tensor`, for six targets, xx, xy, yy, xz, yz and zz of a symmetric tensor: A, plus the identity times a sum over
+      tokens, for which there are references per atom as for `sum`
 
-    dipoles() and anisotropies() return the vectors and the tensors. They rotate with the sample, and translations do
-    not change them, if the encoding is invariant to both. A polarizability tensor is its mean, predicted by `sum`,
-    times the identity, plus A. These targets are divided by their standard deviation, and no mean is subtracted.
+    A constant added to all charges does not change a vector: they are as if their sum was 0. dipoles() and
+    anisotropies() return the vectors and the tensors of the first two. Vectors and tensors rotate with the sample, and
+    translations do not change them, if the encoding is invariant to both. Moments are divided by their standard
+    deviation, one for all components, and no mean is subtracted but that of the diagonal of tensors.
     """
 
     def __init__(
@@ -39,28 +48,67 @@ class TensorRegressor(Regressor):
         **kwargs: Any,
     ) -> None:
         super().__init__(dim, classes, cast(Any, readout), **kwargs)
-        self.moments = [t for t, name in enumerate(self.readouts) if name in ("dipole", "anisotropy", "extent")]
+        self.moments = [t for t, name in enumerate(self.readouts) if name in NORMS]
+        self.vectors = _groups(self.readouts, "vector", VECTOR)
+        self.tensors = _groups(self.readouts, "tensor", TENSOR)
         with torch.no_grad():  # a norm of 0 has no direction in which to grow
             for t in self.moments:
                 nn.init.normal_(self.linear.weight[t], std=0.02)
 
     def fit(self, data: Dataset) -> None:
+        """Set mean, spread and references from the training data."""
+        named = groups(data.classes)
+        for group in self.vectors + self.tensors:
+            if group not in named:
+                components = ", ".join(VECTOR if group in self.vectors else TENSOR)
+                raise DataError(
+                    f"the readout '{self.readouts[group[0]]}' must be for the components {components} of one target, "
+                    f"got {', '.join(data.classes[t] for t in group)}. Name them like 'dipole_x (D)'"
+                )
         super().fit(data)
         self.mean[self.moments] = 0.0
+        targets, composition = target_table(data)
+        for group in self.vectors + self.tensors:
+            self._fit_group(group, targets[:, group], composition)
+
+    def _fit_group(self, group: list[int], values: np.ndarray, composition: np.ndarray | None) -> None:
+        """Set mean and references of a tensor's diagonal, and the spread of all components."""
+        self.mean[group] = 0.0
+        if group in self.tensors:
+            first, *others = (group[d] for d in DIAGONAL)
+            self.fit_target(first, values[:, DIAGONAL].mean(1), composition)
+            self.mean[others], self.reference[others] = self.mean[first].clone(), self.reference[first].clone()
+        offset = self.mean[group].cpu().numpy()
+        if composition is not None:
+            offset = offset + composition @ self.reference[group, : composition.shape[1]].cpu().numpy().T
+        rest = values - offset
+        if group in self.tensors:
+            rest = rest[:, MATRIX]  # (N, 3, 3)
+        spread = float(np.sqrt(np.nanmean(np.square(rest))))
+        self.spread[group] = spread if spread > SAME * float(np.nanmax(np.abs(values))) else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:
         y = self.per_token(tokens)  # (B, N, T)
         values = list(self.read_out(y, tokens.where).unbind(1))
         r, weight = _centered(tokens.where)
+        charges = y.to(r.dtype) * weight[..., None]  # (B, N, T)
         for t in self.moments:
-            q = y[..., t].to(r.dtype) * weight  # (B, N)
+            q = charges[..., t]
             if self.readouts[t] == "extent":
                 value = (q * r.square().sum(2)).sum(1)
             elif self.readouts[t] == "dipole":
-                value = _norm(_dipole(q, r, weight))
+                value = _norm(_dipole(q, r))
             else:
                 value = 1.5**0.5 * _norm(_traceless(q, r))
             values[t] = value.to(y.dtype)
+        for group in self.vectors:
+            for t, value in zip(group, _dipole(charges[..., group[0]], r).unbind(1), strict=True):
+                values[t] = value.to(y.dtype)
+        for group in self.tensors:
+            mean = charges[..., group[1]].sum(1)  # (B,)
+            tensor = _traceless(charges[..., group[0]], r) + mean[:, None, None] * torch.eye(3).to(r)
+            for t, value in zip(group, tensor[:, ROWS, COLUMNS].unbind(1), strict=True):
+                values[t] = value.to(y.dtype)
         return torch.stack(values, dim=1)
 
     def dipoles(self, tokens: TokenSet) -> Tensor:
@@ -68,8 +116,7 @@ class TensorRegressor(Regressor):
         r, weight = _centered(tokens.where)
         chosen = [t for t in self.moments if self.readouts[t] == "dipole"]
         y = self.per_token(tokens).to(r.dtype) * weight[..., None]
-        vectors = [self.spread[t].to(r.dtype) * _dipole(y[..., t], r, weight) for t in chosen]
-        return torch.stack(vectors, dim=1)
+        return torch.stack([self.spread[t].to(r.dtype) * _dipole(y[..., t], r) for t in chosen], dim=1)
 
     def anisotropies(self, tokens: TokenSet) -> Tensor:
         """Return (B, K, P, P) the traceless tensors of the K targets with readout `anisotropy`, in their units."""
@@ -77,6 +124,16 @@ class TensorRegressor(Regressor):
         chosen = [t for t in self.moments if self.readouts[t] == "anisotropy"]
         y = self.per_token(tokens).to(r.dtype) * weight[..., None]
         return torch.stack([self.spread[t].to(r.dtype) * _traceless(y[..., t], r) for t in chosen], dim=1)
+
+
+def _groups(readouts: list[str], kind: str, components: Sequence[str]) -> list[list[int]]:
+    """Return the targets of each vector or tensor: those with this readout, in their order."""
+    chosen = [t for t, name in enumerate(readouts) if name == kind]
+    if len(chosen) % len(components):
+        raise ValueError(
+            f"readout '{kind}' must be for {len(components)} targets each, {', '.join(components)}, got {len(chosen)}"
+        )
+    return [chosen[i : i + len(components)] for i in range(0, len(chosen), len(components))]
 
 
 def _centered(where: Where) -> tuple[Tensor, Tensor]:
@@ -87,10 +144,9 @@ def _centered(where: Where) -> tuple[Tensor, Tensor]:
     return (r - mean[:, None]) * weight[..., None], weight
 
 
-def _dipole(q: Tensor, r: Tensor, weight: Tensor) -> Tensor:
-    """Return (B, P) sum_i q_i r_i, after the mean charge is subtracted so that the total charge is 0."""
-    mean = q.sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp(min=1)
-    return ((q - mean * weight)[..., None] * r).sum(1)
+def _dipole(q: Tensor, r: Tensor) -> Tensor:
+    """Return (B, P) sum_i q_i r_i."""
+    return torch.einsum("bn,bnp->bp", q, r)
 
 
 def _traceless(q: Tensor, r: Tensor) -> Tensor:

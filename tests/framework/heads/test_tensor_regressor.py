@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from ndformer.framework.data.components import TENSOR
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.tensor_regressor import TensorRegressor
 from ndformer.framework.tokens import TokenSet, Where
-from tests.framework.heads.test_regressor import Table
+from tests.framework.heads.test_regressor import COUNTS, Table
 
 READOUTS = ["dipole", "anisotropy", "extent", "sum"]
 
@@ -87,3 +89,80 @@ def test_norms_are_scaled_without_a_mean():
     assert built.spread.tolist() == pytest.approx([first.std(), np.nanstd(second)])
     assert built.linear.weight[0].abs().max() > 0  # else a norm of 0 would stay 0
     assert not built.linear.weight[1].any()
+
+
+COMPONENTS = ["gap", "d_x (D)", "d_y (D)", "d_z (D)", *(f"alpha {component}" for component in TENSOR)]
+
+
+class Components(Table):
+    """Five samples with a number, a vector and a tensor."""
+
+    classes = tuple(COMPONENTS)
+
+    def __init__(self) -> None:
+        self.targets = np.random.default_rng(0).standard_normal((5, 10)) + [0, 1, 1, 1, 9, 0, 9, 0, 0, 9]
+        self.targets[2, 5] = np.nan
+
+
+def components(**options: Any) -> TensorRegressor:
+    readouts: list[Any] = ["mean", *["vector"] * 3, *["tensor"] * 6]
+    return TensorRegressor(8, classes=10, readout=readouts, **options)
+
+
+def test_components_are_those_of_loops_and_rotate_with_the_sample():
+    torch.manual_seed(0)
+    built, inputs = components().double(), tokens()
+    for parameter in built.parameters():
+        torch.nn.init.normal_(parameter)
+    values, y = built(inputs).detach(), built.per_token(inputs).detach()
+    assert inputs.where.valid is not None
+    turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))).Q
+    turned = built(tokens(lambda r: r @ turn.T + 7)).detach()
+    for row in range(3):
+        n = int(inputs.where.valid[row].sum())
+        # the charges of the vector, and of the tensor, whose second number is for the identity
+        vector, tensor, _ = slow(y[row, :n][:, [1, 4, 0]], inputs.where.positions[row, :n])
+        tensor += np.eye(3) * float(sum(y[row, i, 5] for i in range(n)))
+        assert values[row, 1:4].tolist() == pytest.approx(vector.tolist(), rel=1e-9)
+        places = [("xyz".index(a), "xyz".index(b)) for a, b in TENSOR]
+        assert values[row, 4:].tolist() == pytest.approx([tensor[place] for place in places], rel=1e-9)
+        R = turn.numpy()
+        rotated = [*(R @ vector), *((R @ tensor @ R.T)[place] for place in places)]
+        assert turned[row, 1:].tolist() == pytest.approx(rotated, rel=1e-9)
+
+
+def test_a_tensor_is_standardized_by_one_mean_one_spread_and_references_of_its_diagonal():
+    built, data = components(), Components()
+    built.fit(data)
+    known = [0, 1, 3, 4]
+    A = COUNTS[:, 1:].astype(float)
+    means = data.targets[:, [4, 6, 9]].mean(1)
+    reference = np.linalg.lstsq(A, means, rcond=None)[0]
+    mean = (means - A @ reference).mean()
+    for t in range(4, 10):
+        expected = [0, *reference, 0] if t in (4, 6, 9) else [0, 0, 0, 0]
+        assert built.reference[t, :4].tolist() == pytest.approx(expected, rel=1e-9)
+        assert float(built.mean[t]) == pytest.approx(mean if t in (4, 6, 9) else 0, abs=1e-9)
+    squares = []
+    for row in known:
+        xx, xy, yy, xz, yz, zz = data.targets[row, 4:]
+        matrix = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) - np.eye(3) * (A[row] @ reference + mean)
+        squares.append((matrix**2).mean())
+    assert len(set(built.spread[4:].tolist())) == len(set(built.spread[1:4].tolist())) == 1
+    assert float(built.spread[1]) == pytest.approx(np.sqrt((data.targets[:, 1:4] ** 2).mean()))
+    # row 2 lacks xy, and its other components count
+    xx, _, yy, xz, yz, zz = data.targets[2, 4:]
+    offset = A[2] @ reference + mean
+    rest = [*(np.array([xx, yy, zz]) - offset), xz, xz, yz, yz]
+    total = 9 * sum(squares) + sum(value**2 for value in rest)
+    assert float(built.spread[4]) == pytest.approx(np.sqrt(total / (4 * 9 + 7)))
+    assert not built.mean[1:4].any()
+
+
+def test_readouts_of_components_name_what_is_missing():
+    with pytest.raises(ValueError, match="'vector' must be for 3 targets each, x, y, z, got 2"):
+        TensorRegressor(8, classes=2, readout="vector")
+    data = Components()
+    data.classes = ("gap", *COMPONENTS[2:4], COMPONENTS[1], *COMPONENTS[4:])
+    with pytest.raises(DataError, match=r"components x, y, z of one target, got d_y \(D\), d_z \(D\), d_x \(D\)"):
+        components().fit(data)

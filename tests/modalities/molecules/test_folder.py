@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ndformer.framework.data.describe import describe
 from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.datasets.folder import MoleculeFolder
@@ -120,3 +121,52 @@ def test_damaged_tables_raise_nothing_but_a_sentence(tmp_path):
             sentences.append(str(error))
     assert len(sentences) > 10
     assert not any("\n" in sentence for sentence in sentences)
+
+
+def test_columns_of_a_vector_stand_together_and_rotate_with_the_molecule(tmp_path):
+    """The vector is the second atom's position relative to the first's."""
+    table = "file,d_z (D),E (eV),d_x (D),d_y (D)\n" + "".join(f"{i}.xyz,{1 + i},2,0,0\n" for i in range(9))
+    write(tmp_path, table + "9.xyz,,2,0,0\n", 10)
+    for i in range(10):
+        (tmp_path / f"{i}.xyz").write_text(f"2\n\nC 0 0 0\nO 0 0 {1 + i}\n")
+    data = MoleculeFolder(tmp_path, "train", transforms=[dict(type="RotateAtoms"), dict(type="PackAtoms")])
+    assert data.classes == ["d_x (D)", "d_y (D)", "d_z (D)", "E (eV)"]
+    for i in range(len(data)):
+        sample = data[i]
+        rows, values = sample["inputs"]["molecules"].numpy(), sample["data_sample"]["targets"]
+        assert values[3] == 2
+        if np.isfinite(values[:3]).all():
+            assert values[:3].tolist() == pytest.approx((rows[1, 1:] - rows[0, 1:]).tolist(), rel=1e-4, abs=1e-4)
+            assert np.abs(values[:2]).max() > 1e-3
+
+
+def test_peek_describes_the_table_and_its_files(tmp_path):
+    write(tmp_path, TABLE + "broken.xyz,1,2\nmissing.xyz,1,2\n")
+    (tmp_path / "broken.xyz").write_text("3\n\nC 0 0 0\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.sdf").write_text("")
+    description = describe(tmp_path, 3)
+    assert description == describe(tmp_path / "targets.csv", 3) | dict(bytes=description["bytes"])
+    assert description["molecules"] == sum(description["split"].values()) == 12
+    assert list(description["split"]) == ["train", "val", "test"]
+    assert (description["atoms"], description["elements"]) == ([1, 10], dict(H=55))
+    values = [i + 0.5 for i in range(10)] + [1, 1]
+    expected = dict(known=12, mean=np.mean(values), standard_deviation=np.std(values))
+    assert description["targets"]["gap (meV)"] == pytest.approx(expected, rel=1e-4)
+    assert description["targets"]["score"]["known"] == 11
+    unread, unlisted = description["odd"]
+    assert unread.startswith("2 of the first 1000 files cannot be read: ")
+    assert unlisted == "files of molecules that are not in the table: 1"
+    assert len(description["first"]) == 3
+    assert "gap (meV)" in description["first"][0]
+
+
+def test_peek_names_vectors(tmp_path):
+    write(tmp_path, "file,d_x (D),d_y (D),d_z (D)\n" + "".join(f"{i}.xyz,1,2,{i}\n" for i in range(10)))
+    assert describe(tmp_path, 1)["vectors_and_tensors"] == [["d_x (D)", "d_y (D)", "d_z (D)"]]
+
+
+def test_peek_of_a_wrong_table_is_one_sentence(tmp_path):
+    write(tmp_path, "file;gap\n0.xyz;1\n")
+    with pytest.raises(DataError, match="must have rows and a column 'file'"):
+        describe(tmp_path, 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.data.components import rotate
 from ndformer.framework.heads.tensor_regressor import TensorRegressor
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
@@ -24,7 +25,8 @@ def molecules() -> list[np.ndarray]:
 
 
 READOUTS = ["mean", "sum", "mean"]
-MOMENTS = dict(type="TensorRegressor", readout=["dipole", "anisotropy", "extent"])
+MOMENTS = dict(type="TensorRegressor", readout=["dipole", "anisotropy", "extent"], classes=3)
+COMPONENTS = dict(type="TensorRegressor", readout=["vector"] * 3 + ["tensor"] * 6, classes=9)
 
 
 def model(encoding: str, head: dict[str, Any] | None = None) -> TokenModel:
@@ -40,7 +42,7 @@ def model(encoding: str, head: dict[str, Any] | None = None) -> TokenModel:
             initial_norm=True,
             encoding=dict(type="RadialBias", curve="gaussian") if encoding == GAUSSIAN else dict(type=encoding),
         ),
-        head=dict(classes=3, **head or dict(type="Regressor", readout=READOUTS)),
+        head=head or dict(type="Regressor", readout=READOUTS, classes=3),
     )
     with torch.no_grad():
         for parameter in built.parameters():  # away from zeros at initialization
@@ -107,3 +109,19 @@ def test_dipoles_and_polarizabilities_rotate_with_the_molecule(encoding, dtype, 
         for a, b in zip(turned, (values, vectors @ R.T, R @ tensors @ R.T)):
             assert float((a - b).abs().max() / b.abs().max()) < limit
     assert values.abs().min() > 1e-3
+
+
+@pytest.mark.parametrize("encoding", INVARIANT)
+@torch.no_grad()
+def test_components_of_vectors_and_tensors_rotate_with_the_molecule(encoding):
+    network, originals = model(encoding, COMPONENTS), molecules()
+    expected = network([torch.from_numpy(rows) for rows in originals]).double().numpy()  # (B, 9)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        R = random_rotation(rng)
+        moved = [rows[:, 1:].astype(np.float64) @ R.T + rng.uniform(-3, 3, 3) for rows in originals]
+        rows = [np.column_stack([old[:, 0], new]).astype(np.float32) for old, new in zip(originals, moved)]
+        turned = network([torch.from_numpy(array) for array in rows]).double().numpy()
+        rotated = np.stack([rotate(values, [[0, 1, 2], [3, 4, 5, 6, 7, 8]], R) for values in expected])
+        assert np.abs(turned - rotated).max() / np.abs(expected).max() < 1e-4
+        assert np.abs(turned - expected).max() / np.abs(expected).max() > 0.1

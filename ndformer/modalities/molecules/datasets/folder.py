@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
+from ndformer.framework.data.components import adjacent, groups
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
@@ -18,7 +19,8 @@ from ndformer.modalities.molecules.datasets.table import check_distinct
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule
 from ndformer.modalities.molecules.formats.xyz import number
 
-FILE, SPLIT = "file", "split"  # columns of the table
+TABLE = "targets.csv"
+FILE, SPLIT = "file", "split"  # its columns
 
 
 class Record(NamedTuple):
@@ -32,7 +34,8 @@ class MoleculeFolder(Dataset):
 
     The table has the column `file`, the path of a .xyz, .sdf, .mol or .pdb file with one molecule, and a column for
     each target, named with its unit: "gap (meV)". A column `split` says train, val or test; without it, the seed
-    chooses the share `tested` for testing. An empty cell is an unknown value. `targets` selects columns.
+    chooses the share `tested` for testing. An empty cell is an unknown value. `targets` selects columns. Components of
+    a vector or a tensor (framework/data/components.py) stand together, and rotate with the molecule.
     """
 
     answer = "Values"
@@ -46,7 +49,7 @@ class MoleculeFolder(Dataset):
 
     @property
     def table(self) -> Path:
-        return self.data_root / "targets.csv"
+        return self.data_root / TABLE
 
     def on_disk(self) -> dict[str, Any]:
         """Return the rows of each split."""
@@ -98,9 +101,10 @@ class MoleculeFolder(Dataset):
         if unknown is not None:
             choices = ", ".join(columns)
             raise DataError(f"{self.table} has no column '{unknown}'{nearest(unknown, columns)} It has: {choices}")
-        self.classes = self.targets or columns
+        self.classes = adjacent(self.targets or columns)
         if not self.classes:
             raise DataError(f"{self.table} has no column of a target, besides {FILE} and {SPLIT}. Add one")
+        self.components = groups(self.classes)
         return [self._record(row) for row in rows], np.zeros(len(rows), np.int64)
 
     def _record(self, row: dict[str, str]) -> Record:
@@ -121,7 +125,8 @@ class MoleculeFolder(Dataset):
         return Record(foreign.inside(self.data_root, name), np.array(values, np.float64))
 
     def read(self, record: Record) -> Sample:
-        return dict(molecules=read_molecule(record.path), targets=record.targets, path=str(record.path))
+        molecule, components = read_molecule(record.path), self.components
+        return dict(molecules=molecule, targets=record.targets, components=components, path=str(record.path))
 
     def sample_files(self, i: int) -> Any:
         return self.records[i].path

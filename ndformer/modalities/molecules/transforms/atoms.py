@@ -6,6 +6,7 @@ sample["molecules"] (n, 4) has rows of atomic number, x, y and z; (n, 5) also ha
 import numpy as np
 import torch
 
+from ndformer.framework.data.components import rotate
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.registry import TRANSFORMS
@@ -30,6 +31,8 @@ def random_rotation(rng: np.random.Generator) -> np.ndarray:
 class RotateAtoms:
     """Rotate a molecule about its center by a random rotation, uniform over all rotations.
 
+    Targets that are vectors or tensors, whose `components` the sample has, rotate with it.
+
     With `fixed`, the rotations are that many, drawn once with `seed`, and a sample has the one of its number: a test
     set whose molecules are turned, the same for all models.
     """
@@ -42,7 +45,10 @@ class RotateAtoms:
         molecule = sample["molecules"].copy()
         turn = random_rotation(rng) if self.fixed is None else self.fixed[sample["index"] % len(self.fixed)]
         molecule[:, 1:4] = molecule[:, 1:4] @ turn.T.astype(np.float32)
-        return sample | dict(molecules=molecule)
+        turned = dict(molecules=molecule)
+        if sample.get("components"):
+            turned["targets"] = rotate(sample["targets"], sample["components"], turn)
+        return sample | turned
 
 
 @TRANSFORMS.register_module()

@@ -1,0 +1,80 @@
+"""Description of a folder of molecules with a table of targets."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ndformer.framework.data.components import groups
+from ndformer.framework.data.dataset import SPLITS
+from ndformer.framework.data.describe import NAME, NO, Describer, Description, true_sentences
+from ndformer.framework.errors import DataError
+from ndformer.framework.registry import DESCRIBERS
+from ndformer.modalities.molecules.datasets.folder import TABLE, MoleculeFolder, Record
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, formula
+from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule
+
+MAX_READ = 1000  # files
+
+
+@DESCRIBERS.register_module()
+class MoleculeTargets(Describer):
+    """The table, or its folder. All rows are checked, and the first files are read."""
+
+    def claim(self, path: Path, begin: bytes) -> int:
+        return NAME if path.name == TABLE or (path / TABLE).is_file() else NO
+
+    def describe(self, path: Path, rows: int) -> Description:
+        home = path.parent if path.name == TABLE else path
+        train = MoleculeFolder(home, "train")
+        others = [split for split in SPLITS[1:] if split == "val" or split in train.disk_splits]
+        parts = dict(train=train) | {split: MoleculeFolder(home, split) for split in others}
+        records: list[Record] = [record for data in parts.values() for record in data.records]
+        classes = train.classes
+        molecules, broken = dict[Path, np.ndarray](), list[str]()
+        for record in records[:MAX_READ]:
+            try:
+                molecules[record.path] = read_molecule(record.path)
+            except DataError as error:
+                broken.append(str(error))
+        facts: dict[str, Any] = dict(format="folder of molecules", molecules=len(records))
+        facts["split"] = {split: len(data) for split, data in parts.items()}
+        facts |= _facts(list(molecules.values()))
+        targets = np.stack([record.targets for record in records])  # (M, T)
+        known = np.isfinite(targets)
+        facts["targets"] = {
+            name: dict(known=int(known[:, t].sum())) | _range(targets[known[:, t], t]) for t, name in enumerate(classes)
+        }
+        if components := groups(classes):
+            facts["vectors_and_tensors"] = [[classes[t] for t in group] for group in components]
+        listed = {record.path for record in records}
+        files = sum(file.suffix.lower() in ENDINGS and file not in listed for file in home.rglob("*"))
+        odd = {
+            f"{len(broken)} of the first {MAX_READ} files cannot be read: {next(iter(broken), '')}": broken,
+            f"files of molecules that are not in the table: {files}": files,
+            f"only the first {MAX_READ} files were read": len(records) > MAX_READ,
+        }
+        first = [
+            dict(file=str(record.path.relative_to(home)))
+            | (dict(formula=formula(molecules[record.path][:, 0].astype(int))) if record.path in molecules else {})
+            | {name: value for name, value in zip(classes, record.targets.tolist()) if np.isfinite(value)}
+            for record in records[:rows]
+        ]
+        return facts, true_sentences(odd), first
+
+
+def _facts(molecules: list[np.ndarray]) -> dict[str, Any]:
+    if not molecules:
+        return {}
+    sizes = [len(molecule) for molecule in molecules]
+    counts = Counter(int(number) for molecule in molecules for number in molecule[:, 0])
+    return dict(atoms=[min(sizes), max(sizes)], elements={SYMBOLS[kind]: counts[kind] for kind in sorted(counts)})
+
+
+def _range(values: np.ndarray) -> dict[str, float]:
+    if not len(values):
+        return {}
+    return {
+        name: float(f"{value:.6g}") for name, value in (("mean", values.mean()), ("standard_deviation", values.std()))
+    }

@@ -1,0 +1,49 @@
+"""Vectors and symmetric tensors among targets: recognized by name, and rotated."""
+
+import numpy as np
+import pytest
+
+from ndformer.framework.data.components import TENSOR, adjacent, groups, rotate
+
+VECTOR_NAMES = ["dipole_x (D)", "dipole_y (D)", "dipole_z (D)"]
+TENSOR_NAMES = [f"alpha {component}" for component in TENSOR]
+OTHERS = ["gap (meV)", "x", "box_x (m)", "box_y (m)", "xx (m)", "dipole_x (e A)", "index"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_components_are_recognized_in_any_order(seed):
+    names = np.random.default_rng(seed).permutation(VECTOR_NAMES + TENSOR_NAMES + OTHERS).tolist()
+    vector, tensor = ([names.index(name) for name in group] for group in (VECTOR_NAMES, TENSOR_NAMES))
+    assert sorted(groups(names)) == sorted([vector, tensor])
+    ordered = adjacent(names)
+    assert sorted(ordered) == sorted(names)
+    for group in groups(ordered):
+        assert group == list(range(group[0], group[0] + len(group)))
+    assert [name for name in ordered if name in OTHERS] == [name for name in names if name in OTHERS]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rotated_targets_are_those_of_rotated_points(seed):
+    """A vector and a tensor of points, computed before and after the points are rotated, by loops."""
+    rng = np.random.default_rng(seed)
+    points, turn = rng.standard_normal((5, 3)), np.linalg.qr(rng.standard_normal((3, 3)))[0]
+
+    def targets(points: np.ndarray) -> np.ndarray:
+        values = [sum(k * point["xyz".index(c)] for k, point in enumerate(points)) for c in "xyz"]
+        values.append(7.0)
+        for a, b in TENSOR:
+            values.append(sum(k * point["xyz".index(a)] * point["xyz".index(b)] for k, point in enumerate(points)))
+        return np.array(values)
+
+    named = groups([*VECTOR_NAMES, "gap (meV)", *TENSOR_NAMES])
+    before = targets(points)
+    assert np.allclose(rotate(before, named, turn), targets(points @ turn.T), rtol=1e-12, atol=1e-12)
+    assert np.array_equal(before, targets(points))  # not changed in place
+    assert not np.allclose(before[:3], targets(points @ turn.T)[:3], atol=0.1)
+
+
+def test_a_vector_with_an_unknown_component_is_unknown_after_a_rotation():
+    values = np.array([1.0, np.nan, 2.0, 3.0])
+    rotated = rotate(values, [[0, 1, 2]], np.eye(3)[[1, 2, 0]])
+    assert np.isnan(rotated[:3]).all()
+    assert rotated[3] == 3
