@@ -14,12 +14,11 @@ from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import processes
 
-IRRELEVANT = (  # for the result
-    *("work_dir", "visualizer", "val_dataloader.batch_size", "test_dataloader.batch_size"),
+IRRELEVANT = (  # for the result; `sample` and `versions` are what the command line has chosen from
+    *("work_dir", "visualizer", "sample", "versions", "val_dataloader.batch_size", "test_dataloader.batch_size"),
     *(f"train_cfg.{key}" for key in ("checkpoint_every", "detect_anomaly", "hang_after", "parallel", "recompute")),
 )
 ENDINGS = (".num_workers", ".timeout", ".cache", ".cache_limit")
-PLACES = ("data_root", "sample", "versions")  # where data is, and what the command line has chosen from
 
 
 def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -50,7 +49,7 @@ def settings_digest(cfg: dict[str, Any]) -> str:
     settings = {
         path: value
         for path, value in _leaves(completed(with_silent_options(cfg)))
-        if not path.startswith((*IRRELEVANT, *PLACES)) and not path.endswith((*ENDINGS, ".data_root"))
+        if not path.startswith((*IRRELEVANT, "data_root")) and not path.endswith((*ENDINGS, ".data_root"))
     }
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

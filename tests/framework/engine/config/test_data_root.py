@@ -88,6 +88,15 @@ def test_a_run_goes_on_from_settings_that_were_once_saved(capsys):
         check_resumable(elsewhere, state, False)
 
 
+@pytest.mark.parametrize("change", ["sample.data_root=/elsewhere", "versions.flips.train_cfg.max_epochs=3"])
+def test_a_run_goes_on_where_the_choices_that_it_did_not_make_have_changed(change):
+    """A checkout in another folder has its sample elsewhere, which a run on other data does not use."""
+    cfg = load(CIFAR)
+    changed = load(CIFAR, [change])
+    assert changed.to_dict() != cfg.to_dict()
+    check_resumable(changed, dict(settings=cfg.to_dict(), epoch=1, processes=1), False)
+
+
 def in_turn(**image):
     """Return the config of a mixture with another image dataset."""
     dataset = dict(parts=dict(image=dict(_delete_=True, **image)))
