@@ -28,6 +28,7 @@ from ndformer.framework.engine.programs import output, show_dir
 from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
+from ndformer.framework.engine.training.evaluate import as_line
 from ndformer.framework.engine.training.loading import all_bad, print_bad
 from ndformer.framework.engine.training.progress import with_stderr_progress
 from ndformer.framework.errors import NothingLeftError
@@ -56,7 +57,7 @@ def main() -> None:
     cfg = with_targets(cfg, loader.data)
     warn_changed_data(content, loader.data, args.checkpoint)
     result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
-    print(result.line, flush=True)
+    print(as_line(result.values, result.quantities), flush=True)
     for remark in filter(None, (metric.remark for metric in result.metrics)):
         print(remark)
     if loader.data.test_is_val:

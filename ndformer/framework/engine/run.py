@@ -34,7 +34,7 @@ from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.training import checkpoint, pretrained
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.console import LOG, logged
-from ndformer.framework.engine.training.evaluate import Evaluation, as_line, measure
+from ndformer.framework.engine.training.evaluate import LINE, Evaluation, as_line, measure
 from ndformer.framework.engine.training.leakage import check_leakage
 from ndformer.framework.engine.training.loading import Loader, all_bad, build_loader, dropped_warning, print_bad
 from ndformer.framework.engine.training.owner import owned
@@ -127,7 +127,7 @@ def _run(trainer: Trainer, on_tested: OnTested | None) -> dict[str, Any]:
         best = run_state.load_best(trainer)
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
-        print(f"best on validation: {as_line(best['metrics'], quantities)}{after}")
+        print(f"best on validation: {as_line(best['metrics'], quantities, LINE)}{after}")
         return finish(trainer, best["metrics"], on_tested)
 
 

@@ -24,7 +24,8 @@ class RegressionError(Metric):
     A run takes the targets from its dataset, and raises if those of the config are others.
 
     One target has plain names, and the MAE is the main value. Several have names such as `MAE_gap`, and the main value
-    is `standardized_MAE`, the mean over targets of MAE divided by the standard deviation of the training data.
+    is `standardized_MAE`, the mean over targets of MAE divided by the standard deviation of the training data. All MAE
+    come first, since the line of a log ends after some values.
     """
 
     main, better, unit = "MAE", "lower", ""
@@ -78,8 +79,8 @@ class RegressionError(Metric):
             found[self._name("R2", name)] = 1 - float(np.square(error).mean()) / deviation**2 if varies else 0.0
         if len(self.targets) == 1:
             return found
-        mae = [found[self._name("MAE", name)] for name in self.targets]
-        return dict(standardized_MAE=float(np.mean(mae / spread[0]))) | found
+        mae = {self._name("MAE", name): found[self._name("MAE", name)] for name in self.targets}
+        return dict(standardized_MAE=float(np.mean(list(mae.values()) / spread[0]))) | mae | found
 
     def views(self, folder: Path | None, classes: Sequence[str]) -> str | None:
         """Return a table of errors by the number of parts, such as atoms, and draw error_by_size.png and parity.png."""

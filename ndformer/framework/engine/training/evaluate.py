@@ -14,6 +14,8 @@ from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 from ndformer.framework.system import processes
 
+LINE = 13  # values of a line of a log: COCO's twelve, or twelve errors and their mean
+
 
 @dataclass
 class Evaluation:
@@ -26,7 +28,7 @@ class Evaluation:
 
     @property
     def line(self) -> str:
-        return as_line(self.values, self.quantities)
+        return as_line(self.values, self.quantities, LINE)
 
 
 @torch.no_grad()
@@ -88,9 +90,11 @@ def _nonempty(batch: dict[str, Any]) -> dict[str, Any]:
     return batch if batch["data_samples"] else shared
 
 
-def as_line(values: Mapping[str, float], quantities: Mapping[str, Quantity]) -> str:
-    """Return the values as one line of a log: "accuracy 0.9450  error 0.4512 px"."""
-    return "  ".join(f"{name} {quantities[name].log_text(value)}" for name, value in values.items())
+def as_line(values: Mapping[str, float], quantities: Mapping[str, Quantity], limit: int | None = None) -> str:
+    """Return values, the first ones up to `limit`, as a line of a log: "accuracy 0.9450  error 0.4512 px"."""
+    texts = [f"{name} {quantities[name].log_text(value)}" for name, value in values.items()]
+    rest = [f"and {len(texts) - limit} more"] if limit is not None and len(texts) > limit else []
+    return "  ".join(texts[:limit] + rest)
 
 
 def _process(metric: Metric, batch: dict[str, Any], answers: list[Answer]) -> None:

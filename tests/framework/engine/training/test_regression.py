@@ -4,14 +4,18 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from mmengine.config import Config
 
+from ndformer.framework.answers.values import Values
 from ndformer.framework.contract.parts import Parts, answers
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model, with_targets
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import train
+from ndformer.framework.engine.training.evaluate import LINE, as_line
 from ndformer.framework.errors import ConfigError
+from ndformer.framework.evaluation.regression import RegressionError
 from ndformer.framework.registry import DATASETS
 from tests.soak import tiny
 
@@ -67,6 +71,23 @@ def test_a_run_on_clouds_names_its_errors_by_the_targets_of_the_data(tmp_path, c
     cfg = config()
     cfg.train_cfg.max_epochs = 2
     assert train(cfg, tmp_path / "run", resume=True)["epochs"] == 2
+
+
+def test_lines_of_a_log_end_after_the_main_values():
+    targets = [f"t{i} (m)" for i in range(12)]
+    metric, rng = RegressionError(targets), np.random.default_rng(0)
+    truth = rng.standard_normal((5, 12))
+    for row in truth:
+        sample = dict(targets=row)
+        metric.process(None, [Values(sample=sample, values=torch.from_numpy(row + 1), spread=torch.ones(12))])
+    values = metric.compute_metrics(metric.results)
+    quantities = {name: metric.quantity(name) for name in values}
+    line = as_line(values, quantities, LINE)
+    assert line.startswith("standardized_MAE 1.0000  MAE_t0 1.0000 m  ")
+    assert line.endswith("  MAE_t11 1.0000 m  and 24 more")
+    assert as_line(values, quantities).endswith(f"R2_t11 {values['R2_t11']:.4f}")
+    assert len(values) == 37
+    assert "more" not in as_line(dict(list(values.items())[:13]), quantities, LINE)
 
 
 def test_other_names_or_another_order_are_refused(tmp_path):
