@@ -25,10 +25,11 @@ def main() -> None:
     args = parser.parse_args()
     cfg = config_from(args, args.splits)
     prepare_data(cfg, args.sample)
-    total = 0
+    total, options = 0, list[str]()
     for split in args.splits:
         count, wrong = check_split(cfg, split, args.workers)
         total += len(wrong)
+        options += [f"{split}_dataloader.skip_bad=True"] if wrong else []
         stopped = f"; stopped after {MAX_BAD} bad ones" if len(wrong) == MAX_BAD else ""
         print(f"{split}: {count} samples, {len(wrong)} bad{stopped}")
         for error in wrong[: args.show]:
@@ -36,7 +37,10 @@ def main() -> None:
         if len(wrong) > args.show:
             print(f"  and {len(wrong) - args.show} more: --show {len(wrong)} prints all")
     if total:
-        raise DataError(f"{total} samples cannot be used: replace them, or train with skip_bad=True in the loaders")
+        raise DataError(
+            f"{total} {'sample' if total == 1 else 'samples'} cannot be used. Replace them, or train without them:",
+            f"--cfg-options {' '.join(options)}",
+        )
 
 
 if __name__ == "__main__":

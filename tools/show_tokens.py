@@ -58,7 +58,9 @@ def token_positions(adapter: Adapter, where: Where) -> np.ndarray:
 
 
 def draw_tokens(canvas: Canvas) -> list[np.ndarray]:
-    """Draw each token in its own color, one picture per moment."""
+    """Draw each token in its own color, one picture per moment; atoms have the colors of their elements."""
+    if canvas.shows_tokens:
+        return [canvas.plain(moment) for moment in range(canvas.moments)]
     colors = distinct_colors(len(canvas.coordinates))
     colors[:, 3] = 1
     return [canvas.painted(colors, moment) for moment in range(canvas.moments)]

@@ -14,7 +14,7 @@ from ndformer.modalities.molecules.formats.files import ENDINGS
 from ndformer.studies import find
 from tests.docs.pages import CONFIGS, DOCS, NO_WORKERS, code_of, commands_of, indented_commands, run
 from tests.programs import run as start
-from tools import explore, peek, show_attention, show_tokens, test
+from tools import check_data, explore, peek, predict, show_attention, show_tokens, test
 
 PAGE = (DOCS / "get-started" / "molecules.md").read_text()
 TINY = ["--cfg-options", *NO_WORKERS, "train_cfg.max_epochs=1", "model.backbone.dim=16", "model.backbone.depth=1"]
@@ -61,11 +61,11 @@ def test_it_goes_from_training_to_a_prediction_with_a_unit(home, capsys):
     run(ask)
     assert re.match(r"water.xyz  gap \d+\.\d meV\n", capsys.readouterr().out)
     assert (home / "work_dirs" / "qm9_small_sample" / "parity.png").exists()
-    trained = ["configs/qm9_small.py", "work_dirs/qm9_small_sample/best.pth"]
     start(peek.main, "water.xyz")
     assert re.search(r"molecules +1\n", capsys.readouterr().out)
     start(show_tokens.main, str(CONFIGS / "qm9_small.py"), "water.xyz", "--out", "tokens.gif")
-    start(show_attention.main, "work_dirs/qm9_small_sample/config.py", trained[1], "water.xyz", "--out", "water.png")
+    (words,) = re.findall(r"`ndformer show_attention (work_dirs.*?)`", PAGE)
+    start(show_attention.main, *words.split(), "--out", "water.png")
     assert all((home / name).stat().st_size > 0 for name in ("tokens.gif", "water.png"))
     capsys.readouterr()
     (turned,) = re.findall(r"^ndformer test (.*?\n.*)$", PAGE, re.MULTILINE)
@@ -85,13 +85,23 @@ def test_its_table_and_command_train_on_a_folder(home, capsys):
         (mine / f"{i}.xyz").write_text((home / "water.xyz").read_text().replace("0.763", f"0.7{i}3"))
     rows = [f"{i}.xyz,{split},{i / 10}" for i, split in enumerate(splits)]
     (mine / "targets.csv").write_text("\n".join([header, *rows, ""]))
+    for main, name in ((peek.main, "peek"), (check_data.main, "check_data")):
+        (words,) = [words for words in indented_commands(PAGE, name) if "data/mine" in words]
+        start(main, *words)
+    printed = capsys.readouterr().out
+    assert re.search(r"molecules +10\n", printed)
+    assert "test: 2 samples, 0 bad" in printed
     fit = commands_of(PAGE)[3]
     run(fit, *TINY, "train_dataloader.batch_size=3", "--no-report")
     assert "MAE" in capsys.readouterr().out
+    for main, name in ((test.main, "test"), (predict.main, "predict")):
+        (words,) = [words for words in indented_commands(PAGE, name) if "work_dirs/custom_molecules" in words]
+        start(main, *words)
+    assert "kcal/mol" in capsys.readouterr().out
 
 
 def test_its_commands_on_data_that_is_not_here_name_configs_presets_and_studies_that_exist():
-    for words in indented_commands(PAGE, "train"):
+    for words in indented_commands(PAGE, "train"):  # the others are run above
         options = words[words.index("--cfg-options") + 1 :] if "--cfg-options" in words else []
         assert load(CONFIGS / Path(words[0]).name, options).data_root == "data/qm9"
     (other,) = re.findall(r'`"(dataset.targets=\[.*?\])"`', PAGE.partition("--cfg-options` trains")[0])

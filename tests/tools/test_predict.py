@@ -117,6 +117,7 @@ def test_where_the_result_goes_is_looked_at_before_the_work(main, endings, refus
     "main, arguments, sentence",
     [
         (predict.main, ["nothing.png"], "no file or folder at nothing.png"),
+        (predict.main, ["CCO"], "no file or folder at CCO. Give a file ending in .jpg, "),
         (predict.main, ["empty"], "no file that this model reads (.jpg, "),
         (predict.main, ["text.png"], "text.png cannot be read as an image ("),
         (

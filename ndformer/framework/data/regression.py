@@ -1,10 +1,12 @@
 """The targets of a whole dataset, from which heads for regression compute means, spreads and references."""
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.errors import DataError
 
 SAME = 1e-9  # times the largest value: targets with a smaller standard deviation differ by rounding alone
 
@@ -26,10 +28,24 @@ class Tabulated(Protocol):
 
 
 def target_table(data: Dataset) -> TargetTable:
-    """Return the targets of a dataset, by reading all its samples if they are not known without."""
+    """Return the targets of a dataset, by reading all its samples if they are not known without.
+
+    With `skip_bad`, samples that cannot be read are left out.
+    """
     if isinstance(data, Tabulated):
         return data.target_table()
-    samples = [data.sample(0, i)["data_sample"] for i in range(len(data))]
+    samples = list(_readable(data))
+    if not samples:
+        raise DataError(f"{data.data_root}: none of its {len(data)} samples can be read. Run ndformer check_data")
     composition = [sample["composition"] for sample in samples if "composition" in sample]
     targets = np.stack([np.asarray(sample["targets"], np.float64) for sample in samples])
     return TargetTable(targets, np.stack(composition) if composition else None)
+
+
+def _readable(data: Dataset) -> Iterator[dict[str, Any]]:
+    for i in range(len(data)):
+        try:
+            yield data.sample(0, i)["data_sample"]
+        except DataError:
+            if not data.skip_bad:
+                raise

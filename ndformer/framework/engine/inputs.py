@@ -59,7 +59,9 @@ class Preparation:
         files: list[Path] = []
         for path in paths:
             if not path.exists():
-                raise DataError(f"no file or folder at {path}")
+                known = path.suffix.lower() in self.endings
+                advice = "" if known else f". Give a file ending in {', '.join(self.endings)}"
+                raise DataError(f"no file or folder at {path}{advice}")
             files += self._inside(path) if path.is_dir() and not self._is_sample(path) else [path]
         if not self.joins_modalities:
             return [(path,) for path in files]

@@ -30,6 +30,7 @@ class Canvas:
     stills: Sequence[int] = (0,)  # frames that a sheet shows side by side
     seconds: float = 0.15  # duration of a frame
     inches: float = 1.1  # longer side of a panel
+    shows_tokens: bool = False  # whether plain() already shows each token, so that its color may be that of the sample
 
     def __init__(self, coordinates: np.ndarray) -> None:
         self.coordinates = coordinates

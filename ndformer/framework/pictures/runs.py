@@ -113,6 +113,7 @@ def bars(path: Path, groups: dict[str, dict[str, float]], base: str) -> None:
 
 COLUMNS, BINS, SIDE = 4, 80, 2.9  # panels in a row, bins along each axis, inches of a panel
 AXIS_PERCENTILES = (0.1, 99.9)  # percentiles of the true values that set the range of the axes
+FEW = 1000  # samples that are drawn as points, all of them in the range
 
 
 def parity(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> None:
@@ -123,10 +124,14 @@ def parity(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence
         for t, (axis, name) in enumerate(zip(axes, names)):
             has_truth = np.isfinite(truth[:, t])
             x, y = truth[has_truth, t], predicted[has_truth, t]
-            low, high = (float(v) for v in np.percentile(x, AXIS_PERCENTILES))
+            inside = np.concatenate([x, y]) if len(x) <= FEW else np.percentile(x, AXIS_PERCENTILES)
+            low, high = float(inside.min()), float(inside.max())
             margin = 0.05 * (high - low) or 1.0
             ends = (low - margin, high + margin)
-            axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
+            if len(x) <= FEW:
+                axis.scatter(x, y, s=max(4, 30 - len(x) / 10), color="#3b6ea8", alpha=0.7, linewidths=0)
+            else:
+                axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
             axis.grid(False)  # it would cover the bins
             axis.plot(ends, ends, color="0.4", lw=0.8)
             axis.set(xlim=ends, ylim=ends, xlabel=f"true {name}", ylabel=f"predicted {name}", aspect="equal")

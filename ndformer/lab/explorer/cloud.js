@@ -33,7 +33,8 @@ class CloudView {
     this.moments = 1;
     this.ready = Promise.resolve();
     const plane = this.centers.every((place, i) => i % 3 < 2 || place === this.centers[2]);
-    [this.yaw, this.pitch, this.zoom] = plane ? [0, 0, 0.95] : [0.65, 0.4, 0.95];
+    const fit = data.sizes ? 0.8 : 0.95; // large points at the edge need room
+    [this.yaw, this.pitch, this.zoom] = plane ? [0, 0, fit] : [0.65, 0.4, fit];
     this.canvas = createCanvas(900, 900);
     this.gl = this.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
     if (this.gl) this.begin();
@@ -130,7 +131,7 @@ class CloudView {
     const pen = canvas.getContext("2d"), { width, height } = canvas;
     pen.fillStyle = "#fafafa";
     pen.fillRect(0, 0, width, height);
-    const size = Math.max(2, (0.62 * width) / Math.sqrt(this.count)) / this.largest;
+    const size = Math.max(2, Math.min(0.2 * width, (0.62 * width) / Math.sqrt(this.count))) / this.largest;
     pen.fillStyle = `rgb(${NOTHING})`;
     const dot = Math.max(1, width / 100);
     for (const i of this.dots) {

@@ -25,7 +25,8 @@ function scaleOf(values, kind) {
 
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)} %`;
 const number = (value) => (Number.isFinite(value) ? value.toFixed(4).replace("-", "−") : "never");
-const short = (value) => (value === 0 ? "0" : `${Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(2)}`.replace("-", "−"));
+const digits = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toPrecision(2));
+const short = (value) => (value === 0 ? "0" : digits(value).replaceAll("-", "−"));
 
 // What stands below a scale, at its start, its middle and its end.
 function ticksOf({ kind, limit }) {

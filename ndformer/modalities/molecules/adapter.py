@@ -17,7 +17,7 @@ from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width
 from ndformer.framework.tokens import TokenSet
-from ndformer.modalities.molecules.formats.elements import KINDS
+from ndformer.modalities.molecules.formats.elements import KINDS, lacks_hydrogen
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule, to_molecule
 from ndformer.modalities.molecules.pictures.balls import TurningMolecule
 
@@ -64,12 +64,15 @@ class Atoms(Adapter):
                 f"{path} has no charges, which this model needs. Write an extended .xyz file whose Properties contain "
                 "charge:R:1"
             )
-        if path.suffix.lower() == ".pdb" and HYDROGEN not in molecule[:, 0]:
+        if lacks_hydrogen(molecule[:, 0]) or (path.suffix.lower() == ".pdb" and HYDROGEN not in molecule[:, 0]):
             warnings.warn(NO_HYDROGEN.format(path), stacklevel=2)
         return dict(molecules=molecule)
 
     def from_memory(self, value: Any) -> Sample:
-        return dict(molecules=to_molecule(value))
+        molecule = to_molecule(value)
+        if lacks_hydrogen(molecule[:, 0]):
+            warnings.warn(NO_HYDROGEN.format("a molecule"), stacklevel=2)
+        return dict(molecules=molecule)
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
         return TurningMolecule(sample["inputs"]["molecules"].numpy(), places)

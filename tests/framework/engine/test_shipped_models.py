@@ -14,6 +14,8 @@ import ndformer
 from ndformer.framework.engine.config.shipped import WEIGHTS, model_names
 from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import split_unit
+from tests.programs import run
+from tools import predict, show_attention
 
 WATER = dict(numbers=[8, 1, 1], positions=[[0, 0, 0.119], [0, 0.763, -0.477], [0, -0.763, -0.477]])
 XYZ = "3\nwater\nO 0 0 0.119\nH 0 0.763 -0.477\nH 0 -0.763 -0.477\n"
@@ -68,3 +70,11 @@ def test_predictions_do_not_change_if_a_molecule_is_turned_or_moved() -> None:
 def test_a_name_that_is_no_model_is_answered_with_the_nearest() -> None:
     with pytest.raises(DataError, match=r"shipped model \(qm9-small\), got 'qm9-smal', did you mean 'qm9-small'\?"):
         ndformer.load("qm9-smal")
+
+
+@pytest.mark.parametrize("main", [predict.main, show_attention.main])
+def test_a_file_that_is_not_given_is_one_sentence(main: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(main, "qm9-small")
+    assert end.value.code == 2
+    assert capsys.readouterr().err.endswith(": expected a FILE after qm9-small, got none. Give one or more\n")

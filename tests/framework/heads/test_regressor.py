@@ -5,6 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from ndformer.framework.answers.values import Values
 from ndformer.framework.data.dataset import Dataset
@@ -12,6 +13,7 @@ from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.evaluation.regression import RegressionError
 from ndformer.framework.heads.regressor import Regressor
+from ndformer.framework.pictures.runs import parity
 from ndformer.framework.quantity import split_unit
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -182,6 +184,18 @@ def test_metrics_against_their_definitions(tmp_path):
     assert metric.views(tmp_path, []) is None  # samples without a composition have no size
     assert (tmp_path / "parity.png").stat().st_size > 1000
     assert not (tmp_path / "error_by_size.png").exists()
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_few_samples_are_points_that_are_all_in_the_picture(tmp_path, count):
+    """A histogram of few samples has one count in each cell, so that all cells have one color."""
+    truth = np.linspace(0, 1, count)[:, None]
+    parity(tmp_path / "a.png", truth, truth - 5, ["gap (meV)"])  # far below all true values
+    with Image.open(tmp_path / "a.png") as picture:
+        pixels = np.asarray(picture.convert("RGB")).astype(int)
+    blue = (pixels[..., 2] - pixels[..., 0]) > 60  # of points
+    assert 20 < blue.sum() < 0.2 * blue.size
+    assert (pixels.min(-1) > 230).mean() > 0.5  # the paper
 
 
 def test_errors_by_size_are_the_means_of_groups(tmp_path):

@@ -150,15 +150,31 @@ def test_peek_describes_the_table_and_its_files(tmp_path):
     assert description["molecules"] == sum(description["split"].values()) == 12
     assert list(description["split"]) == ["train", "val", "test"]
     assert (description["atoms"], description["elements"]) == ([1, 10], dict(H=55))
-    values = [i + 0.5 for i in range(10)] + [1, 1]
-    expected = dict(known=12, mean=np.mean(values), standard_deviation=np.std(values))
-    assert description["targets"]["gap (meV)"] == pytest.approx(expected, rel=1e-4)
-    assert description["targets"]["score"]["known"] == 11
+    assert description["means_of_targets"]["gap (meV)"] == pytest.approx((50 + 2) / 12, rel=1e-4)
+    assert description["unknown_targets"] == {"gap (meV)": 0, "score": 1}
     unread, unlisted = description["odd"]
     assert unread.startswith("2 of the first 1000 files cannot be read: ")
     assert unlisted == "files of molecules that are not in the table: 1"
     assert len(description["first"]) == 3
     assert "gap (meV)" in description["first"][0]
+
+
+def test_targets_of_files_that_cannot_be_read_are_left_out_with_skip_bad(tmp_path):
+    write(
+        tmp_path, "file,split,E (eV)\n" + "".join(f"{i}.xyz,train,{i}\n" for i in range(10)) + "gone.xyz,train,1000\n"
+    )
+    data = MoleculeFolder(tmp_path, "train", holdout=0.0, val_is_test=True, transforms=[dict(type="PackAtoms")])
+    with pytest.raises(DataError, match="gone.xyz is missing, which .*targets.csv names"):
+        target_table(data)
+    data.skip_bad = True
+    table = target_table(data)
+    assert sorted(table.targets[:, 0].tolist()) == list(range(10))
+    assert table.composition is not None
+    assert len(table.composition) == 10
+    for i in range(10):
+        (tmp_path / f"{i}.xyz").unlink()
+    with pytest.raises(DataError, match="none of its 11 samples can be read"):
+        target_table(data)
 
 
 def test_peek_names_vectors(tmp_path):

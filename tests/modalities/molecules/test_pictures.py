@@ -10,6 +10,7 @@ from ndformer.framework.data.describe import describe
 from ndformer.modalities.molecules.adapter import Atoms
 from ndformer.modalities.molecules.pictures.balls import SIZE, TurningMolecule, draw
 from ndformer.modalities.molecules.transforms.atoms import PackAtoms
+from tools.show_tokens import draw_tokens
 
 CO2 = np.array([[6, 0, 0, 0], [8, 1.16, 0, 0], [8, -1.16, 0, 0]], np.float32)
 
@@ -81,3 +82,14 @@ def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):
     for text in ("0 0 0\n1 1 1\n2 2 2\n", "3\n0 0 0\n1 1 1\n2 2 2\n"):
         (tmp_path / "cloud.xyz").write_text(text)
         assert describe(tmp_path / "cloud.xyz", 2)["format"].startswith("point cloud")
+
+
+def test_tokens_have_the_colors_of_their_elements():
+    rows = np.array([[8, 0, 0, 0.1], [1, 0, 0.8, -0.5], [1, 0, -0.8, -0.5]], np.float32)
+    canvas = TurningMolecule(rows, rows[:, 1:4])
+    pictures = draw_tokens(canvas)
+    assert len(pictures) == canvas.moments
+    y, x = canvas.spot(0, 0)
+    assert pictures[0][round(y), round(x)].tolist() == [225, 40, 40]
+    y, x = canvas.spot(1, 0)
+    assert pictures[0][round(y), round(x)].tolist() == [240, 240, 240]

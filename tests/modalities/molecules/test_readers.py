@@ -31,9 +31,9 @@ def xyz(rows: list[str], comment: str = "") -> str:
     return f"{len(rows)}\n{comment}\n" + "".join(f"{row}\n" for row in rows)
 
 
-def texts(positions: np.ndarray = POSITIONS) -> dict[str, str]:
-    """Return methanol in every format."""
-    atoms = list(zip([SYMBOLS[n] for n in NUMBERS], positions.tolist()))
+def texts(positions: np.ndarray = POSITIONS, numbers: np.ndarray = NUMBERS) -> dict[str, str]:
+    """Return methanol, or other elements at its positions, in every format."""
+    atoms = list(zip([SYMBOLS[n] for n in numbers], positions.tolist()))
     plain = [f"{s} {x} {y} {z}" for s, (x, y, z) in atoms]
     extended = [f"{i} {x} {y} {z} {s} 0.5" for i, (s, (x, y, z)) in enumerate(atoms)]
     v2000 = [f"{x:10.4f}{y:10.4f}{z:10.4f} {s:<3} 0  0  0" for s, (x, y, z) in atoms]
@@ -44,7 +44,7 @@ def texts(positions: np.ndarray = POSITIONS) -> dict[str, str]:
     ]
     return {
         "plain.xyz": xyz(plain, "methanol"),
-        "numbers.xyz": xyz([f"{n} {x} {y} {z}" for n, (_, (x, y, z)) in zip(NUMBERS, atoms)]),
+        "numbers.xyz": xyz([f"{n} {x} {y} {z}" for n, (_, (x, y, z)) in zip(numbers, atoms)]),
         "qm9.xyz": xyz([row.replace("0.0081", "8.1*^-3") + " -0.1" for row in plain]) + "",
         "extended.xyz": xyz(extended, 'Lattice="9 0 0 0 9 0 0 0 9" Properties=id:I:1:pos:R:3:species:S:1:q:R:1'),
         "v2000.sdf": "\n".join(["methanol", "  made  3D", "", "  6  5  0  0  0  0            999 V2000", *v2000])
@@ -103,6 +103,18 @@ def test_a_pdb_file_without_hydrogen_is_predicted_with_a_warning(tmp_path):
     (tmp_path / "a.pdb").write_text("\n".join(heavy))
     with pytest.warns(UserWarning, match="a.pdb has no hydrogen atoms"):
         Atoms(dim=8).open(tmp_path / "a.pdb")
+
+
+@pytest.mark.parametrize("name", texts())
+def test_carbon_without_hydrogen_is_reported_in_every_format(tmp_path, name):
+    heavy = dict(numbers=["C", "C", "O", "C"], positions=np.eye(4, 3))
+    with pytest.warns(UserWarning, match="a molecule has no hydrogen atoms"):
+        Atoms(dim=8).from_memory(heavy)
+    Atoms(dim=8).from_memory(dict(numbers=["O", "C", "O"], positions=np.eye(3)))  # CO2 has none
+    (tmp_path / name).write_text(texts(numbers=np.array([6, 8, 9, 9, 9, 9]))[name])
+    assert 1 not in read_molecule(tmp_path / name)[:, 0]
+    with pytest.warns(UserWarning, match=f"{name} has no hydrogen atoms"):
+        Atoms(dim=8).open(tmp_path / name)
 
 
 def test_a_molecule_far_from_the_origin_keeps_its_geometry(tmp_path):

@@ -83,7 +83,10 @@ class Parser(argparse.ArgumentParser):
 
     def _lacks_run(self, first: str) -> bool:
         """Return whether a program that takes a checkpoint got something else than a run's folder, as by a slip."""
-        return any(action.dest == CHECKPOINT for action in self._actions) and run_files(Path(first)) is None
+        return (
+            any(action.dest == CHECKPOINT for action in self._actions)
+            and run_files(shipped.model_folder(first)) is None
+        )
 
     def error(self, message: str) -> NoReturn:
         required = message.partition("are required: ")[2].split(", ")
@@ -91,6 +94,8 @@ class Parser(argparse.ArgumentParser):
             run = f"the folder of a run with {saved.DATA} and {checkpoint.BEST}"
             expected = f"expected CONFIG CHECKPOINT, {run}, or a shipped model ({', '.join(shipped.model_names())})"
             self.exit(2, f"{self.prog}: {expected}, got {self.first}{_remedy(Path(self.first))}\n")
+        if self.first and required == ["FILE"]:
+            self.exit(2, f"{self.prog}: expected a FILE after {self.first}, got none. Give one or more\n")
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message or not unknown.startswith("--"):
             super().error(message)

@@ -63,7 +63,9 @@ class MoleculeFolder(Dataset):
             return parts | dict(test=[row for i, row in enumerate(rows) if i in test])
         strange = next((row for row in rows if row[SPLIT] not in SPLITS), None)
         if strange is not None:
-            raise DataError(f"{self.table}: {SPLIT} must be train, val or test, got '{strange[SPLIT]}'")
+            raise DataError(
+                f"{self.table}: {SPLIT} of {strange[FILE]:.60} must be train, val or test, got '{strange[SPLIT]:.60}'"
+            )
         parts = {split: [row for row in rows if row[SPLIT] == split] for split in SPLITS}
         return {split: part for split, part in parts.items() if part}
 
@@ -125,6 +127,8 @@ class MoleculeFolder(Dataset):
         return Record(foreign.inside(self.data_root, name), np.array(values, np.float64))
 
     def read(self, record: Record) -> Sample:
+        if not foreign.is_file(record.path):
+            raise DataError(f"{record.path} is missing, which {self.table} names. Add the file, or remove the row")
         molecule, components = read_molecule(record.path), self.components
         return dict(molecules=molecule, targets=record.targets, components=components, path=str(record.path))
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
-from ndformer.modalities.molecules.formats.elements import SYMBOLS, bonds, formula
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, bonds, formula, lacks_hydrogen
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecules
 
 # the number of atoms, a comment, and an atom, which rows of a point cloud do not have
@@ -41,6 +41,7 @@ class MoleculeFile(Describer):
         distance = np.linalg.norm(first[:, None, 1:4] - first[:, 1:4], axis=-1) + 9 * np.eye(len(first))
         odd = {
             f"two atoms are closer than {CLOSE} Angstrom": distance.min() < CLOSE,
+            "it has carbon and no hydrogen: add it if it is missing": lacks_hydrogen(numbers),
             "all atoms are in one plane, as in a drawing": len(first) > 12 and np.ptp(first[:, 1:4], axis=0).min() == 0,
             f"only the first {MAX_READ} molecules were read": len(molecules) == MAX_READ,
         }

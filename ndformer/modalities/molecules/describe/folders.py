@@ -12,7 +12,7 @@ from ndformer.framework.data.describe import NAME, NO, Describer, Description, t
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.molecules.datasets.folder import TABLE, MoleculeFolder, Record
-from ndformer.modalities.molecules.formats.elements import SYMBOLS, formula
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, formula, lacks_hydrogen
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule
 
 MAX_READ = 1000  # files
@@ -43,15 +43,17 @@ class MoleculeTargets(Describer):
         facts |= _facts(list(molecules.values()))
         targets = np.stack([record.targets for record in records])  # (M, T)
         known = np.isfinite(targets)
-        facts["targets"] = {
-            name: dict(known=int(known[:, t].sum())) | _range(targets[known[:, t], t]) for t, name in enumerate(classes)
-        }
+        facts["means_of_targets"] = {name: _mean(targets[known[:, t], t]) for t, name in enumerate(classes)}
+        if not known.all():
+            facts["unknown_targets"] = {name: int((~known[:, t]).sum()) for t, name in enumerate(classes)}
         if components := groups(classes):
             facts["vectors_and_tensors"] = [[classes[t] for t in group] for group in components]
         listed = {record.path for record in records}
+        bare = sum(lacks_hydrogen(molecule[:, 0]) for molecule in molecules.values())
         files = sum(file.suffix.lower() in ENDINGS and file not in listed for file in home.rglob("*"))
         odd = {
             f"{len(broken)} of the first {MAX_READ} files cannot be read: {next(iter(broken), '')}": broken,
+            f"{bare} molecules have carbon and no hydrogen: add it if it is missing": bare,
             f"files of molecules that are not in the table: {files}": files,
             f"only the first {MAX_READ} files were read": len(records) > MAX_READ,
         }
@@ -72,9 +74,5 @@ def _facts(molecules: list[np.ndarray]) -> dict[str, Any]:
     return dict(atoms=[min(sizes), max(sizes)], elements={SYMBOLS[kind]: counts[kind] for kind in sorted(counts)})
 
 
-def _range(values: np.ndarray) -> dict[str, float]:
-    if not len(values):
-        return {}
-    return {
-        name: float(f"{value:.6g}") for name, value in (("mean", values.mean()), ("standard_deviation", values.std()))
-    }
+def _mean(values: np.ndarray) -> float | None:
+    return float(f"{values.mean():.6g}") if len(values) else None

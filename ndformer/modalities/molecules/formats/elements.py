@@ -52,3 +52,8 @@ def formula(numbers: np.ndarray) -> str:
     first = [symbol for symbol in ("C", "H") if symbol in counts] if "C" in counts else []
     order = [*first, *sorted(set(counts) - set(first))]
     return "".join(symbol + (str(counts[symbol]) if counts[symbol] > 1 else "") for symbol in order)
+
+
+def lacks_hydrogen(numbers: np.ndarray) -> bool:
+    """Return whether a molecule has carbon, more than three atoms, and no hydrogen: CO and CO2 need none."""
+    return len(numbers) > 3 and NUMBERS["C"] in numbers and NUMBERS["H"] not in numbers

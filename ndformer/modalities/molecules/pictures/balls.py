@@ -35,6 +35,7 @@ class TurningMolecule(Canvas):
 
     axes = dict(X="x", Y="y", Z="z")
     moments, seconds = TURNS, 0.1
+    shows_tokens = True
 
     def __init__(self, molecule: np.ndarray, places: np.ndarray) -> None:
         super().__init__(places)
