@@ -2,8 +2,7 @@
 
 With rotation augmentation, since most encodings are not invariant to rotations; `preset="upright"` is without. Other
 targets are set by `dataset.targets`, and `model.head.readout` is `sum` for those that grow with the molecule;
-`preset="all"` is an example with all twelve, `preset="moments"` of targets that are moments of predicted charges, and
-`preset="polarizability"` of a tensor.
+`preset="all"` is an example with all twelve, and `preset="moments"` of targets that are moments of predicted charges.
 """
 
 _base_ = ["_transformer.py"]
@@ -43,7 +42,6 @@ _all = [
     "Cv (cal/mol/K)",
 ]
 _moments = ["mu (D)", "alpha (a0^3)", "anisotropy (a0^3)", "R2 (a0^2)"]
-_polarizability = [f"polarizability {component} (a0^3)" for component in ("xx", "xy", "yy", "xz", "yz", "zz")]
 _readouts = ["mean", "sum", "mean", "mean", "mean", "sum", "sum", "sum", "sum", "sum", "sum", "sum"]
 versions = dict(
     upright=dict(train_dataloader=dict(dataset=dict(transforms=_eval))),
@@ -54,10 +52,6 @@ versions = dict(
     moments=dict(  # of charges at the positions of atoms
         dataset=dict(targets=_moments),
         model=dict(head=dict(type="TensorRegressor", readout=["dipole", "sum", "anisotropy", "extent"])),
-    ),
-    polarizability=dict(
-        dataset=dict(targets=_polarizability),
-        model=dict(head=dict(type="TensorRegressor", readout="tensor")),
     ),
 )
 

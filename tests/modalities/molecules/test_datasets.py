@@ -14,7 +14,7 @@ from ndformer.framework.data.regression import target_table
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import STAND_INS
 from ndformer.modalities.molecules.adapter import Atoms
-from ndformer.modalities.molecules.datasets.qm9 import FILE, POLARIZABILITY, QM9, TARGETS, anisotropy
+from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS, anisotropy
 from ndformer.modalities.molecules.formats.elements import bonds
 from ndformer.modalities.molecules.stand_ins.qm9 import NAMES, grow, polarizability, properties, qm9
 from ndformer.modalities.molecules.transforms.atoms import PackAtoms, RotateAtoms, random_rotation
@@ -69,26 +69,6 @@ def test_the_anisotropy_is_that_of_the_eigenvalues(home):
     for value, (xx, xy, yy, xz, yz, zz) in zip(data.molecules.targets[:, 1], tensors):
         a, b, c = np.linalg.eigvalsh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
         assert value == pytest.approx((((a - b) ** 2 + (b - c) ** 2 + (c - a) ** 2) / 2) ** 0.5, rel=1e-6)
-
-
-@pytest.mark.parametrize("fixed", [None, 4])
-def test_polarizabilities_rotate_with_the_molecule(home, fixed):
-    """That of the stand-in is a sum over bonds, which are as they were if all atoms are rotated."""
-    order = [POLARIZABILITY[i] for i in (5, 0, 3, 1, 4, 2)]
-    targets = ["gap (meV)", *order, "alpha (a0^3)"]
-    data = small(home, targets=targets, transforms=[dict(type="RotateAtoms", fixed=fixed), dict(type="PackAtoms")])
-    assert data.classes == ["gap (meV)", *POLARIZABILITY, "alpha (a0^3)"]
-    upright = small(home, targets=targets)
-    moved = 0
-    for i in range(len(data)):
-        sample = data[i]
-        rows, values = sample["inputs"]["molecules"].numpy(), sample["data_sample"]["targets"]
-        expected = polarizability(rows[:, 0].astype(int), rows[:, 1:4].astype(np.float64))
-        assert values[1:7].tolist() == pytest.approx(expected.tolist(), rel=1e-4, abs=1e-3)
-        before = upright.read(upright.records[i])["targets"]
-        assert values[[0, 7]].tolist() == before[[0, 7]].tolist()
-        moved += np.abs(values - before).max() > 0.1
-    assert moved > len(data) / 2
 
 
 def test_the_table_of_targets_is_that_of_the_samples(home):

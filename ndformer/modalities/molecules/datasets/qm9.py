@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.components import TENSOR, adjacent
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
 from ndformer.framework.registry import DATASETS
@@ -35,21 +34,19 @@ TARGETS = {
     "G (meV)": ("GibbsFreeEnergy_298K_au", HARTREE),
     "Cv (cal/mol/K)": ("Heatcapacity_Cv_cal_mol_K", 1.0),
 }
-# of the polarizability, whose tensor the file has besides
+# Of the polarizability, whose tensor in the file has the principal axes of the molecule, and not those of its positions
 ANISOTROPY = "anisotropy (a0^3)"
-POLARIZABILITY = [f"polarizability {component} (a0^3)" for component in TENSOR]
 
 
 @DATASETS.register_module()
 class QM9(MoleculeTable):
     """QM9 from data_root/qm9.npz: 110,000 molecules for training, 10,000 for validation, the others for testing.
 
-    The seed chooses them, as in most publications. `targets` are names of TARGETS with their units, ANISOTROPY,
-    and the six of POLARIZABILITY, a tensor.
+    The seed chooses them, as in most publications. `targets` are names of TARGETS with their units, and ANISOTROPY.
 
     The file has the arrays index (M,), atoms (M,), number (A,), position (A, 3) in Angstrom, target (M, T) and
-    target_names (T,). The polarizability (M, 6), xx, xy, yy, xz, yz and zz, is for ANISOTROPY and POLARIZABILITY.
-    The file may have charge (A,) of the atoms, for Atoms(charges=True).
+    target_names (T,). The polarizability (M, 6), xx, xy, yy, xz, yz and zz, is for ANISOTROPY only. The file may have
+    charge (A,) of the atoms, for Atoms(charges=True).
     """
 
     def __init__(
@@ -60,12 +57,12 @@ class QM9(MoleculeTable):
         val: Count = 10_000,
         **kwargs: Any,
     ) -> None:
-        names = [*TARGETS, ANISOTROPY, *POLARIZABILITY]
+        names = [*TARGETS, ANISOTROPY]
         for name in targets:
             if name not in names:
                 raise UnknownNameError(f"QM9 has no target '{name}'{nearest(name, names)} It has: {', '.join(names)}")
         check_distinct(targets, "QM9: the target")
-        self.targets = adjacent(targets)
+        self.targets = list(targets)
         super().__init__(*args, train=train, val=val, **kwargs)
 
     def load(self) -> Molecules:
@@ -119,17 +116,17 @@ def _check_arrays(arrays: dict[str, np.ndarray], targets: Sequence[str] | None) 
         raise ValueError(f"number must be from 1 to {KINDS - 1}")
     column = {name: i for i, name in enumerate(names.tolist())}
     targets = [name for name in TARGETS if TARGETS[name][0] in column] if targets is None else list(targets)
-    tensors = {ANISOTROPY, *POLARIZABILITY}.intersection(targets)
-    if tensors and not _is_tensors(arrays["polarizability"], M):
+    if ANISOTROPY in targets and not _is_tensors(arrays["polarizability"], M):
         raise ValueError(f"polarizability must have shape {(M, 6)} and finite numbers")
     charges = arrays.get("charge")
     if charges is not None and (charges.shape != (A,) or not np.isfinite(charges).all()):
         raise ValueError(f"charge must have shape {(A,)} and finite numbers")
-    columns = {name: table[:, column[source]] * factor for name, (source, factor) in TARGETS.items() if name in targets}
-    if tensors:
-        columns |= dict(zip(POLARIZABILITY, arrays["polarizability"].T))
-        columns[ANISOTROPY] = anisotropy(arrays["polarizability"])
-    values = [columns[name] for name in targets]
+    values = [
+        anisotropy(arrays["polarizability"])
+        if name == ANISOTROPY
+        else table[:, column[TARGETS[name][0]]] * TARGETS[name][1]
+        for name in targets
+    ]
     chosen = np.stack(values, axis=1) if values else np.empty((M, 0))
     return Molecules.create(atoms, numbers, positions, chosen, index, charges), targets
 

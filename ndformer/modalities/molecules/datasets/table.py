@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ndformer.framework.data.components import groups
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.regression import TargetTable
 from ndformer.framework.errors import DataError
@@ -84,7 +83,6 @@ class MoleculeTable(Dataset):
 
     def index(self, split: str) -> tuple[Any, np.ndarray]:
         self.molecules = self.load()
-        self.components = groups(self.classes)
         count, (train, val) = len(self.molecules.names), self.sizes
         if train + val >= count:
             raise DataError(
@@ -101,8 +99,7 @@ class MoleculeTable(Dataset):
     def read(self, record: Any) -> Sample:
         molecules = self.molecules
         rows = molecules.rows[molecules.starts[record] : molecules.starts[record + 1]]
-        targets = molecules.targets[record]
-        return dict(molecules=rows, targets=targets, components=self.components, path=self._path(record))
+        return dict(molecules=rows, targets=molecules.targets[record], path=self._path(record))
 
     def _path(self, record: Any) -> str:
         return f"molecule {self.molecules.names[record]}"
