@@ -179,7 +179,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         return self.identity(i)
 
     def lengths(self) -> np.ndarray | None:
-        """Return the number of tokens of each sample (N,) for `batch_tokens`, or None if it is not known beforehand."""
+        """Return the tokens of each sample (N,) for `batch_tokens`, -1 of unreadable ones; None if not known before."""
         return None
 
     def input_size(self, i: int) -> tuple[int, ...] | None:

@@ -7,9 +7,12 @@ import pytest
 
 from ndformer.framework.data.describe import describe
 from ndformer.framework.data.regression import target_table
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.training.token_lengths import token_lengths
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.datasets.folder import MoleculeFolder
 from tests.modalities.molecules.test_originals import damaged
+from tests.programs import CONFIGS
 
 
 def write(home: Path, table: str, count: int = 10) -> Path:
@@ -171,6 +174,13 @@ def test_targets_of_files_that_cannot_be_read_are_left_out_with_skip_bad(tmp_pat
     assert sorted(table.targets[:, 0].tolist()) == list(range(10))
     assert table.composition is not None
     assert len(table.composition) == 10
+    lengths, bad = token_lengths(load(CONFIGS / "custom_molecules.py"), data, 8)
+    assert lengths.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, -1, -1, -1]
+    assert list(map(str, bad)) == [str(tmp_path / name) for name in ("8.xyz", "9.xyz", "gone.xyz")]
+    data.skip_bad = False
+    with pytest.raises(DataError, match="gone.xyz is missing"):
+        data.lengths()
+    data.skip_bad = True
     for i in range(10):
         (tmp_path / f"{i}.xyz").unlink()
     with pytest.raises(DataError, match="none of its 11 samples can be read"):

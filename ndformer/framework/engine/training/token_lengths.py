@@ -36,6 +36,8 @@ def token_lengths(cfg: Config, data: Dataset, limit: int) -> tuple[np.ndarray, d
     lengths, bad = np.full(len(data), -1, np.int64), {}
     for i, count in enumerate(counts):
         error = count
+        if count == -1:
+            error = DataError(f"{data.name(i)} cannot be read. ndformer check_data says why")
         if isinstance(error, int):
             if error <= limit:
                 lengths[i] = error

@@ -136,4 +136,12 @@ class MoleculeFolder(Dataset):
         return self.records[i].path
 
     def lengths(self) -> np.ndarray:
-        return np.array([len(read_molecule(record.path)) for record in self.records])
+        return np.array([self._length(record) for record in self.records])
+
+    def _length(self, record: Record) -> int:
+        try:
+            return len(self.read(record)["molecules"])
+        except DataError:
+            if not self.skip_bad:
+                raise
+            return -1
