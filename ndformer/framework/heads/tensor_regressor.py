@@ -126,7 +126,7 @@ class TensorRegressor(Regressor):
         return torch.stack([self.spread[t].to(r.dtype) * _traceless(y[..., t], r) for t in chosen], dim=1)
 
 
-def _groups(readouts: list[str], kind: str, components: Sequence[str]) -> list[list[int]]:
+def _groups(readouts: Sequence[str], kind: str, components: Sequence[str]) -> list[list[int]]:
     """Return the targets of each vector or tensor: those with this readout, in their order."""
     chosen = [t for t, name in enumerate(readouts) if name == kind]
     if len(chosen) % len(components):

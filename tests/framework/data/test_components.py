@@ -30,7 +30,7 @@ def test_rotated_targets_are_those_of_rotated_points(seed):
 
     def targets(points: np.ndarray) -> np.ndarray:
         values = [sum(k * point["xyz".index(c)] for k, point in enumerate(points)) for c in "xyz"]
-        values.append(7.0)
+        values.append(7)
         for a, b in TENSOR:
             values.append(sum(k * point["xyz".index(a)] * point["xyz".index(b)] for k, point in enumerate(points)))
         return np.array(values)

@@ -23,7 +23,7 @@ COUNTS = np.array([[0, 4, 1], [0, 2, 3], [0, 1, 1], [0, 6, 2], [0, 2, 2]])
 class Table(Dataset):
     """Five samples with composition and two targets, one of them unknown."""
 
-    classes = ("U0 (meV)", "gap (meV)")
+    classes = ["U0 (meV)", "gap (meV)"]
 
     def __init__(self) -> None:
         self.targets = np.array([[-38.6, 1.0], [-115.9, 2.0], [-38.9, 4.0], [-79.0, np.nan], [-76.9, 1.0]])

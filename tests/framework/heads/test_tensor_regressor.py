@@ -97,7 +97,7 @@ COMPONENTS = ["gap", "d_x (D)", "d_y (D)", "d_z (D)", *(f"alpha {component}" for
 class Components(Table):
     """Five samples with a number, a vector and a tensor."""
 
-    classes = tuple(COMPONENTS)
+    classes = COMPONENTS
 
     def __init__(self) -> None:
         self.targets = np.random.default_rng(0).standard_normal((5, 10)) + [0, 1, 1, 1, 9, 0, 9, 0, 0, 9]
@@ -163,6 +163,6 @@ def test_readouts_of_components_name_what_is_missing():
     with pytest.raises(ValueError, match="'vector' must be for 3 targets each, x, y, z, got 2"):
         TensorRegressor(8, classes=2, readout="vector")
     data = Components()
-    data.classes = ("gap", *COMPONENTS[2:4], COMPONENTS[1], *COMPONENTS[4:])
+    data.classes = ["gap", *COMPONENTS[2:4], COMPONENTS[1], *COMPONENTS[4:]]
     with pytest.raises(DataError, match=r"components x, y, z of one target, got d_y \(D\), d_z \(D\), d_x \(D\)"):
         components().fit(data)
