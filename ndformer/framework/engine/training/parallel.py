@@ -83,8 +83,13 @@ def parallelize(
         return model
     if compile:
         model.backbone.compile()
+    if not several:
+        return model
+    # DDP waits for a gradient of each parameter, and one without elements, such as no class token, has none
+    empty = [name for name, parameter in model.named_parameters() if not parameter.numel()]
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, empty)
     lacking = len(model.modalities) > 1  # a batch may lack some of them
-    return DistributedDataParallel(model, find_unused_parameters=lacking) if several else model
+    return DistributedDataParallel(model, find_unused_parameters=lacking)
 
 
 def find_blocks(model: nn.Module) -> list[nn.Module]:

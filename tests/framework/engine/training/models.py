@@ -76,6 +76,20 @@ def boxes(step: int) -> list[Any]:
     return [(torch.randn(3, 32, 32), sample(i)) for i in range(SAMPLES)]
 
 
+def regressor() -> TokenModel:
+    """A model without a class token, whose parameter of such tokens is empty."""
+    head = dict(type="TensorRegressor", classes=3, readout=["mean", "sum", "dipole"])
+    encoding = transformer(dict(type="PaPERI"), position_dims=3)
+    return build(dict(molecules=dict(type="Atoms")), encoding, head)
+
+
+def molecules(step: int) -> list[Any]:
+    torch.manual_seed(step)
+    counts = torch.randint(3, 9, (SAMPLES,)).tolist()
+    atoms = [torch.cat([torch.randint(1, 9, (n, 1)), 3 * torch.randn(n, 3)], 1) for n in counts]
+    return [(rows, dict(targets=torch.randn(3).numpy())) for rows in atoms]
+
+
 def batch(samples: list[Any], name: str, part: int = 0, parts: int = 1) -> dict[str, Any]:
     """Return the samples of this process, in part `part` of an accumulated batch."""
     size = len(samples) // processes.count() // parts

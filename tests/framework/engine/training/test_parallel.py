@@ -27,7 +27,9 @@ from tests.framework.engine.training.models import (
     clouds,
     detector,
     images,
+    molecules,
     ptv3,
+    regressor,
     transformer,
 )
 from tests.spawned import spawned
@@ -61,16 +63,19 @@ def assert_alike(one: dict[str, Any], several: list[dict[str, Any]], tolerance: 
 
 
 slow = pytest.mark.slow
-CASES = dict(image=(classifier, images), points=(ptv3, clouds), boxes=(detector, boxes))
+CASES = dict(
+    image=(classifier, images), points=(ptv3, clouds), boxes=(detector, boxes), molecules=(regressor, molecules)
+)
 HSDP = dict(type="fsdp", replicate=2)
 assert fsdp  # imported here, once for all processes that tests fork
 
 
-EVERYDAY = [("image", 2, "fsdp", 4), ("points", 2, "ddp", 4)]
+EVERYDAY = [("image", 2, "fsdp", 4), ("points", 2, "ddp", 4), ("molecules", 2, "ddp", 4)]
 SLOW = [  # each model with each kind of parallel training, and each of both on two and on four processes
     *(("image", 4, "ddp", 50), ("image", 2, "fsdp", 50), ("image", 4, HSDP, 50)),
     *(("points", 2, "ddp", 50), ("points", 4, "fsdp", 50), ("points", 2, HSDP, 50)),
     *(("boxes", 2, "ddp", 50), ("boxes", 4, "fsdp", 50), ("boxes", 4, HSDP, 50)),
+    *(("molecules", 4, "ddp", 20), ("molecules", 2, "fsdp", 20), ("molecules", 4, HSDP, 20)),
 ]
 
 
