@@ -10,19 +10,18 @@ TENSOR = ("xx", "xy", "yy", "xz", "yz", "zz")
 MATRIX = ((0, 1, 3), (1, 2, 4), (3, 4, 5))  # the components of TENSOR as a matrix (3, 3)
 ROWS, COLUMNS = (0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)  # and where each is in it
 DIAGONAL = (0, 2, 5)
-NAME = re.compile(rf"(.*[ _])({'|'.join(TENSOR + VECTOR)})((?: \(.*\))?)")  # "dipole_x (D)", "alpha xx (a0^3)"
+NAME = re.compile(rf"(.*[ _.-])({'|'.join(TENSOR + VECTOR)})(\s*(?:\(.*\))?)", re.IGNORECASE)  # "dipole_x (D)"
 
 
 def groups(names: Sequence[str]) -> list[list[int]]:
     """Return the indices of each vector, in the order of VECTOR, and of each symmetric tensor, in that of TENSOR.
 
-    Their names differ in the component only: `dipole_x (D)`, `dipole_y (D)`, `dipole_z (D)`. A name whose other
-    components are missing is a number of its own.
+    Their names differ in the component only: `dipole_x (D)`, `dipole_y (D)`, `dipole_z (D)`.
     """
-    index = {name: i for i, name in enumerate(names)}
+    index = {name.lower(): i for i, name in enumerate(names)}
     indices = []
     for name in names:
-        match = NAME.fullmatch(name)
+        match = NAME.fullmatch(name.lower())
         order = next((order for order in (VECTOR, TENSOR) if match and match[2] == order[0]), ())
         group = [index.get(f"{match[1]}{component}{match[3]}", -1) for component in order] if match else []
         if group and min(group) >= 0:
@@ -30,11 +29,10 @@ def groups(names: Sequence[str]) -> list[list[int]]:
     return indices
 
 
-def adjacent(names: Sequence[str]) -> list[str]:
-    """Return the names so that the components of each group stand together, in their order, where its first one was."""
-    members = {i: group for group in groups(names) for i in group}
-    order = [j for i in range(len(names)) for j in members.get(i, [i]) if i == min(members.get(i, [i]))]
-    return [names[i] for i in order]
+def partial(names: Sequence[str]) -> list[str]:
+    """Return the names that are components, such as `dipole_x (D)`, of a vector or tensor that is not whole."""
+    whole = {i for group in groups(names) for i in group}
+    return [name for i, name in enumerate(names) if NAME.fullmatch(name) and i not in whole]
 
 
 def rotate(values: np.ndarray, groups: Sequence[Sequence[int]], turn: np.ndarray) -> np.ndarray:

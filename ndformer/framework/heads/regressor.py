@@ -78,14 +78,18 @@ class Regressor(Head):
         if composition is not None:
             present = torch.from_numpy(composition.any(0))
             self.training_parts.copy_(F.pad(present, (0, KINDS - len(present))))
-        for t, name in enumerate(self.readouts):
-            self.fit_target(t, targets[:, t], composition if name == "sum" else None)
+        self.fit_targets(data.classes, targets, composition)
 
-    def fit_target(self, t: int, values: np.ndarray, composition: np.ndarray | None) -> None:
+    def fit_targets(self, names: Sequence[str], targets: np.ndarray, composition: np.ndarray | None) -> None:
+        """Set mean, spread and references of all targets (N, T)."""
+        for t, readout in enumerate(self.readouts):
+            self.fit_target(t, names[t], targets[:, t], composition if readout == "sum" else None)
+
+    def fit_target(self, t: int, name: str, values: np.ndarray, composition: np.ndarray | None) -> None:
         """Set mean, spread and, with compositions (N, K), references of one target with values (N,)."""
         known = np.isfinite(values)
         if not known.any():
-            raise DataError(f"target {t} is unknown for all training samples. Remove it from the targets")
+            raise DataError(f"the target {name} is unknown for all training samples. Remove it from the targets")
         values = values[known]
         limit = SAME * float(np.abs(values).max())
         if composition is not None:
@@ -95,7 +99,7 @@ class Regressor(Head):
         self.mean[t], spread = values.mean(), float(values.std())
         if spread <= limit:  # rounding errors alone, which would be a scale of 1e-15
             why = "explained by the counts of parts" if self.reference[t].any() else "constant"
-            warnings.warn(f"target {t} is {why} in the training data: nothing is left to learn", stacklevel=2)
+            warnings.warn(f"the target {name} is {why} in the training data: nothing is left to learn", stacklevel=2)
         self.spread[t] = spread if spread > limit else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:

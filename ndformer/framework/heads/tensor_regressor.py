@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ndformer.framework.data.components import COLUMNS, DIAGONAL, MATRIX, ROWS, TENSOR, VECTOR, groups
-from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.data.regression import SAME, target_table
+from ndformer.framework.data.regression import SAME
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.regressor import Regressor
 from ndformer.framework.registry import HEADS
@@ -55,37 +54,42 @@ class TensorRegressor(Regressor):
             for t in self.moments:
                 nn.init.normal_(self.linear.weight[t], std=0.02)
 
-    def fit(self, data: Dataset) -> None:
-        """Set mean, spread and references from the training data."""
-        named = groups(data.classes)
+    def fit_targets(self, names: Sequence[str], targets: np.ndarray, composition: np.ndarray | None) -> None:
+        named = groups(names)
         for group in self.vectors + self.tensors:
             if group not in named:
                 components = ", ".join(VECTOR if group in self.vectors else TENSOR)
                 raise DataError(
                     f"the readout '{self.readouts[group[0]]}' must be for the components {components} of one target, "
-                    f"got {', '.join(data.classes[t] for t in group)}. Name them like 'dipole_x (D)'"
+                    f"in this order, got {', '.join(names[t] for t in group)}. Name them like 'dipole_x (D)', and set "
+                    "the order of targets and readouts",
+                    f'--cfg-options "dataset.targets={list(names)}" "model.head.readout={list(self.readouts)}"',
                 )
-        super().fit(data)
+            self._fit_group(group, names[group[0]], targets[:, group], composition)
+        super().fit_targets(names, targets, composition)
         self.mean[self.moments] = 0.0
-        targets, composition = target_table(data)
-        for group in self.vectors + self.tensors:
-            self._fit_group(group, targets[:, group], composition)
 
-    def _fit_group(self, group: list[int], values: np.ndarray, composition: np.ndarray | None) -> None:
-        """Set mean and references of a tensor's diagonal, and the spread of all components."""
-        self.mean[group] = 0.0
+    def fit_target(self, t: int, name: str, values: np.ndarray, composition: np.ndarray | None) -> None:
+        if self.readouts[t] not in ("vector", "tensor"):
+            super().fit_target(t, name, values, composition)
+
+    def _fit_group(self, group: list[int], name: str, values: np.ndarray, composition: np.ndarray | None) -> None:
+        """Set mean and references of a tensor's diagonal, and one spread for all components."""
+        known = np.isfinite(values).all(1)
+        if not known.any():
+            raise DataError(f"no training sample has all components of {name}. Remove it from the targets")
+        values, composition = values[known], None if composition is None else composition[known]
+        rest = values
         if group in self.tensors:
             first, *others = (group[d] for d in DIAGONAL)
-            self.fit_target(first, values[:, DIAGONAL].mean(1), composition)
+            super().fit_target(first, name, values[:, DIAGONAL].mean(1), composition)
             self.mean[others], self.reference[others] = self.mean[first].clone(), self.reference[first].clone()
-        offset = self.mean[group].cpu().numpy()
-        if composition is not None:
-            offset = offset + composition @ self.reference[group, : composition.shape[1]].cpu().numpy().T
-        rest = values - offset
-        if group in self.tensors:
-            rest = rest[:, MATRIX]  # (N, 3, 3)
-        spread = float(np.sqrt(np.nanmean(np.square(rest))))
-        self.spread[group] = spread if spread > SAME * float(np.nanmax(np.abs(values))) else 1.0
+            offset = self.mean[group].cpu().numpy()
+            if composition is not None:
+                offset = offset + composition @ self.reference[group, : composition.shape[1]].cpu().numpy().T
+            rest = (values - offset)[:, MATRIX]  # (N, 3, 3)
+        spread = float(np.sqrt(np.square(rest).mean()))
+        self.spread[group] = spread if spread > SAME * float(np.abs(values).max()) else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:
         y = self.per_token(tokens)  # (B, N, T)
@@ -139,6 +143,8 @@ def _groups(readouts: Sequence[str], kind: str, components: Sequence[str]) -> li
 def _centered(where: Where) -> tuple[Tensor, Tensor]:
     """Return the positions (B, N, P) relative to their mean, 0 at tokens without one, and which tokens have one."""
     r, real = where.positions, where.real
+    if r.shape[2] != 3:
+        raise ValueError(f"TensorRegressor must have positions in 3 dimensions, got {r.shape[2]}. Use Regressor")
     weight = r.new_ones(r.shape[:2]) if real is None else real.to(r.dtype)  # (B, N)
     mean = (r * weight[..., None]).sum(1) / weight.sum(1, keepdim=True).clamp(min=1)  # (B, P)
     return (r - mean[:, None]) * weight[..., None], weight

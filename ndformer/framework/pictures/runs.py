@@ -117,7 +117,10 @@ FEW = 1000  # samples that are drawn as points, all of them in the range
 
 
 def parity(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> None:
-    """Draw a panel for each target from truth and predictions (N, T); unknown truth is NaN."""
+    """Draw a panel for each target from truth and predictions (N, T); unknown truth is NaN.
+
+    Of many samples, those outside of the range of the axes are drawn at its edge.
+    """
     with _target_panels(path, names) as axes:
         from matplotlib.colors import LogNorm
 
@@ -131,7 +134,7 @@ def parity(path: Path, truth: np.ndarray, predicted: np.ndarray, names: Sequence
             if len(x) <= FEW:
                 axis.scatter(x, y, s=max(4, 30 - len(x) / 10), color="#3b6ea8", alpha=0.7, linewidths=0)
             else:
-                axis.hist2d(x, y, bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
+                axis.hist2d(x.clip(*ends), y.clip(*ends), bins=BINS, range=[ends, ends], norm=LogNorm(), cmap="viridis")
             axis.grid(False)  # it would cover the bins
             axis.plot(ends, ends, color="0.4", lw=0.8)
             axis.set(xlim=ends, ylim=ends, xlabel=f"true {name}", ylabel=f"predicted {name}", aspect="equal")

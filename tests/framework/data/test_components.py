@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.data.components import TENSOR, adjacent, groups, rotate
+from ndformer.framework.data.components import TENSOR, groups, partial, rotate
 
 VECTOR_NAMES = ["dipole_x (D)", "dipole_y (D)", "dipole_z (D)"]
 TENSOR_NAMES = [f"alpha {component}" for component in TENSOR]
-OTHERS = ["gap (meV)", "x", "box_x (m)", "box_y (m)", "xx (m)", "dipole_x (e A)", "index"]
+PARTS = ["box_x (m)", "box_y (m)", "dipole_x (e A)"]
+OTHERS = ["gap (meV)", "x", "xx (m)", "index", *PARTS]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -15,11 +16,13 @@ def test_components_are_recognized_in_any_order(seed):
     names = np.random.default_rng(seed).permutation(VECTOR_NAMES + TENSOR_NAMES + OTHERS).tolist()
     vector, tensor = ([names.index(name) for name in group] for group in (VECTOR_NAMES, TENSOR_NAMES))
     assert sorted(groups(names)) == sorted([vector, tensor])
-    ordered = adjacent(names)
-    assert sorted(ordered) == sorted(names)
-    for group in groups(ordered):
-        assert group == list(range(group[0], group[0] + len(group)))
-    assert [name for name in ordered if name in OTHERS] == [name for name in names if name in OTHERS]
+    assert sorted(partial(names)) == sorted(PARTS)
+
+
+@pytest.mark.parametrize("pattern", ["Dipole_{}", "d.{}", "d-{} (D)", "mu {}(D)", "E {}  (V)"])
+@pytest.mark.parametrize("components", ["xyz", "XYZ"])
+def test_components_are_recognized_in_the_usual_spellings(pattern, components):
+    assert groups([pattern.format(component) for component in components]) == [[0, 1, 2]]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -72,8 +72,8 @@ def test_targets_without_a_spread_keep_their_scale_and_are_named():
     with pytest.warns(UserWarning, match="nothing is left to learn") as caught:
         head.fit(table)
     assert [str(warning.message).partition(" in the")[0] for warning in caught] == [
-        "target 0 is explained by the counts of parts",
-        "target 1 is constant",
+        "the target U0 (meV) is explained by the counts of parts",
+        "the target gap (meV) is constant",
     ]
     assert head.spread.tolist() == [1, 1]
     for values in (np.full(7, 0.1), -1e6 + np.array([0.0, 1e-9, 0, 0, 0, 0, 0])):
@@ -137,7 +137,7 @@ def test_mistakes_are_explained():
         Regressor(8, classes=3).fit(Table())
     table = Table()
     table.targets[:, 1] = np.nan
-    with pytest.raises(DataError, match="target 1 is unknown for all"):
+    with pytest.raises(DataError, match=r"the target gap \(meV\) is unknown for all"):
         Regressor(8, classes=2).fit(table)
 
 
@@ -196,6 +196,17 @@ def test_few_samples_are_points_that_are_all_in_the_picture(tmp_path, count):
     blue = (pixels[..., 2] - pixels[..., 0]) > 60  # of points
     assert 20 < blue.sum() < 0.2 * blue.size
     assert (pixels.min(-1) > 230).mean() > 0.5  # the paper
+
+
+def test_of_many_samples_those_outside_are_at_the_edge(tmp_path):
+    truth = np.linspace(0, 1, 2000)[:, None]
+    seen = []
+    for name, shift in (("inside.png", 0.0), ("outside.png", 1000.0)):
+        parity(tmp_path / name, truth, truth + shift, ["gap (meV)"])
+        with Image.open(tmp_path / name) as picture:
+            pixels = np.asarray(picture.convert("RGB")).astype(int)
+        seen.append(int((np.ptp(pixels, axis=-1) > 30).sum()))  # colored, not gray
+    assert min(seen) > 50
 
 
 def test_errors_by_size_are_the_means_of_groups(tmp_path):

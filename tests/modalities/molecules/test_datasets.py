@@ -71,6 +71,21 @@ def test_the_anisotropy_is_that_of_the_eigenvalues(home):
         assert value == pytest.approx((((a - b) ** 2 + (b - c) ** 2 + (c - a) ** 2) / 2) ** 0.5, rel=1e-6)
 
 
+def test_the_order_of_the_molecules_in_the_file_changes_nothing(home, tmp_path):
+    with np.load(home / FILE) as file:
+        arrays = dict(file)
+    order = np.random.default_rng(0).permutation(30)
+    starts = np.concatenate([[0], np.cumsum(arrays["atoms"], dtype=int)])
+    atoms = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in order])
+    each = {name: arrays[name][order] for name in ("index", "atoms", "target", "polarizability")}
+    np.savez(tmp_path / FILE, **arrays | each | {name: arrays[name][atoms] for name in ("number", "position")})
+    for split in SPLITS:
+        before, after = (small(folder, split, targets=list(TARGETS)) for folder in (home, tmp_path))
+        for i in range(len(before)):
+            for a, b in zip(before.identity(i), after.identity(i), strict=True):
+                assert np.array_equal(a, b)
+
+
 def test_the_table_of_targets_is_that_of_the_samples(home):
     data = small(home, "train", transforms=[dict(type="PackAtoms")])
     table = target_table(data)

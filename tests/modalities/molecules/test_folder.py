@@ -126,21 +126,35 @@ def test_damaged_tables_raise_nothing_but_a_sentence(tmp_path):
     assert not any("\n" in sentence for sentence in sentences)
 
 
-def test_columns_of_a_vector_stand_together_and_rotate_with_the_molecule(tmp_path):
+def test_columns_of_a_vector_rotate_with_the_molecule(tmp_path):
     """The vector is the second atom's position relative to the first's."""
     table = "file,d_z (D),E (eV),d_x (D),d_y (D)\n" + "".join(f"{i}.xyz,{1 + i},2,0,0\n" for i in range(9))
     write(tmp_path, table + "9.xyz,,2,0,0\n", 10)
     for i in range(10):
         (tmp_path / f"{i}.xyz").write_text(f"2\n\nC 0 0 0\nO 0 0 {1 + i}\n")
     data = MoleculeFolder(tmp_path, "train", transforms=[dict(type="RotateAtoms"), dict(type="PackAtoms")])
-    assert data.classes == ["d_x (D)", "d_y (D)", "d_z (D)", "E (eV)"]
+    assert data.classes == ["d_z (D)", "E (eV)", "d_x (D)", "d_y (D)"]  # as in the table
     for i in range(len(data)):
         sample = data[i]
         rows, values = sample["inputs"]["molecules"].numpy(), sample["data_sample"]["targets"]
-        assert values[3] == 2
-        if np.isfinite(values[:3]).all():
-            assert values[:3].tolist() == pytest.approx((rows[1, 1:] - rows[0, 1:]).tolist(), rel=1e-4, abs=1e-4)
-            assert np.abs(values[:2]).max() > 1e-3
+        assert values[1] == 2
+        vector = values[[2, 3, 0]]
+        if np.isfinite(vector).all():
+            assert vector.tolist() == pytest.approx((rows[1, 1:] - rows[0, 1:]).tolist(), rel=1e-4, abs=1e-4)
+            assert np.abs(vector[:2]).max() > 1e-3
+
+
+def test_parts_of_a_vector_are_reported(tmp_path):
+    write(tmp_path, "file,d_x (D),d_y (D),d_z (D)\n" + "".join(f"{i}.xyz,1,2,3\n" for i in range(10)))
+    MoleculeFolder(tmp_path, targets=["d_y (D)", "d_z (D)", "d_x (D)"])
+    with pytest.warns(UserWarning, match=r"of the vector or tensor of d_x \(D\), d_z \(D\), other components are"):
+        MoleculeFolder(tmp_path, targets=["d_x (D)", "d_z (D)"])
+
+
+def test_a_table_of_one_row_has_nothing_to_test_on(tmp_path):
+    write(tmp_path, "file,E (eV)\n0.xyz,1\n")
+    with pytest.raises(DataError, match="expected 2 rows or more, .* got 1. Add rows, or a column split"):
+        MoleculeFolder(tmp_path)
 
 
 def test_peek_describes_the_table_and_its_files(tmp_path):
@@ -156,7 +170,7 @@ def test_peek_describes_the_table_and_its_files(tmp_path):
     assert description["means_of_targets"]["gap (meV)"] == pytest.approx((50 + 2) / 12, rel=1e-4)
     assert description["unknown_targets"] == {"gap (meV)": 0, "score": 1}
     unread, unlisted = description["odd"]
-    assert unread.startswith("2 of the first 1000 files cannot be read: ")
+    assert unread.startswith("2 of 12 files cannot be read: ")
     assert unlisted == "files of molecules that are not in the table: 1"
     assert len(description["first"]) == 3
     assert "gap (meV)" in description["first"][0]
@@ -190,6 +204,13 @@ def test_targets_of_files_that_cannot_be_read_are_left_out_with_skip_bad(tmp_pat
 def test_peek_names_vectors(tmp_path):
     write(tmp_path, "file,d_x (D),d_y (D),d_z (D)\n" + "".join(f"{i}.xyz,1,2,{i}\n" for i in range(10)))
     assert describe(tmp_path, 1)["vectors_and_tensors"] == [["d_x (D)", "d_y (D)", "d_z (D)"]]
+
+
+def test_peek_names_columns_of_text(tmp_path):
+    write(tmp_path, "file,name,E (eV)\n" + "".join(f"{i}.xyz,mol{i},{i}\n" for i in range(10)))
+    description = describe(tmp_path, 1)
+    assert list(description["means_of_targets"]) == ["E (eV)"]
+    assert description["odd"] == ["columns that are not numbers, which `targets` of a config must leave out: name"]
 
 
 def test_peek_of_a_wrong_table_is_one_sentence(tmp_path):

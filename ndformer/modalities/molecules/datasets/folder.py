@@ -2,6 +2,7 @@
 
 import csv
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.components import adjacent, groups
+from ndformer.framework.data.components import groups, partial
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
@@ -21,6 +22,7 @@ from ndformer.modalities.molecules.formats.xyz import number
 
 TABLE = "targets.csv"
 FILE, SPLIT = "file", "split"  # its columns
+MIN_ROWS = 2  # without a column `split`
 
 
 class Record(NamedTuple):
@@ -35,7 +37,7 @@ class MoleculeFolder(Dataset):
     The table has the column `file`, the path of a .xyz, .sdf, .mol or .pdb file with one molecule, and a column for
     each target, named with its unit: "gap (meV)". A column `split` says train, val or test; without it, the seed
     chooses the share `tested` for testing. An empty cell is an unknown value. `targets` selects columns. Components of
-    a vector or a tensor (framework/data/components.py) stand together, and rotate with the molecule.
+    a vector or a tensor (framework/data/components.py) rotate with the molecule.
     """
 
     answer = "Values"
@@ -55,8 +57,13 @@ class MoleculeFolder(Dataset):
         """Return the rows of each split."""
         if not foreign.is_file(self.table):
             raise missing(self.table, "a table with the column file and a column for each target", "your own")
-        rows = self._rows()
-        if SPLIT not in rows[0]:
+        self.columns, rows = read_table(self.table)
+        if SPLIT not in self.columns:
+            if len(rows) < MIN_ROWS:
+                raise DataError(
+                    f"{self.table}: expected {MIN_ROWS} rows or more, for training and testing, got "
+                    f"{len(rows)}. Add rows, or a column {SPLIT}"
+                )
             chosen = np.random.default_rng(self.seed).permutation(len(rows))[: max(1, round(len(rows) * self.tested))]
             test = set(chosen.tolist())
             parts = dict(train=[row for i, row in enumerate(rows) if i not in test])
@@ -69,43 +76,25 @@ class MoleculeFolder(Dataset):
         parts = {split: [row for row in rows if row[SPLIT] == split] for split in SPLITS}
         return {split: part for split, part in parts.items() if part}
 
-    def _rows(self) -> list[dict[str, str]]:
-        """Read the rows of the table, without blanks around cells."""
-        reader = csv.reader(foreign.lines(self.table), skipinitialspace=True)
-        try:
-            lines = [(reader.line_num, cells) for row in reader if any(cells := [cell.strip() for cell in row])]
-        except csv.Error as error:
-            raise DataError(f"{self.table} cannot be read as a table ({error}). Write it again") from None
-        columns = lines[0][1] if lines else []
-        if FILE not in columns or len(lines) < 2:
-            names = f"the columns {', '.join(map(repr, columns))}" if columns else "no columns"
-            raise DataError(
-                f"{self.table} must have rows and a column '{FILE}', got {names} and {max(0, len(lines) - 1)} rows. "
-                "Its first line names the columns, separated by commas"
-            )
-        wrong = next((line for line in lines if len(line[1]) != len(columns)), None)
-        if wrong is not None:
-            raise DataError(
-                f"{self.table}, line {wrong[0]}: expected {len(columns)} cells, as the first line has, got "
-                f"{len(wrong[1])}. Write decimals with a point, and an empty cell for an unknown value"
-            )
-        rows = [dict(zip(columns, cells)) for _, cells in lines[1:]]
-        check_distinct(columns, f"{self.table}: the column")
-        check_distinct((os.path.normpath(row[FILE]) for row in rows if row[FILE]), f"{self.table}: the file")
-        return rows
-
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         if split not in self.disk_splits:
             raise DataError(f"{self.table} has no row of split '{split}'. Add some, or remove the column {SPLIT}")
         rows = self.disk_splits[split]
-        columns = [name for name in rows[0] if name not in (FILE, SPLIT)] if rows else []
+        columns = [name for name in self.columns if name not in (FILE, SPLIT)]
         unknown = next((name for name in self.targets if name not in columns), None)
         if unknown is not None:
             choices = ", ".join(columns)
             raise DataError(f"{self.table} has no column '{unknown}'{nearest(unknown, columns)} It has: {choices}")
-        self.classes = adjacent(self.targets or columns)
+        self.classes = self.targets or columns
         if not self.classes:
             raise DataError(f"{self.table} has no column of a target, besides {FILE} and {SPLIT}. Add one")
+        if split == "train" and (alone := partial(self.classes)):
+            warnings.warn(
+                f"{self.table}: of the vector or tensor of {', '.join(alone)}, other components are missing or not "
+                "selected. Rotated molecules have wrong targets then: select all components, rename the columns, or "
+                "train without RotateAtoms",
+                stacklevel=2,
+            )
         self.components = groups(self.classes)
         return [self._record(row) for row in rows], np.zeros(len(rows), np.int64)
 
@@ -145,3 +134,29 @@ class MoleculeFolder(Dataset):
             if not self.skip_bad:
                 raise
             return -1
+
+
+def read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Return the columns and the rows of a table, without blanks around cells. Raise DataError."""
+    reader = csv.reader(foreign.lines(path), skipinitialspace=True)
+    try:
+        lines = [(reader.line_num, cells) for row in reader if any(cells := [cell.strip() for cell in row])]
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read as a table ({error}). Write it again") from None
+    columns = lines[0][1] if lines else []
+    if FILE not in columns or len(lines) < 2:
+        names = f"the columns {', '.join(map(repr, columns))}" if columns else "no columns"
+        raise DataError(
+            f"{path} must have rows and a column '{FILE}', got {names} and {max(0, len(lines) - 1)} rows. "
+            "Its first line names the columns, separated by commas"
+        )
+    wrong = next((line for line in lines if len(line[1]) != len(columns)), None)
+    if wrong is not None:
+        raise DataError(
+            f"{path}, line {wrong[0]}: expected {len(columns)} cells, as the first line has, got "
+            f"{len(wrong[1])}. Write decimals with a point, and an empty cell for an unknown value"
+        )
+    rows = [dict(zip(columns, cells)) for _, cells in lines[1:]]
+    check_distinct(columns, f"{path}: the column")
+    check_distinct((os.path.normpath(row[FILE]) for row in rows if row[FILE]), f"{path}: the file")
+    return columns, rows

@@ -128,7 +128,10 @@ def _check_arrays(arrays: dict[str, np.ndarray], targets: Sequence[str] | None) 
         for name in targets
     ]
     chosen = np.stack(values, axis=1) if values else np.empty((M, 0))
-    return Molecules.create(atoms, numbers, positions, chosen, index, charges), targets
+    molecules = Molecules.create(atoms, numbers, positions, chosen, index, charges)
+    if (np.diff(index.astype(np.int64)) < 0).any():  # the splits are the same in any order of the file
+        molecules = molecules.reordered(np.argsort(index))
+    return molecules, targets
 
 
 def _is_tensors(values: np.ndarray, count: int) -> bool:

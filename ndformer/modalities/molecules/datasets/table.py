@@ -44,6 +44,13 @@ class Molecules:
             rows[:, 4] = charges
         return cls(rows, starts, np.asarray(targets, np.float64), names)
 
+    def reordered(self, order: np.ndarray) -> "Molecules":
+        """Return the molecules of these numbers (M,), in their order."""
+        sizes = np.diff(self.starts)[order]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[order] - starts[:-1], sizes)
+        return Molecules(self.rows[rows], starts, self.targets[order], self.names[order])
+
     @cached_property
     def composition(self) -> np.ndarray:
         """(M, K) the number of atoms of each element, by atomic number up to the largest."""
