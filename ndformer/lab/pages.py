@@ -131,7 +131,7 @@ def _summary(judged: Sequence[Judged]) -> list[str]:
     if from_paper:
         counts = Counter(entry.verdict.word for entry in from_paper)
         shares = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
-        lines.append(f"- Claims of the paper, tested here: {len(from_paper)}. Verdicts: {shares}.")
+        lines.append(f"- Claims tested here: {len(from_paper)}. Verdicts: {shares}.")
     for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
         with_interval = [
             entry for entry in from_paper if entry.verdict.word == word and math.isfinite(entry.verdict.margin)

@@ -17,7 +17,7 @@ from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Positive, Width
 from ndformer.framework.tokens import TokenSet
-from ndformer.modalities.molecules.formats.elements import KINDS, lacks_hydrogen
+from ndformer.modalities.molecules.formats.elements import KINDS, lacks_hydrogen, unlikely_distances
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule, to_molecule
 from ndformer.modalities.molecules.pictures.balls import TurningMolecule
 
@@ -66,12 +66,14 @@ class Atoms(Adapter):
             )
         if lacks_hydrogen(molecule[:, 0]) or (path.suffix.lower() == ".pdb" and HYDROGEN not in molecule[:, 0]):
             warnings.warn(NO_HYDROGEN.format(path), stacklevel=2)
+        _check_distances(molecule, str(path))
         return dict(molecules=molecule)
 
     def from_memory(self, value: Any) -> Sample:
         molecule = to_molecule(value)
         if lacks_hydrogen(molecule[:, 0]):
             warnings.warn(NO_HYDROGEN.format("a molecule"), stacklevel=2)
+        _check_distances(molecule, "a molecule")
         return dict(molecules=molecule)
 
     def canvas(self, sample: Sample, pack: Pack, places: np.ndarray) -> Canvas:
@@ -94,3 +96,8 @@ class Atoms(Adapter):
         if self.charges is not None:
             x = x + self.charges(molecules[..., 4:5].to(x.dtype))
         return self.with_tokens(x, molecules[..., 1:4].float() / self.unit, valid)
+
+
+def _check_distances(molecule: np.ndarray, name: str) -> None:
+    if sentence := unlikely_distances(molecule[:, 0].astype(np.int64), molecule[:, 1:4]):
+        warnings.warn(f"{name}: {sentence}. Positions must be in Angstrom, and may be in another unit", stacklevel=3)

@@ -17,7 +17,7 @@ from tests.programs import CONFIGS
 
 def write(home: Path, table: str, count: int = 10) -> Path:
     for i in range(count):
-        atoms = "".join(f"H 0 0 {k}\n" for k in range(i + 1))
+        atoms = "".join(f"H 0 0 {0.7 * k:.1f}\n" for k in range(i + 1))
         (home / f"{i}.xyz").write_text(f"{i + 1}\n\n{atoms}")
     (home / "targets.csv").write_text(table)
     return home

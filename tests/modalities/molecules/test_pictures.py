@@ -78,7 +78,11 @@ def test_peek_describes_molecules_and_leaves_point_clouds_alone(tmp_path):
     assert [row["atom"] for row in found["first"]] == ["C", "O"]
     assert not found["odd"]
     (tmp_path / "b.xyz").write_text("2\n\nC 0 0 0\nO 0.1 0 0\n")
-    assert found["odd"] != describe(tmp_path / "b.xyz", 2)["odd"] == ["two atoms are closer than 0.5 Angstrom"]
+    assert (
+        found["odd"]
+        != describe(tmp_path / "b.xyz", 2)["odd"]
+        == ["two atoms are closer than 0.5 Angstrom: positions must be in Angstrom"]
+    )
     for text in ("0 0 0\n1 1 1\n2 2 2\n", "3\n0 0 0\n1 1 1\n2 2 2\n"):
         (tmp_path / "cloud.xyz").write_text(text)
         assert describe(tmp_path / "cloud.xyz", 2)["format"].startswith("point cloud")

@@ -117,6 +117,18 @@ def test_carbon_without_hydrogen_is_reported_in_every_format(tmp_path, name):
         Atoms(dim=8).open(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    "unit, sentence", [(1.8897, "no two atoms are as close as a bond"), (0.1, "two atoms are closer")]
+)
+def test_positions_in_another_unit_are_reported(tmp_path, unit, sentence):
+    (tmp_path / "a.xyz").write_text(texts(unit * POSITIONS)["plain.xyz"])
+    with pytest.warns(UserWarning, match=f"a.xyz: {sentence}.* must be in Angstrom"):
+        Atoms(dim=8).open(tmp_path / "a.xyz")
+    with pytest.warns(UserWarning, match=f"a molecule: {sentence}"):
+        Atoms(dim=8).from_memory(dict(numbers=NUMBERS, positions=unit * POSITIONS))
+    Atoms(dim=8).from_memory(dict(numbers=NUMBERS[:1], positions=POSITIONS[:1]))
+
+
 def test_a_molecule_far_from_the_origin_keeps_its_geometry(tmp_path):
     (tmp_path / "far.xyz").write_text(xyz(["H 90000.00012 0 0", "H 90000.74012 0 0"]))
     first, second = read_molecule(tmp_path / "far.xyz")[:, 1]

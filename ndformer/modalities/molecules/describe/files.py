@@ -8,13 +8,12 @@ import numpy as np
 
 from ndformer.framework.data.describe import CONTENT, NO, Describer, Description, true_sentences
 from ndformer.framework.registry import DESCRIBERS
-from ndformer.modalities.molecules.formats.elements import SYMBOLS, bonds, formula, lacks_hydrogen
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, bonds, formula, lacks_hydrogen, unlikely_distances
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecules
 
 # the number of atoms, a comment, and an atom, which rows of a point cloud do not have
 XYZ = re.compile(rb"(?:\xef\xbb\xbf)?\s*\d+[ \t]*\r?\n[^\n]*\n[ \t]*([A-Za-z]{1,2}|\d{1,3})[ \t]+\S+[ \t]+\S+[ \t]+\S+")
 MAX_READ = 10_000  # molecules of a file
-CLOSE = 0.5  # Angstrom between two atoms
 
 
 @DESCRIBERS.register_module()
@@ -38,9 +37,9 @@ class MoleculeFile(Describer):
         facts["elements"] = {SYMBOLS[kind]: int(count) for kind, count in zip(kinds, counts)}
         facts["positions"] = "Angstrom, relative to the mean of the atoms"
         facts["extent_angstrom"] = [round(float(side), 3) for side in np.ptp(first[:, 1:4], axis=0)]
-        distance = np.linalg.norm(first[:, None, 1:4] - first[:, 1:4], axis=-1) + 9 * np.eye(len(first))
+        distances = unlikely_distances(numbers, first[:, 1:4])
         odd = {
-            f"two atoms are closer than {CLOSE} Angstrom": distance.min() < CLOSE,
+            f"{distances}: positions must be in Angstrom": distances,
             "it has carbon and no hydrogen: add it if it is missing": lacks_hydrogen(numbers),
             "all atoms are in one plane, as in a drawing": len(first) > 12 and np.ptp(first[:, 1:4], axis=0).min() == 0,
             f"only the first {MAX_READ} molecules were read": len(molecules) == MAX_READ,

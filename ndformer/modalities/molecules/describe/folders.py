@@ -12,7 +12,7 @@ from ndformer.framework.data.describe import NAME, NO, Describer, Description, t
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DESCRIBERS
 from ndformer.modalities.molecules.datasets.folder import FILE, SPLIT, TABLE, MoleculeFolder, Record, read_table
-from ndformer.modalities.molecules.formats.elements import SYMBOLS, formula, lacks_hydrogen
+from ndformer.modalities.molecules.formats.elements import SYMBOLS, formula, lacks_hydrogen, unlikely_distances
 from ndformer.modalities.molecules.formats.files import ENDINGS, read_molecule
 from ndformer.modalities.molecules.formats.xyz import number
 
@@ -55,12 +55,14 @@ class MoleculeTargets(Describer):
         if components := groups(classes):
             facts["vectors_and_tensors"] = [[classes[t] for t in group] for group in components]
         listed = {record.path for record in records}
+        unlikely = sum(bool(unlikely_distances(m[:, 0].astype(int), m[:, 1:4])) for m in molecules.values())
         bare = sum(lacks_hydrogen(molecule[:, 0]) for molecule in molecules.values())
         files = sum(file.suffix.lower() in ENDINGS and file not in listed for file in home.rglob("*"))
         odd = {
             f"{len(broken)} of {len(chosen)} files cannot be read: {next(iter(broken), '')}": broken,
             f"columns that are not numbers, which `targets` of a config must leave out: {', '.join(texts)}": texts,
             f"{bare} molecules have carbon and no hydrogen: add it if it is missing": bare,
+            f"{unlikely} molecules have distances that cannot be in Angstrom": unlikely,
             f"files of molecules that are not in the table: {files}": files,
             f"only {MAX_READ} files were read, evenly spread over the table": len(records) > MAX_READ,
         }

@@ -29,6 +29,8 @@ RADII[[1, 5, 6, 7, 8, 9, 14, 15, 16, 17, 35, 53]] = (
     1.39,
 )
 SLACK = 1.25  # a bond is at most this times the sum of both radii
+CLOSE = 0.5  # Angstrom, less than any bond
+MAX_CHECKED = 1000  # atoms of a molecule whose distances are checked
 
 
 def atomic_number(word: str) -> int:
@@ -57,3 +59,13 @@ def formula(numbers: np.ndarray) -> str:
 def lacks_hydrogen(numbers: np.ndarray) -> bool:
     """Return whether a molecule has carbon, more than three atoms, and no hydrogen: CO and CO2 need none."""
     return len(numbers) > 3 and NUMBERS["C"] in numbers and NUMBERS["H"] not in numbers
+
+
+def unlikely_distances(numbers: np.ndarray, positions: np.ndarray) -> str:
+    """Return what shows that positions (n, 3) are not in Angstrom, or ""."""
+    if not 1 < len(numbers) <= MAX_CHECKED:
+        return ""
+    distance = np.linalg.norm(positions[:, None] - positions, axis=-1)[np.triu_indices(len(numbers), 1)]
+    if distance.min() < CLOSE:
+        return f"two atoms are closer than {CLOSE} Angstrom"
+    return "" if len(bonds(numbers, positions)) else "no two atoms are as close as a bond"

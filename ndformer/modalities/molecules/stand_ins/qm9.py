@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.data.components import COLUMNS, ROWS
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.regression import target_table
 from ndformer.framework.data.stand_ins import stand_in
@@ -106,7 +107,7 @@ def properties(numbers: np.ndarray, positions: np.ndarray) -> np.ndarray:
     zero_point = 0.008 * len(numbers) + 0.02 * np.exp(-length).sum() / 3
     inner = energy - 0.12 * crowding + 0.1 * strain
     heat = 1.6 * len(numbers) + 0.5 * crowding
-    size = float(numbers @ np.square(r).sum(1)) * 3.57  # a0^2 in Angstrom^2
+    size = float(numbers @ np.square(r).sum(1)) * 3.57  # Angstrom^2 in a0^2
     volume += 0.8 * crowding
     thermal = [inner, inner + 0.001 * heat / 3, inner + 0.001 * heat / 3 + 0.001, inner - 0.04 - 0.0005 * heat]
     return np.array([*rotations, dipole, volume, homo, homo + gap, gap, size, zero_point, *thermal, heat])
@@ -117,4 +118,4 @@ def polarizability(numbers: np.ndarray, positions: np.ndarray) -> np.ndarray:
     i, j = bonds(numbers, positions).T
     along = positions[j] - positions[i]  # (K, 3)
     tensor = np.einsum("k,ka,kb->ab", np.sqrt(numbers[i] * numbers[j]), along, along)
-    return tensor[(0, 0, 1, 0, 1, 2), (0, 1, 1, 2, 2, 2)]
+    return tensor[ROWS, COLUMNS]
