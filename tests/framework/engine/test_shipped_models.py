@@ -14,9 +14,11 @@ import ndformer
 from ndformer.framework.engine.config.shipped import WEIGHTS, model_names
 from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import split_unit
-from tests.programs import run
+from tests.programs import ROOT, run
 from tools import predict, show_attention
+from tools import test as evaluate
 
+QM9 = ROOT.parent / "shared" / "data" / "qm9"
 WATER = dict(numbers=[8, 1, 1], positions=[[0, 0, 0.119], [0, 0.763, -0.477], [0, -0.763, -0.477]])
 XYZ = "3\nwater\nO 0 0 0.119\nH 0 0.763 -0.477\nH 0 -0.763 -0.477\n"
 
@@ -78,3 +80,13 @@ def test_a_file_that_is_not_given_is_one_sentence(main: Any, capsys: pytest.Capt
         run(main, "qm9-small")
     assert end.value.code == 2
     assert capsys.readouterr().err.endswith(": expected a FILE after qm9-small, got none. Give one or more\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (QM9 / "qm9.npz").is_file(), reason="QM9 is not here")
+def test_the_card_is_reproduced_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    run(evaluate.main, "qm9-small", "--data-root", QM9)
+    printed = capsys.readouterr().out
+    for name, value in results("qm9-small")["test"].items():
+        (figure,) = re.findall(rf"{name} ([-\d.]+)", printed)
+        assert float(figure) == pytest.approx(value, rel=1e-3, abs=1e-4), name
