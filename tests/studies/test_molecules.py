@@ -60,7 +60,7 @@ def test_turning_costs_nothing_with_an_invariant_encoding_and_something_with_oth
     monkeypatch.chdir(home)
     invariant, absolute = (measure(cell(home, row), None, TINY) for row in ("PaPERI", "Sincos"))
     assert set(invariant) >= COLUMNS
-    assert abs(invariant["upright lost"]) < 0.01
+    assert abs(invariant["upright lost"]) < 1e-4
     assert abs(absolute["upright lost"]) > 0.01
     before = sorted((home / "work" / "runs").iterdir())
     assert measure(cell(home, "PaPERI"), None, TINY) == invariant  # from the runs that are done
