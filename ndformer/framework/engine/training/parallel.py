@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 import torch.distributed as dist
@@ -53,6 +53,13 @@ class Parallel:
         return self.replicate, shard
 
 
+@runtime_checkable
+class Skipping(Protocol):
+    """A backbone whose forward pass may leave parameters out, which then have no gradient in that step."""
+
+    skips_parameters: ClassVar[bool]
+
+
 def parallelize(
     model: TokenModel, settings: Parallel, amp: torch.dtype | None = None, compile: bool = False
 ) -> nn.Module:
@@ -88,7 +95,7 @@ def parallelize(
     # DDP waits for a gradient of each parameter, and one without elements, such as no class token, has none
     empty = [name for name, parameter in model.named_parameters() if not parameter.numel()]
     DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, empty)
-    lacking = len(model.modalities) > 1  # a batch may lack some of them
+    lacking = len(model.modalities) > 1 or isinstance(model.backbone, Skipping)  # a batch may lack a modality
     return DistributedDataParallel(model, find_unused_parameters=lacking)
 
 

@@ -44,6 +44,7 @@ class UniTR(nn.Module):
     of a set have the same.
     """
 
+    skips_parameters: ClassVar = True  # those of the cameras, if there are none
     renamed_options: ClassVar = dict(
         told=Renamed("positions", dict(places="continuous")), keep_own=Renamed("sensor_encodings")
     )
