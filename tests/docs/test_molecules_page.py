@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -108,6 +109,24 @@ def test_its_commands_on_data_that_is_not_here_name_configs_presets_and_studies_
     assert load(CONFIGS / "qm9_small.py", [other]).test_dataloader.dataset.targets == ["mu (D)", "alpha (a0^3)"]
     studies = re.findall(r"ndformer reproduce (molecules:\S+?)[ `]", PAGE)
     assert [find(name).name for name in studies] == studies != []
+
+
+def row_of(name: str) -> str:
+    """Return the row of an encoding in the page's table, from the results of the study."""
+    runs = json.loads((DOCS / "papers/molecules_turning_small/results.json").read_text())["values"][name].values()
+    cells = [name, str(len(runs))]
+    for column in ("upright", "upright turned", "rotated turned"):
+        values = np.array([run[column] for run in runs])
+        cells.append(f"{values.mean():.3f}" + (f" ± {values.std(ddof=1):.3f}" if len(values) > 1 else ""))
+    return f"| {' | '.join(cells)} |"
+
+
+def test_its_errors_are_those_of_the_study():
+    table = PAGE.partition("## Encodings and rotations")[2].partition("## ")[0]
+    rows = re.findall(r"^\| (\w[^|]*) \| \d+ \| [\d.]+.*\|$", table, re.MULTILINE)
+    assert len(rows) >= 4
+    for name in rows:
+        assert row_of(name) in table.splitlines()
 
 
 def test_it_lists_all_endings():

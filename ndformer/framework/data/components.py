@@ -29,7 +29,7 @@ def groups(names: Sequence[str]) -> list[list[int]]:
     return indices
 
 
-def partial(names: Sequence[str]) -> list[str]:
+def incomplete(names: Sequence[str]) -> list[str]:
     """Return the names that are components, such as `dipole_x (D)`, of a vector or tensor that is not whole."""
     whole = {i for group in groups(names) for i in group}
     return [name for i, name in enumerate(names) if NAME.fullmatch(name) and i not in whole]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ndformer.framework.data.components import TENSOR, groups, partial, rotate
+from ndformer.framework.data.components import TENSOR, groups, incomplete, rotate
 
 VECTOR_NAMES = ["dipole_x (D)", "dipole_y (D)", "dipole_z (D)"]
 TENSOR_NAMES = [f"alpha {component}" for component in TENSOR]
@@ -16,7 +16,7 @@ def test_components_are_recognized_in_any_order(seed):
     names = np.random.default_rng(seed).permutation(VECTOR_NAMES + TENSOR_NAMES + OTHERS).tolist()
     vector, tensor = ([names.index(name) for name in group] for group in (VECTOR_NAMES, TENSOR_NAMES))
     assert sorted(groups(names)) == sorted([vector, tensor])
-    assert sorted(partial(names)) == sorted(PARTS)
+    assert sorted(incomplete(names)) == sorted(PARTS)
 
 
 @pytest.mark.parametrize("pattern", ["Dipole_{}", "d.{}", "d-{} (D)", "mu {}(D)", "E {}  (V)"])

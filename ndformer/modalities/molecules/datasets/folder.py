@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.components import groups, partial
+from ndformer.framework.data.components import groups, incomplete
 from ndformer.framework.data.dataset import SPLITS, Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, nearest
@@ -88,7 +88,7 @@ class MoleculeFolder(Dataset):
         self.classes = self.targets or columns
         if not self.classes:
             raise DataError(f"{self.table} has no column of a target, besides {FILE} and {SPLIT}. Add one")
-        if split == "train" and (alone := partial(self.classes)):
+        if split == "train" and (alone := incomplete(self.classes)):
             warnings.warn(
                 f"{self.table}: of the vector or tensor of {', '.join(alone)}, other components are missing or not "
                 "selected. Rotated molecules have wrong targets then: select all components, rename the columns, or "
