@@ -75,7 +75,7 @@ def test_the_order_of_the_molecules_in_the_file_changes_nothing(home, tmp_path):
     with np.load(home / FILE) as file:
         arrays = dict(file)
     order = np.random.default_rng(0).permutation(30)
-    starts = np.concatenate([[0], np.cumsum(arrays["atoms"], dtype=int)])
+    starts = np.concatenate([[0], np.cumsum(arrays["atoms"], dtype=int)]).tolist()
     atoms = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in order])
     each = {name: arrays[name][order] for name in ("index", "atoms", "target", "polarizability")}
     np.savez(tmp_path / FILE, **arrays | each | {name: arrays[name][atoms] for name in ("number", "position")})
