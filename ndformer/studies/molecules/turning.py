@@ -158,7 +158,7 @@ ABOUT = (
     "are mean absolute errors divided by the standard deviation of the training data (for sums, less a value for each "
     "atom), averaged over the six; less is better. Each is trained on molecules as they are in the files (upright) and "
     "with random rotations, which is one training for encodings that rotations do not change; each test molecule is "
-    f"turned by one of {ROTATIONS} fixed rotations. RadialBias has its default curve, a logarithm (KERPLE). Minutes "
+    f"turned by one of {ROTATIONS} fixed rotations. RadialBias alone has a logarithm as its curve (KERPLE). Minutes "
     "are of the last training, on a core that may have had other work. Controls: no positions; tokens permuted over "
     "the positions of their molecule; targets of other molecules; an untrained model, which predicts the mean, and of "
     "sums a value for each atom; a linear model of the counts of atoms."
