@@ -17,6 +17,7 @@ from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training.evaluate import measure
+from ndformer.framework.engine.training.parallel import Skipping
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SPLITS = ("train", "val", "test")
@@ -34,6 +35,11 @@ def attempt(name: str) -> None:
         if split == "train":
             model.train()
             model.total(model(**batch, mode="loss")).backward()
+            unused = [name for name, p in model.named_parameters() if p.requires_grad and p.numel() and p.grad is None]
+            if unused and len(model.modalities) == 1 and not isinstance(model.backbone, Skipping):
+                raise RuntimeError(
+                    f"DDP would wait for gradients of {unused}, and the backbone has no skips_parameters"
+                )
         else:
             measure(cfg.metrics, model, [batch])
 
