@@ -35,10 +35,10 @@ def incomplete(names: Sequence[str]) -> list[str]:
     return [name for i, name in enumerate(names) if NAME.fullmatch(name) and i not in whole]
 
 
-def rotate(values: np.ndarray, groups: Sequence[Sequence[int]], turn: np.ndarray) -> np.ndarray:
-    """Return targets (T,) of a sample that is rotated by a matrix (3, 3)."""
+def rotate(values: np.ndarray, components: Sequence[Sequence[int]], turn: np.ndarray) -> np.ndarray:
+    """Return targets (T,) of a sample that is rotated by a matrix (3, 3); `components` are groups()."""
     values = values.copy()
-    for group in groups:
+    for group in components:
         if len(group) == len(VECTOR):
             values[group] = turn @ values[group]
         else:

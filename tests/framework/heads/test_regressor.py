@@ -200,13 +200,13 @@ def test_few_samples_are_points_that_are_all_in_the_picture(tmp_path, count):
 
 def test_of_many_samples_those_outside_are_at_the_edge(tmp_path):
     truth = np.linspace(0, 1, 2000)[:, None]
-    seen = []
+    colored = []
     for name, shift in (("inside.png", 0.0), ("outside.png", 1000.0)):
         parity(tmp_path / name, truth, truth + shift, ["gap (meV)"])
         with Image.open(tmp_path / name) as picture:
             pixels = np.asarray(picture.convert("RGB")).astype(int)
-        seen.append(int((np.ptp(pixels, axis=-1) > 30).sum()))  # colored, not gray
-    assert min(seen) > 50
+        colored.append(int((np.ptp(pixels, axis=-1) > 30).sum()))  # pixels that are not gray
+    assert min(colored) > 50
 
 
 def test_errors_by_size_are_the_means_of_groups(tmp_path):
