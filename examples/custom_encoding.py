@@ -6,9 +6,9 @@ What to write and what to declare: docs/how-to/new-encoding.md. From a shell: to
 import torch
 from torch import Tensor
 
+from ndformer.contract import check
 from ndformer.framework.attention import Attention, LayerEncoding, PositionEncoding, build_encoding
 from ndformer.framework.bias import PositionBias
-from ndformer.framework.contract import check
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 

@@ -11,9 +11,9 @@ import torch
 from mmengine.config import Config
 from PIL import Image
 
+from ndformer.cli import program
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import build_model
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.model import TokenModel
 
@@ -37,7 +37,7 @@ def refusal(main: Callable[[], object], *words: object) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("NDFORMER_DEBUG", raising=False)
         with pytest.raises(SystemExit) as end:
-            run(lambda: cli.run(main), *words)
+            run(lambda: program.run(main), *words)
     assert isinstance(end.value.code, str)  # Python prints it on stderr and exits with 1
     assert "\n" not in end.value.code
     return end.value.code.removeprefix("program: ")
@@ -49,7 +49,7 @@ def printed(capsys: pytest.CaptureFixture[str], main: Callable[[], object], *wor
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("NDFORMER_DEBUG", raising=False)
         try:
-            run(lambda: cli.run(main), *words)
+            run(lambda: program.run(main), *words)
         except SystemExit as stopped:
             end = stopped.code if isinstance(stopped.code, str) else ""
     said = capsys.readouterr()

@@ -68,8 +68,10 @@ MAY_IMPORT = {  # packages -> the packages that they may import besides themselv
     "modalities": {"framework"},
     "encodings": {"framework"},
     "integrations": {"framework"},
-    "lab": {"framework"},
-    "studies": {"framework", "lab"},
+    "cli": {"framework"},
+    "contract": {"framework"},
+    "lab": {"framework", "cli"},
+    "studies": {"framework", "lab", "cli", "contract"},
 }
 
 
@@ -152,7 +154,7 @@ FRAMEWORK = [  # each room knows those before it
     ["kernels"],
     ["encoding"],
     ["attention", "sparse", "packing"],
-    ["attention_maps", "probe", "transformer"],
+    ["attention_maps", "transformer"],
     ["backbones", "necks", "losses", "data"],
     ["pictures"],
     ["answer"],
@@ -160,10 +162,10 @@ FRAMEWORK = [  # each room knows those before it
     ["answers"],
     ["heads", "adapter"],
     ["model"],
-    ["contract", "graph", "importer"],
+    ["graph", "importer"],
     ["engine"],
 ]
-ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run", "memory"], ["inputs"], ["programs"]]
+ENGINE = [["config"], ["training"], ["building"], ["calibration"], ["run"], ["inputs"]]
 ENGINE += [["load_model"]]
 MODALITY = [
     ["formats", "objects"],

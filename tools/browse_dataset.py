@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
+from ndformer.cli import output
+from ndformer.cli.program import config_arguments, config_from, new_parser, run
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.pictures.cards import font, shortened

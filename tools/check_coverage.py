@@ -12,8 +12,8 @@ or not. A radius is shorter than the token spacing, covers some tokens, or cover
 
 from collections.abc import Sequence
 
-from ndformer.framework.engine.programs import coverage
-from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.cli import coverage
+from ndformer.cli.program import new_parser, run
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

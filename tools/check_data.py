@@ -7,10 +7,10 @@
 Exit code 1 if a sample is bad. Training stops at a bad sample, or skips it with skip_bad=True in a loader.
 """
 
+from ndformer.cli.check import MAX_BAD, check_split
+from ndformer.cli.program import config_arguments, config_from, new_parser, run
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs.check import MAX_BAD, check_split
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import single_line
 from ndformer.framework.system import processes

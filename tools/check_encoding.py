@@ -13,10 +13,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from ndformer.framework.contract import check
+from ndformer.cli.naming import find, in_a_sentence, options
+from ndformer.cli.program import new_parser
+from ndformer.contract import check
 from ndformer.framework.encoding.composed import build_encoding
-from ndformer.framework.engine.programs.cli import new_parser
-from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
 from ndformer.framework.system.pipes import exit_on_closed_pipe
 
 

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.contract.parts import Parts, check_parts
+from ndformer.cli.naming import imported, options
+from ndformer.cli.program import config_path, new_parser, run
+from ndformer.contract.parts import Parts, check_parts
 from ndformer.framework.data.pack import Pack
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import config_path, new_parser, run
-from ndformer.framework.engine.programs.naming import imported, options
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, HEADS, MODALITIES, TRANSFORMS, Registry

@@ -26,7 +26,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from pathlib import Path
 
-from ndformer.framework.engine.programs import cli
+from ndformer.cli import program
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, UnknownNameError, nearest
 from ndformer.framework.evaluation.metric import main_metric
@@ -37,8 +37,10 @@ from ndformer.lab.jobs import LOG, Ended, Job, run_jobs
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = cli.new_parser(__doc__)
-    parser.add_argument("config", metavar="CONFIG", type=cli.config_path, help="a file, or the name of one in configs/")
+    parser = program.new_parser(__doc__)
+    parser.add_argument(
+        "config", metavar="CONFIG", type=program.config_path, help="a file, or the name of one in configs/"
+    )
     parser.add_argument(
         "--encodings",
         metavar="NAME",
@@ -77,9 +79,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--baseline", metavar="NAME", help="the encoding that gains are relative to (the first)")
     parser.add_argument("--metric", metavar="NAME", help="a metric other than the main one: mAP50")
-    cli.setting_arguments(parser)
-    cli.weights_arguments(parser)
-    cli.device_argument(parser)
+    program.setting_arguments(parser)
+    program.weights_arguments(parser)
+    program.device_argument(parser)
     parser.add_argument("--work-dir", metavar="DIR", type=Path, help="default: work_dirs/compare_CONFIG")
     parser.add_argument("--onto", metavar="DIR", type=Path, help="add to the runs there, which are not trained again")
     parser.add_argument("--jobs", metavar="K", type=int, help="runs at once (1; on SLURM all)")
@@ -227,4 +229,4 @@ def train_runs(
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.engine.config.text import format_config
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.checkpoint import check_weights, load, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
 from ndformer.framework.foreign.weights import load_tensors

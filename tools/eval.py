@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.engine.programs import cli, output
+from ndformer.cli import output, program
 from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import read_detections, read_truth
@@ -32,7 +32,7 @@ from ndformer.modalities.driving.formats.splits import VERSIONS
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = cli.new_parser(__doc__)
+    parser = program.new_parser(__doc__)
     protocols = parser.add_subparsers(dest="protocol", metavar="PROTOCOL", required=True)
     coco = protocols.add_parser("coco", help="boxes in images")
     coco.add_argument("truth", metavar="GT.json", type=Path)
@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     nuscenes.add_argument("--split", default="val", help="official split: val, mini_val, train ... (val)")
     for protocol in (coco, nuscenes):
         protocol.add_argument("--out", metavar="FILE.json", type=Path, help="also write the metrics to a file")
-        cli.file_arguments(protocol)
+        program.file_arguments(protocol)
     return parser.parse_args(arguments)
 
 
@@ -82,4 +82,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -16,10 +16,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.cli import output
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.lab import explore
 
 LARGE = 50e6  # bytes of a page that browsers open slowly

@@ -23,10 +23,10 @@ from typing import Any, cast
 import torch
 from mmengine.config import Config
 
+from ndformer.cli import modelcard
+from ndformer.cli.program import config_arguments, config_from, new_parser, run
 from ndformer.framework import graph
 from ndformer.framework.engine.building import Framing, build_model, with_classes
-from ndformer.framework.engine.programs import modelcard
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head

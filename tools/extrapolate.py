@@ -17,9 +17,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import check_not_special
 from ndformer.lab import aspect_gap, extrapolate, extrapolate_table

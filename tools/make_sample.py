@@ -13,8 +13,8 @@ ndformer make_sample ade20k --baselines  also mIoU of the most common class
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.data.stand_ins import make_sample
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import DATASETS
 
 

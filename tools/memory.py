@@ -7,9 +7,9 @@ ndformer memory mnist_small --sample --measure     beside a few training steps i
 
 from collections.abc import Sequence
 
+from ndformer.cli.memory import calculate, measure, prepare
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.memory import calculate, measure, prepare
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training.parallel import Parallel
 from ndformer.framework.errors import ConfigError
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ndformer.cli.program import file_arguments, new_parser, run
 from ndformer.framework.data.describe import describe
-from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable, single_line
 

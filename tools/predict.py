@@ -20,13 +20,13 @@ from pathlib import Path
 
 import torch
 
+from ndformer.cli import output, show_dir
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model, dataset_kind
 from ndformer.framework.engine.inputs import FileSource, Preparation
-from ndformer.framework.engine.programs import output, show_dir
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable, single_line

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.progress import clock
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import rewritable

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.cli.program import file_arguments, new_parser, run
 from ndformer.framework import foreign
-from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.driving.formats.annotations import RACKS
 from ndformer.modalities.driving.formats.classes import CLASSES

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.cli.program import file_arguments, new_parser, run
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
-from ndformer.framework.engine.programs.cli import file_arguments, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
 from ndformer.modalities.pointcloud.datasets.layouts import listed

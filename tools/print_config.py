@@ -10,9 +10,7 @@ ndformer print_config --keys                                                    
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.config.schema import describe_keys
-from ndformer.framework.engine.programs.cli import (
+from ndformer.cli.program import (
     config_arguments,
     config_from,
     config_path,
@@ -20,6 +18,8 @@ from ndformer.framework.engine.programs.cli import (
     run,
     weights_arguments,
 )
+from ndformer.framework.engine.config.load import load
+from ndformer.framework.engine.config.schema import describe_keys
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

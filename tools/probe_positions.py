@@ -12,9 +12,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.cli import output
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.lab import probe_positions
 

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.errors import UnknownNameError, nearest
 from ndformer.lab.rank import join
 from ndformer.lab.rank_table import Table

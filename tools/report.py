@@ -14,11 +14,11 @@ too; --samples tests best.pth again for other samples, which needs the data.
 from collections.abc import Sequence
 from pathlib import Path
 
+from ndformer.cli import rendered
+from ndformer.cli.program import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data, with_targets
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import rendered
-from ndformer.framework.engine.programs.cli import device_argument, file_arguments, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.progress import with_stderr_progress

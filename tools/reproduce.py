@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from ndformer.framework.engine.programs import cli
+from ndformer.cli import program
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
@@ -40,7 +40,7 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = cli.new_parser(__doc__)
+    parser = program.new_parser(__doc__)
     parser.add_argument("name", metavar="PAPER[:ITEM]", nargs="?")
     parser.add_argument("--list", action="store_true", help="list all experiments")
     parser.add_argument("--scale", choices=["small", "paper"], help="(small if there is one)")
@@ -247,4 +247,4 @@ def write_pages(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    program.run(main)

@@ -24,15 +24,15 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.cli import attention, output
+from ndformer.cli.attention_picture import z_map
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.attention_maps import TAU, AttentionMaps, z_scores
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs import attention, output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head
-from ndformer.framework.pictures.attention import z_map
 from ndformer.framework.pictures.cards import shortened
 from ndformer.framework.pictures.figures import save_figure
 

@@ -20,10 +20,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndformer.framework.engine.programs import coverage, output
-from ndformer.framework.engine.programs.cli import new_parser
-from ndformer.framework.engine.programs.naming import find, in_a_sentence, options
-from ndformer.framework.pictures.encodings import SIZES, draw
+from ndformer.cli import coverage, output
+from ndformer.cli.encoding_pictures import SIZES, draw
+from ndformer.cli.naming import find, in_a_sentence, options
+from ndformer.cli.program import new_parser
 from ndformer.framework.pictures.figures import save_figure
 from ndformer.framework.system.pipes import exit_on_closed_pipe
 

@@ -18,16 +18,16 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ndformer.cli import output
+from ndformer.cli.attention_picture import save_gif
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.training.first_batch import few_tokens, token_counts
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
-from ndformer.framework.pictures.attention import save_gif
 from ndformer.framework.pictures.canvas import Canvas, axis_names, distinct_colors
 from ndformer.framework.pictures.samples import find_pack
 from ndformer.framework.system import atomic

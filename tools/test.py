@@ -12,6 +12,8 @@ A run's config.py includes options such as --sample; it is read from the config.
 import sys
 from pathlib import Path
 
+from ndformer.cli import output, show_dir
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.dataset import TEST_IS_VAL
@@ -24,8 +26,6 @@ from ndformer.framework.engine.building import (
     prepare_data,
     with_targets,
 )
-from ndformer.framework.engine.programs import output, show_dir
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.engine.run import build_loader, evaluate
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import as_line

@@ -22,9 +22,8 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ndformer.framework.engine.building import encoding_name, prepare_data
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import (
+from ndformer.cli import output
+from ndformer.cli.program import (
     config_arguments,
     config_from,
     device_argument,
@@ -32,6 +31,7 @@ from ndformer.framework.engine.programs.cli import (
     run,
     weights_arguments,
 )
+from ndformer.framework.engine.building import encoding_name, prepare_data
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.engine.training.throughput import parse_steps

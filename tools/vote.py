@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from ndformer.cli import output
+from ndformer.cli.program import config_arguments, config_from, new_parser, run
 from ndformer.framework.answers.label import Label
 from ndformer.framework.answers.pixels import Points
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.data.fingerprint import warn_changed_data
 from ndformer.framework.engine.building import build_model, check_classes, prepare_data
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, new_parser, run
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.evaluate import as_line

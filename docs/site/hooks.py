@@ -49,7 +49,7 @@ REFERENCE = {  # page -> its title and what it documents
         ["ndformer.framework.data.dataset", "ndformer.framework.data.pack", "ndformer.framework.data.stand_ins"]
         + ["ndformer.framework.data.mixer"],
     ),
-    "evaluation": ("Evaluation", ["ndformer.framework.evaluation.metric", "ndformer.framework.probe"]),
+    "evaluation": ("Evaluation", ["ndformer.framework.evaluation.metric", "ndformer.lab.probe"]),
 }
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 STYLE = ".md-grid { max-width: 78rem } math[display=block] { overflow-x: auto; overflow-y: hidden; padding: 0.3rem 0 }"

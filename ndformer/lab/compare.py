@@ -17,6 +17,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from ndformer.cli.program import config_from
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.encoding.composed import class_place
@@ -26,7 +27,6 @@ from ndformer.framework.engine.config.differences import relevant_changes, setti
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import as_argument, parse_option
-from ndformer.framework.engine.programs.cli import config_from
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.leakage import check_leakage

@@ -9,6 +9,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from ndformer.cli import attention
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
@@ -16,7 +17,6 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs import attention
 from ndformer.framework.engine.training import checkpoint, contents
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head

@@ -27,10 +27,10 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
+from ndformer.cli import program
 from ndformer.framework import foreign
 from ndformer.framework.data.fingerprint import fingerprint
 from ndformer.framework.engine.building import prepare_data
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
@@ -192,7 +192,7 @@ def main() -> None:
     """Do the work of one job, which arrives on standard input; its end is the end of the parent (processes.start)."""
     size = int.from_bytes(sys.stdin.buffer.read(8), "big")
     work, sys.argv = pickle.loads(sys.stdin.buffer.read(size))
-    cli.run(work)
+    program.run(work)
 
 
 if __name__ == "__main__":

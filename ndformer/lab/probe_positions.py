@@ -25,12 +25,12 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.pictures.figures import new_figure, save_figure
-from ndformer.framework.probe import FOLDS, PENALTY, Probe, Reading, Readings, samples
 from ndformer.framework.system import atomic
 from ndformer.framework.system.hooks import forward_hooks
 from ndformer.framework.tokens import Where
 from ndformer.framework.transformer import Block
 from ndformer.lab import markdown
+from ndformer.lab.probe import FOLDS, PENALTY, Probe, Reading, Readings, samples
 
 FEW = 5  # tokens for each channel, below which a probe overfits
 SENSIBLE, NOISE = 50, 0.1  # warn below this number of samples, or above this R² of shuffled positions
@@ -117,7 +117,7 @@ def _record(model: TokenModel, inputs: Any, probe: Probe) -> dict[str, tuple[int
     if not calls:
         raise DataError(
             f"{type(model.backbone).__name__} has no blocks that can be probed. Probe it from Python, with "
-            "record_outputs() of ndformer.framework.probe"
+            "record_outputs() of ndformer.lab.probe"
         )
     space = f"{next(iter(inputs))} " if model.in_turn else ""
     axes: dict[str, tuple[int, ...]] = {}

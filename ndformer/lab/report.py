@@ -9,12 +9,12 @@ from typing import Any
 
 from mmengine.config import Config
 
+from ndformer.cli import rendered
 from ndformer.framework.data.dataset import TEST_IS_VAL
 from ndformer.framework.engine.config.differences import changes
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import CONFIGS
 from ndformer.framework.engine.config.text import as_argument, format_config
-from ndformer.framework.engine.programs import rendered
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.model import TokenModel

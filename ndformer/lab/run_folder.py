@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ndformer.cli import rendered
+from ndformer.cli.rendered import MAX_BYTES, PNG, Picture
 from ndformer.framework import foreign
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.checker import with_silent_options
-from ndformer.framework.engine.programs import rendered
-from ndformer.framework.engine.programs.rendered import MAX_BYTES, PNG, Picture
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.work_dir import RESULTS

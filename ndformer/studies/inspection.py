@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ndformer.cli.attention_picture import Painting
 from ndformer.framework.attention_maps import AttentionMaps, on_grid, record_attention
 from ndformer.framework.data.batches import collate
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.attention import Painting
 from ndformer.framework.pictures.canvas import GridCanvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.tokens import Where

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ndformer.__main__ import GROUPS, TOOLS
-from ndformer.framework.engine.programs import cli, show_dir
+from ndformer.cli import program, show_dir
 from ndformer.framework.engine.training import checkpoint
 from tests.docs import made
 from tests.docs.cli_examples import AFTER, EXAMPLES
@@ -24,9 +24,9 @@ from tests.docs.cli_examples import AFTER, EXAMPLES
 PAGE = "docs/reference/cli.md"
 SHARED = {  # name of a group of options -> what adds them to a parser
     "encoding": (lambda parser: parser.add_argument("--encoding"),),
-    "settings": (cli.setting_arguments,),
-    "weights": (cli.weights_arguments,),
-    "device": (cli.device_argument,),
+    "settings": (program.setting_arguments,),
+    "weights": (program.weights_arguments,),
+    "device": (program.device_argument,),
     "positions": (checkpoint.arguments,),
     "pictures": (show_dir.arguments,),
 }
@@ -35,7 +35,7 @@ AGAIN = "a parser has changed: `python -m tests.docs.test_cli_page` writes the p
 
 
 class _Parsed(BaseException):
-    """Raised in place of parsing, with the parser: cli.run() catches every Exception."""
+    """Raised in place of parsing, with the parser: program.run() catches every Exception."""
 
 
 @functools.cache

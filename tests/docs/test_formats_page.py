@@ -11,10 +11,10 @@ import pytest
 import safetensors
 import torch
 
+from ndformer.cli import modelcard
 from ndformer.framework.answers.tables import write_table
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import modelcard
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, contents, exported, sharded
 from ndformer.framework.engine.training.owner import NAME

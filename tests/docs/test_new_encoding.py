@@ -6,12 +6,12 @@ import sys
 import pytest
 import torch
 
+from ndformer.cli.naming import read
+from ndformer.contract import trials
+from ndformer.contract.forms import captures
 from ndformer.framework import bias
-from ndformer.framework.contract import trials
-from ndformer.framework.contract.forms import captures
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
-from ndformer.framework.engine.programs.naming import read
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import TokenSet, Where

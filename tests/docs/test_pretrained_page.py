@@ -7,9 +7,9 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from ndformer.cli import program
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.references import parse_reference
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.registry import IMPORTERS
 from tests.integrations.importers.given import vit
@@ -40,15 +40,15 @@ def test_its_command_fine_tunes_and_prints_what_the_page_shows(tmp_path, monkeyp
     (command,) = re.findall(r"^    ndformer train (.*)$", PAGE, re.MULTILINE)
     assert f"ndformer train {command.partition(' --cfg-options')[0]}" in (train.__doc__ or "")
     parser = argparse.ArgumentParser()
-    cli.config_arguments(parser)
-    cli.weights_arguments(parser)
+    program.config_arguments(parser)
+    program.weights_arguments(parser)
     given = parser.parse_args(shlex.split(command))
     source, _, name = given.weights.partition(":")
     assert source == "timm"
     save_file(
         vit(TIMM, 64, cls_token=(1, 1, 64), pos_embed=(1, 17, 64), **{"head.weight": (5, 64), "head.bias": (5,)}), name
     )
-    cfg = cli.config_from(given)
+    cfg = program.config_from(given)
     lines = pretrained.begin(build_model(cfg, "cpu", [str(i) for i in range(37)]), cfg)
     (shown,) = re.findall(r"^```\n(weights of .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)
     number = lambda text: re.sub(r"[\d,]+ (tensors|numbers)", r"N \1", text)

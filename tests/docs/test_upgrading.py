@@ -97,14 +97,14 @@ def test_renamed_names_are_in_their_module(module, pairs):
 @pytest.mark.parametrize(
     "module, old, new",
     [
-        ("attention_maps", "looking", "record_attention"),
-        ("attention_maps", "Look", "AttentionMaps"),
-        ("probe", "outputs_of", "record_outputs"),
-        ("pictures.canvas", "Scene", "Canvas"),
-        ("pictures.canvas", "GridScene", "GridCanvas"),
+        ("framework.attention_maps", "looking", "record_attention"),
+        ("framework.attention_maps", "Look", "AttentionMaps"),
+        ("lab.probe", "outputs_of", "record_outputs"),
+        ("framework.pictures.canvas", "Scene", "Canvas"),
+        ("framework.pictures.canvas", "GridScene", "GridCanvas"),
     ],
 )
 def test_old_public_names_work_with_a_warning(module, old, new):
-    found = importlib.import_module(f"ndformer.framework.{module}")
+    found = importlib.import_module(f"ndformer.{module}")
     with pytest.warns(DeprecationWarning, match=new):
         assert getattr(found, old) is getattr(found, new)

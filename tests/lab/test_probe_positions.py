@@ -14,9 +14,9 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.probe import Probe
 from ndformer.framework.registry import DATASETS
 from ndformer.lab import probe_positions
+from ndformer.lab.probe import Probe
 from ndformer.modalities.events.transforms.events import PackFrames
 from tests.modalities.events.conftest import random_events
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ndformer.cli import check
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import check
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import inside
 from ndformer.framework.pictures.cards import font, shortened

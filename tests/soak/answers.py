@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ndformer.cli import program
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.modalities.driving.stand_ins.nuscenes import Writer
 from tests.soak import fuzz
@@ -180,7 +180,7 @@ def answer(call: Callable[[], object]) -> str:
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cli.run(call)
+            program.run(call)
         said = out.getvalue()
     except SystemExit as end:
         said = str(end.code)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ndformer.cli import program
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.heads.head import Head
 from ndformer.framework.registry import TRANSFORMS
@@ -53,10 +53,10 @@ SMALL += ["model.backbone.drop_path=0.0", "train_cfg.max_epochs=1"]
 SMALL += [f"{loader}.{option}" for loader in LOADERS for option in ("num_workers=0", "batch_size=4")]
 
 
-def program(main: Call, *words: object) -> Call:
+def command(main: Call, *words: object) -> Call:
     def call() -> None:
         sys.argv = ["tools/program.py", *map(str, words)]
-        cli.run(main)
+        program.run(main)
 
     return call
 
@@ -149,7 +149,7 @@ def options(config: str) -> list[str]:
 def weights(config: str, path: Path) -> Path:
     """Of a small model, random."""
     torch.manual_seed(0)
-    model = build_model(load(cli.config_path(config), options(config)[1:]))
+    model = build_model(load(program.config_path(config), options(config)[1:]))
     classes = next(part.classes for part in model.modules() if isinstance(part, Head))
     checkpoint.save(path, dict(model=model.state_dict(), classes=[f"class {i}" for i in range(classes)]))
     return path
@@ -168,7 +168,7 @@ def placed(path: Path, made: Content) -> None:
 
 
 def peeked(path: Path) -> Call:
-    return program(peek.main, path)
+    return command(peek.main, path)
 
 
 def predicted(kind: str, path: Path, home: Path) -> Call:
@@ -176,12 +176,12 @@ def predicted(kind: str, path: Path, home: Path) -> Call:
     trained = home / f"{config}.pth"
     if not trained.exists():
         weights(config, trained)
-    return program(predict.main, config, trained, path, *options(config))
+    return command(predict.main, config, trained, path, *options(config))
 
 
 def transformed(config: str, path: Path) -> Call:
     """The picture as a training sample of that config."""
-    steps = [TRANSFORMS.create(one) for one in load(cli.config_path(config)).train_dataloader.dataset.transforms]
+    steps = [TRANSFORMS.create(one) for one in load(program.config_path(config)).train_dataloader.dataset.transforms]
 
     def call() -> None:
         image = open_image(path)
@@ -202,7 +202,7 @@ def warm(home: Path) -> None:
 
 def checked(one: Set, root: Path) -> Call:
     words = ["--workers", 0, "--data-root", root, "--splits", *one.splits, "--cfg-options", *one.options]
-    return program(check_data.main, one.config, *(words if one.options else words[:-1]))
+    return command(check_data.main, one.config, *(words if one.options else words[:-1]))
 
 
 def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[tuple[str, Call]]:
@@ -220,16 +220,16 @@ def sets(kind: str, crafted: list[tuple[str, Content]], home: Path) -> Iterator[
             yield f"check_data {one.strange} {name}", checked(one, root)
             if kind in ("picture", "sides"):
                 words = ("--data-root", root, "--work-dir", home / f"run {name}", *options(one.config))
-                yield f"train {name}", program(train.main, one.config, *words)
+                yield f"train {name}", command(train.main, one.config, *words)
                 yield (
                     f"show_tokens {name}",
-                    program(show_tokens.main, one.config, strange, "--out", home / "tokens.png"),
+                    command(show_tokens.main, one.config, strange, "--out", home / "tokens.png"),
                 )
                 words = ("--data-root", root, "--out", home / "sheet.png", "--split", "val", *options(one.config))
-                yield f"browse_dataset {name}", program(browse_dataset.main, one.config, *words)
+                yield f"browse_dataset {name}", command(browse_dataset.main, one.config, *words)
             if kind == "json":
-                yield f"eval truth {name}", program(eval_tool.main, "coco", strange, root / "none.json")
-                yield f"eval found {name}", program(eval_tool.main, "coco", root / TRUTH, strange)
+                yield f"eval truth {name}", command(eval_tool.main, "coco", strange, root / "none.json")
+                yield f"eval found {name}", command(eval_tool.main, "coco", root / TRUTH, strange)
             cleared(strange)
 
 
@@ -246,9 +246,9 @@ def configs(good: Path, image: Path, home: Path, outside: Path) -> Iterator[tupl
             folder.mkdir()
             (folder / name).write_bytes(good.read_bytes())
             (folder / config).write_text(text)
-            yield f"predict {config} {name}", program(predict.main, folder / config, folder / name, image)
-            yield f"print_config {config} {name}", program(print_config.main, folder / config)
-            yield f"test {config} {name}", program(test_tool.main, folder / config, folder / name)
+            yield f"predict {config} {name}", command(predict.main, folder / config, folder / name, image)
+            yield f"print_config {config} {name}", command(print_config.main, folder / config)
+            yield f"test {config} {name}", command(test_tool.main, folder / config, folder / name)
 
 
 def no_files(good: Path, image: Path, home: Path) -> Iterator[tuple[str, Call]]:
@@ -258,13 +258,13 @@ def no_files(good: Path, image: Path, home: Path) -> Iterator[tuple[str, Call]]:
         for ending in (".pth", ".safetensors", ".json", ".png"):
             path = home / f"{kind}{ending}"
             made(path)
-            yield f"convert_checkpoint {path.name}", program(convert_checkpoint.main, "dinov2", path, home / "out.pth")
-            yield f"predict with {path.name}", program(predict.main, config, path, image, *words)
-            yield f"predict {path.name}", program(predict.main, config, good, path, *words)
-            yield f"eval {path.name}", program(eval_tool.main, "coco", path, path)
-            yield f"rank {path.name}", program(rank.main, path, "--out", home / "rank")
-            yield f"report {path.name}", program(report.main, path, "--out", home / "report.html")
-            yield f"print_config {path.name}", program(print_config.main, path)
+            yield f"convert_checkpoint {path.name}", command(convert_checkpoint.main, "dinov2", path, home / "out.pth")
+            yield f"predict with {path.name}", command(predict.main, config, path, image, *words)
+            yield f"predict {path.name}", command(predict.main, config, good, path, *words)
+            yield f"eval {path.name}", command(eval_tool.main, "coco", path, path)
+            yield f"rank {path.name}", command(rank.main, path, "--out", home / "rank")
+            yield f"report {path.name}", command(report.main, path, "--out", home / "report.html")
+            yield f"print_config {path.name}", command(print_config.main, path)
 
 
 def given_weights(content: Content, path: Path, root: Path, home: Path) -> Iterator[tuple[str, Call]]:
@@ -272,19 +272,19 @@ def given_weights(content: Content, path: Path, root: Path, home: Path) -> Itera
     placed(path, content)
     one = SETS["picture"][0]
     words = ("--data-root", root, *options(one.config))
-    yield f"test {path.name}", program(test_tool.main, one.config, path, *words)
+    yield f"test {path.name}", command(test_tool.main, one.config, path, *words)
     yield (
         f"train from {path.name}",
-        program(train.main, one.config, "--work-dir", home / "begun", *words, f"weights={path}"),
+        command(train.main, one.config, "--work-dir", home / "begun", *words, f"weights={path}"),
     )
     image = root / "test" / "b" / "7.png"
     looks = {
-        "show_attention": program(show_attention.main, one.config, path, image, "--out", home / "a.png", *words),
-        "probe_positions": program(probe_positions.main, one.config, path, "--out", home / "probes", *words),
-        "extrapolate": program(extrapolate.main, one.config, path, "--sizes", 32, "--out", home / "sizes", *words),
-        "vote": program(vote.main, "modelnet40_plain_pape", path, "--data-root", root),
-        "convert_checkpoint": program(convert_checkpoint.main, "pointcept", path, home / "converted.pth"),
-        "convert_checkpoint dinov2": program(convert_checkpoint.main, "dinov2", path, home / "converted.pth"),
+        "show_attention": command(show_attention.main, one.config, path, image, "--out", home / "a.png", *words),
+        "probe_positions": command(probe_positions.main, one.config, path, "--out", home / "probes", *words),
+        "extrapolate": command(extrapolate.main, one.config, path, "--sizes", 32, "--out", home / "sizes", *words),
+        "vote": command(vote.main, "modelnet40_plain_pape", path, "--data-root", root),
+        "convert_checkpoint": command(convert_checkpoint.main, "pointcept", path, home / "converted.pth"),
+        "convert_checkpoint dinov2": command(convert_checkpoint.main, "dinov2", path, home / "converted.pth"),
     }
     for tool, call in looks.items():
         yield f"{tool} {path.name}", call
@@ -292,4 +292,4 @@ def given_weights(content: Content, path: Path, root: Path, home: Path) -> Itera
         folder = home / f"run of {path.name}"
         folder.mkdir()
         placed(folder / checkpoint.LAST, content)
-        yield f"train --resume {path.name}", program(train.main, one.config, "--work-dir", folder, "--resume", *words)
+        yield f"train --resume {path.name}", command(train.main, one.config, "--work-dir", folder, "--resume", *words)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from ndformer.framework.engine import memory
+from ndformer.cli import memory
 from ndformer.framework.engine.training import fsdp
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.parallel import Parallel, parallelize

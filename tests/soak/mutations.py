@@ -121,9 +121,9 @@ FAULTS = [Fault(*row) for row in (
      "modalities/pointcloud/test_transforms.py modalities/pointcloud/test_scene_transforms.py"),
     ("size-of-rows", "framework/foreign/files.py", "8 * status(path).st_size", "status(path).st_size",
      "framework/foreign/test_plain.py modalities/pointcloud/test_readers.py"),
-    ("encoding-ignored", "framework/engine/programs/cli.py",
+    ("encoding-ignored", "cli/program.py",
      "options, args.encoding, args.sample", "options, None, args.sample",
-     "tools/test_print_config.py framework/engine/programs"),
+     "tools/test_print_config.py cli"),
     ("verdict-interval", "lab/verdicts.py", '"contradicted" if margin <= -wider', '"contradicted" if margin <= 0',
      "lab/test_experiment.py"),
 )]

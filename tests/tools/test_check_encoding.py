@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ndformer import contract
+from ndformer.cli.naming import find
+from ndformer.contract import PROMISES
+from ndformer.contract.building import compiles
+from ndformer.contract.forms import backends
 from ndformer.encodings.pape import PaPE
-from ndformer.framework import contract
-from ndformer.framework.contract import PROMISES
-from ndformer.framework.contract.building import compiles
-from ndformer.framework.contract.forms import backends
-from ndformer.framework.engine.programs.naming import find
 from tools import check_encoding
 from tools.check_encoding import main
 

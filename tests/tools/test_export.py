@@ -12,9 +12,9 @@ import torch
 import yaml
 
 import ndformer
+from ndformer.cli.modelcard import plain
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
-from ndformer.framework.engine.programs.modelcard import plain
 from tests.programs import CONFIGS, SMALL, run, save_untrained
 from tools import export
 

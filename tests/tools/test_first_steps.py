@@ -9,11 +9,11 @@ import pytest
 from PIL import Image
 
 import ndformer.__main__
+from ndformer.cli.parsing import KEYS
 from ndformer.framework.data.dataset import create
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.programs.parsing import KEYS
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import BACKBONES, DATASETS, HEADS, MODALITIES, OPTIMIZERS, SCHEDULES
 from ndformer.framework.registry.signature import arguments

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ndformer.framework.engine import memory
+from ndformer.cli import memory
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.optim import build_optimizer

@@ -8,8 +8,8 @@ import warnings
 import pytest
 from PIL import Image
 
+from ndformer.cli import program
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs import cli
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.foreign import printable
 from tests.programs import SMALL, printed, save_untrained
@@ -36,7 +36,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def weights(tmp_path):
-    cfg = load(cli.config_path(CONFIG), OPTIONS[1:])
+    cfg = load(program.config_path(CONFIG), OPTIONS[1:])
     save_untrained(tmp_path / "best.pth", cfg, [printable(name) for name in sorted(EVIL)])
     return tmp_path / "best.pth"
 

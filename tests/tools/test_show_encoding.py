@@ -9,11 +9,11 @@ import matplotlib
 import pytest
 import torch
 
+from ndformer.cli import encoding_pictures
+from ndformer.cli.encoding_pictures import measure
+from ndformer.cli.naming import options
 from ndformer.framework.attention import Attention, build_encoding
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.engine.programs.naming import options
-from ndformer.framework.pictures import encodings
-from ndformer.framework.pictures.encodings import measure
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 from tools import show_encoding
@@ -31,7 +31,7 @@ def where():
 
 
 def draw(name, given, compare, dims, heads):
-    return encodings.draw(ENCODINGS.get(name), given, compare, dims, heads)
+    return encoding_pictures.draw(ENCODINGS.get(name), given, compare, dims, heads)
 
 
 def run_as_script(monkeypatch, *arguments):
@@ -189,7 +189,7 @@ def test_weights_that_start_at_0_stay_0_where_there_is_something_to_see(where, m
 @pytest.mark.parametrize("name, options", [("PRoPE", {}), ("GTA", dict(cameras=0.5))])
 def test_two_cameras_change_logits_and_values(name, options):
     second = GRID[:, 1] > 2
-    where = Where(GRID[None], cameras=encodings.two_cameras(second[None]))
+    where = Where(GRID[None], cameras=encoding_pictures.two_cameras(second[None]))
     found = measure(dict(type=name, **options), where, 2, QUERIES).values
     base = 100.0 if name == "PRoPE" else 2.0**8
     difference = (GRID - GRID[QUERIES][:, None])[..., None] * base ** -(torch.arange(8.0) / 8)  # 32 channels, two axes

@@ -68,7 +68,7 @@ def test_neither_does_a_mistake_in_a_config():
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.stem)
 def test_every_program_prints_its_errors_as_a_sentence(tool):
     *_, last = tool.read_text().splitlines()
-    assert last.strip() in ("run(main)", "cli.run(main)") or tool.stem in ("check_encoding", "show_encoding")
+    assert last.strip() in ("run(main)", "program.run(main)") or tool.stem in ("check_encoding", "show_encoding")
 
 
 @pytest.mark.slow

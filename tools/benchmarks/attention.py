@@ -31,12 +31,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ndformer.cli.program import new_parser, run
 from ndformer.encodings.centered_positions import centered_positions
 from ndformer.encodings.initial_radius import weight_sensitivity
 from ndformer.encodings.pape import concat_features, linear_coefficients, quadratic_coefficients
 from ndformer.framework.bias.parabolas import QuadraticBias
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import attend
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.framework.transformer import Transformer

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.kernels.choose import choose
 from ndformer.framework.tokens import Where

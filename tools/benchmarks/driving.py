@@ -20,9 +20,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.tokens import TokenSet, join
 from ndformer.modalities.driving.adapter import CameraPatches, Pillars

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.spikes.spiking import Rule, find_spikes

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import devices
 

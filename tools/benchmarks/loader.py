@@ -20,9 +20,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.image.stand_ins.strokes import FIGURES, figures
 

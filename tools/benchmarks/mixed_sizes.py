@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.engine.programs.cli import new_parser, run
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.model import TokenModel
 from ndformer.tools.benchmarks.turns import in_turn
 

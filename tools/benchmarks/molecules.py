@@ -17,10 +17,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.heads.head import Head
 from ndformer.framework.tokens import TokenSet

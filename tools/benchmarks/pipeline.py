@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from ndformer.cli.program import config_path, new_parser, run
 from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import config_path, new_parser, run
 from ndformer.framework.engine.training.loading import Loader, build_loader
 from ndformer.framework.model import TokenModel
 

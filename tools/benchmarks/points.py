@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.engine.config.text import parse_encoding
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.tokens import TokenSet, Where
 from ndformer.tools.benchmarks.turns import Call, attention_arguments, in_turn, model_call, peak_mib, write
 

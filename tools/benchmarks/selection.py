@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import ndformer.framework.kernels.select as select
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.bias.parabolas import QuadraticBias
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.kernels import BACKENDS, attend
 from ndformer.framework.tokens import Where
 from ndformer.tools.benchmarks.turns import in_turn

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.data.dataset import create
 from ndformer.framework.data.shards.dataset import Shards
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.foreign import mounts
 
 BATCH = 32

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import Sites, SubMConv3d, spconv
 from ndformer.framework.tokens import TokenSet, Where

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ndformer.cli.program import new_parser, run
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import new_parser, run
 from ndformer.framework.engine.training.console import Console, Log
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.engine.training.trainer import Trainer

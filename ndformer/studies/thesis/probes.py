@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.probe import FOLDS, folds
 from ndformer.framework.tokens import Where
 from ndformer.lab.experiment import Cell, Experiment, Results, Scale, Values, printed
 from ndformer.lab.figures import maps
+from ndformer.lab.probe import FOLDS, folds
 from ndformer.lab.verdicts import Claim, above, ahead, alike, below, close_to, combine
 from ndformer.studies.small import Reader, controls
 from ndformer.studies.thesis.red_green import EPOCHS, SIDE, grid_positions, train_row

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Generator, Tensor
 
-from ndformer.framework.contract.trial import rigid_motions
+from ndformer.contract.trial import rigid_motions
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
 from ndformer.lab.verdicts import above, below
 from ndformer.studies.small import Samples, accuracy, controls

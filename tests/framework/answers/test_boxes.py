@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ndformer.cli.show_dir import threshold_warning
 from ndformer.framework.answers import gallery
 from ndformer.framework.answers.boxes import MISSED, Box, Boxes, draw, in_colors, outlines
-from ndformer.framework.engine.programs.show_dir import threshold_warning
 from ndformer.framework.pictures.cards import EDGE, RIGHT, WRONG
 from tests.framework.helpers import Drawn
 

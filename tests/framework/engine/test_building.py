@@ -5,10 +5,10 @@ import os
 import pytest
 import torch
 
+from ndformer.cli.program import config_path
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model, rehearse, with_classes
 from ndformer.framework.engine.config.load import load
-from ndformer.framework.engine.programs.cli import config_path
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.errors import ConfigError, DataError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.cli.attention_picture import UNSEEN, Painting, colored, z_map
 from ndformer.framework.errors import DataError
-from ndformer.framework.pictures.attention import UNSEEN, Painting, colored, z_map
 from ndformer.framework.pictures.canvas import Canvas, Dots, GridCanvas, stills
 from ndformer.framework.pictures.figures import Panels, new_figure
 from ndformer.framework.pictures.view import Cloud

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ndformer.framework.engine.programs import cli, output
+from ndformer.cli import output, program
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
@@ -51,7 +51,7 @@ def test_a_read_only_disk_raises_a_one_line_error(disk, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["tools/train.py", CONFIG, "--sample", "--work-dir", str(disk / "run")])
     monkeypatch.delenv("NDFORMER_DEBUG", raising=False)
     with pytest.raises(SystemExit) as end:
-        cli.run(train_tool.main)
+        program.run(train_tool.main)
     assert (
         str(end.value) == f"train: --work-dir {disk / 'run'} cannot be written: {disk} is read-only. Give another one"
     )

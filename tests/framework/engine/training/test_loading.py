@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.cli import program
+from ndformer.cli.check import check_split
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
 from ndformer.framework.data.shards.pack import Packer
 from ndformer.framework.engine.config.schema import Loading
-from ndformer.framework.engine.programs import cli
-from ndformer.framework.engine.programs.check import check_split
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.loading import build_loader, dropped_warning
@@ -174,7 +174,7 @@ def test_a_program_names_the_sample_of_a_dead_worker(known, monkeypatch):
         raise RuntimeError(f"DataLoader worker (pid {4321 if known else 1234}) is killed by signal: Killed. ")
 
     with pytest.raises(SystemExit, match="died while it read 7.png" if known else "died between two samples") as end:
-        cli.run(main)
+        program.run(main)
     assert "NDFORMER_DEBUG" not in str(end.value)
 
 
@@ -185,8 +185,8 @@ def test_checking_a_dataset_lists_bad_samples():
     assert check_split(of("SoakSquares"), "test", workers=0) == (15, [])
 
 
-@pytest.mark.parametrize("program", ["check", "pack"])
-def test_a_dead_worker_of_another_loader_is_no_fault_of_a_sample(program, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", ["check", "pack"])
+def test_a_dead_worker_of_another_loader_is_no_fault_of_a_sample(case, tmp_path, monkeypatch):
     """Issue 44.16: the check listed the sample that was read when torch's signal handler raised."""
 
     def read(*given):
@@ -197,7 +197,7 @@ def test_a_dead_worker_of_another_loader_is_no_fault_of_a_sample(program, tmp_pa
     packer = Packer({"test": data}, {"test": {}}, tmp_path)
     run = dict(
         check=lambda: check_split(of("SoakSquares"), "test", workers=0), pack=lambda: packer._check_sample(data, 0)
-    )[program]
+    )[case]
     with pytest.raises((DataError, RuntimeError), match=r"^(a loader's worker died|DataLoader worker \(pid)"):
         run()
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from mmengine.config import Config
 
+from ndformer.contract.parts import Parts, answers
 from ndformer.framework.answers.values import Values
-from ndformer.framework.contract.parts import Parts, answers
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.building import build_model, with_targets
 from ndformer.framework.engine.config import saved

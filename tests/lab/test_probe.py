@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from ndformer.framework.errors import DataError, UnknownNameError
-from ndformer.framework.probe import Probe, cross_val_predict, folds, r_squared, record_outputs, samples
 from ndformer.framework.tokens import Where
+from ndformer.lab.probe import Probe, cross_val_predict, folds, r_squared, record_outputs, samples
 
 GRID = torch.cartesian_prod(torch.arange(4.0), torch.arange(5.0))  # (20, 2)
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, Worst, difference, first_line, promise
-from ndformer.framework.contract.trial import Trial
+from ndformer.contract.promise import CLOSE_FLOAT32, Broken, Worst, difference, first_line, promise
+from ndformer.contract.trial import Trial
 
 
 @promise("builds and runs")

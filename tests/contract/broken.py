@@ -21,7 +21,7 @@ from ndformer.framework.bias.parabolas import IsotropicBias
 from ndformer.framework.bias.pointwise import DistanceBias
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.tokens import Where
-from tests.framework.contract.broken_values import BROKEN_VALUES
+from tests.contract.broken_values import BROKEN_VALUES
 
 
 class WholeRows(Bias):

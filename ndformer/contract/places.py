@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, promise
-from ndformer.framework.contract.trial import Sample, Trial
+from ndformer.contract.promise import CLOSE, CLOSE_FLOAT32, Broken, NotApplicable, Worst, promise
+from ndformer.contract.trial import Sample, Trial
 from ndformer.framework.kernels.masks import bias_rows
 from ndformer.framework.tokens import Where
 

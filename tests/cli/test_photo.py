@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ndformer.cli.photo import with_photo
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.engine.programs.photo import with_photo
 from ndformer.framework.registry import MODALITIES, TRANSFORMS
 
 PHOTO = Image.fromarray((np.mgrid[:300, :400].sum(0)[..., None] // [3, 4, 5]).astype(np.uint8))

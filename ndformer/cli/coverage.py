@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from mmengine.config import Config
 
+from ndformer.cli import output
+from ndformer.cli.program import config_arguments, config_from, device_argument
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.coverage import Coverage, Span
@@ -19,8 +21,6 @@ from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.text import as_argument
-from ndformer.framework.engine.programs import output
-from ndformer.framework.engine.programs.cli import config_arguments, config_from, device_argument
 from ndformer.framework.engine.training.first_batch import record_positions
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError

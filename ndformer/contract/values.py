@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
-from ndformer.framework.contract.trial import Sample, Trial, rigid_motions
+from ndformer.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Worst, dtype_name, promise
+from ndformer.contract.trial import Sample, Trial, rigid_motions
 
 HOOKS = "values", "output"
 

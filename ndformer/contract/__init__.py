@@ -9,14 +9,14 @@ ndformer check_encoding runs this from the command line; docs/how-to/new-encodin
 
 from collections.abc import Iterator
 
-from ndformer.framework.contract.arithmetic import derivatives, halves
-from ndformer.framework.contract.building import compiles, ownership, runs, seeded, shared
-from ndformer.framework.contract.circles import circles
-from ndformer.framework.contract.forms import backends, captures, forms, padding
-from ndformer.framework.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
-from ndformer.framework.contract.promise import Promise, Result
-from ndformer.framework.contract.trial import Make, Trial
-from ndformer.framework.contract.values import cameras, values
+from ndformer.contract.arithmetic import derivatives, halves
+from ndformer.contract.building import compiles, ownership, runs, seeded, shared
+from ndformer.contract.circles import circles
+from ndformer.contract.forms import backends, captures, forms, padding
+from ndformer.contract.places import interpolation, permutation, precision, rotation, translation, unplaced
+from ndformer.contract.promise import Promise, Result
+from ndformer.contract.trial import Make, Trial
+from ndformer.contract.values import cameras, values
 
 __all__ = ["PROMISES", "Result", "check", "trials"]
 

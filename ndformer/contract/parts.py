@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Result, difference, promise
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
-from ndformer.framework.contract.promise import CLOSE_FLOAT32, Broken, NotApplicable, Result, difference, promise
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.evaluation.metric import Metric

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from ndformer.cli.parsing import Parser
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.data.workers import explained
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.config.shipped import config_path
 from ndformer.framework.engine.config.text import parse_option
-from ndformer.framework.engine.programs.parsing import Parser
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.foreign.files import VARIABLE, size_from

@@ -5,21 +5,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ndformer.contract import PROMISES, check, trials
+from ndformer.contract.building import compiles
+from ndformer.contract.circles import circles
+from ndformer.contract.forms import backends, forms
+from ndformer.contract.places import translation, unplaced
+from ndformer.contract.promise import difference
+from ndformer.contract.trial import Trial
 from ndformer.encodings.alibi import ALiBi
 from ndformer.encodings.rope import AxialRoPE
 from ndformer.encodings.sincos import Sincos
-from ndformer.framework.contract import PROMISES, check, trials
-from ndformer.framework.contract.building import compiles
-from ndformer.framework.contract.circles import circles
-from ndformer.framework.contract.forms import backends, forms
-from ndformer.framework.contract.places import translation, unplaced
-from ndformer.framework.contract.promise import difference
-from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
-from tests.framework.contract.broken import BROKEN, NoPackedRows, WholeRows
+from tests.contract.broken import BROKEN, NoPackedRows, WholeRows
 
 ENCODINGS.get("NoPE")  # finds them all
 NAMES = sorted(ENCODINGS.module_dict)

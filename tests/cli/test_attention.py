@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.cli.attention import SampleAttention, logit_terms
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
-from ndformer.framework.engine.programs.attention import SampleAttention, logit_terms
 from ndformer.framework.errors import DataError
 from ndformer.framework.tokens import TokenSet, Where
 from tests.encodings.references.gta import random_cameras

@@ -14,6 +14,9 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from ndformer.cli import attention
+from ndformer.cli.attention_picture import Painting
+from ndformer.cli.encoding_pictures import NAMES
 from ndformer.framework import foreign
 from ndformer.framework.answers.gallery import MIN_SCORE, cards, worst_and_best
 from ndformer.framework.attention_maps import AttentionMaps
@@ -21,15 +24,12 @@ from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.engine.building import build_model, encoding_name
 from ndformer.framework.engine.config.references import parse_reference
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs import attention
 from ndformer.framework.engine.training import pretrained
 from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.attention import Painting
 from ndformer.framework.pictures.cards import shortened
-from ndformer.framework.pictures.encodings import NAMES
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.runs import attempted
 from ndformer.framework.pictures.samples import DatasetSource

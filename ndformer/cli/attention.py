@@ -11,6 +11,8 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from ndformer.cli.attention_picture import Painting
+from ndformer.cli.photo import with_photo
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.data.batches import collate
@@ -18,12 +20,10 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.engine.building import prepare_data
 from ndformer.framework.engine.inputs import Preparation
-from ndformer.framework.engine.programs.photo import with_photo
 from ndformer.framework.engine.run import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import printable
 from ndformer.framework.model import TokenModel
-from ndformer.framework.pictures.attention import Painting
 from ndformer.framework.pictures.canvas import Canvas
 from ndformer.framework.pictures.figures import Panels
 from ndformer.framework.pictures.samples import find_pack

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ndformer.framework.bias.base import Bias
-from ndformer.framework.contract.promise import (
+from ndformer.contract.promise import (
     CLOSE,
     CLOSE_FLOAT32,
     Broken,
@@ -20,7 +19,8 @@ from ndformer.framework.contract.promise import (
     dtype_name,
     promise,
 )
-from ndformer.framework.contract.trial import Trial
+from ndformer.contract.trial import Trial
+from ndformer.framework.bias.base import Bias
 from ndformer.framework.kernels import attend
 from ndformer.framework.kernels.flex import untraced
 

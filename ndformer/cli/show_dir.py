@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ndformer.cli import output
 from ndformer.framework.answer import Answer
 from ndformer.framework.answers.boxes import Boxes
-from ndformer.framework.engine.programs import output
 from ndformer.framework.errors import DataError
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ndformer.contract.places import FAR
+from ndformer.contract.promise import Broken, Worst, dtype_name, promise
+from ndformer.contract.trial import Trial
 from ndformer.framework.bias.base import Bias
-from ndformer.framework.contract.places import FAR
-from ndformer.framework.contract.promise import Broken, Worst, dtype_name, promise
-from ndformer.framework.contract.trial import Trial
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.tokens import Where
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ndformer.framework.contract.promise import NotApplicable, Worst, difference, dtype_name, promise
-from ndformer.framework.contract.trial import Trial
+from ndformer.contract.promise import NotApplicable, Worst, difference, dtype_name, promise
+from ndformer.contract.trial import Trial
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.tokens import Where
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from ndformer.framework.engine.programs import cli
+from ndformer.cli import program
 from ndformer.framework.errors import ConfigError, DataError
 from tests.programs import refusal
 
@@ -44,7 +44,7 @@ def test_an_error_is_one_sentence(monkeypatch, error, sentence):
     assert refusal(main).startswith(sentence)
     monkeypatch.setenv("NDFORMER_DEBUG", "1")
     with pytest.raises(type(error)):
-        cli.run(main)
+        program.run(main)
 
 
 def test_ctrl_c_is_exit_code_130():
@@ -52,15 +52,17 @@ def test_ctrl_c_is_exit_code_130():
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as end:
-        cli.run(main)
+        program.run(main)
     assert end.value.code == 130
 
 
 def test_a_warning_is_one_sentence_too(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["tools/predict.py"])
     plain, said = warnings.formatwarning, []
-    cli.run(lambda: said.append(warnings.formatwarning(UserWarning("a.dat holds no events"), UserWarning, "x.py", 1)))
-    cli.run(lambda: said.append(warnings.formatwarning("old", DeprecationWarning, "x.py", 1)))
+    program.run(
+        lambda: said.append(warnings.formatwarning(UserWarning("a.dat holds no events"), UserWarning, "x.py", 1))
+    )
+    program.run(lambda: said.append(warnings.formatwarning("old", DeprecationWarning, "x.py", 1)))
     assert said[0] == "predict: a.dat holds no events\n"
     assert said[1].startswith("x.py:1: DeprecationWarning: old")  # of use to developers
     assert warnings.formatwarning is plain
@@ -79,16 +81,16 @@ def test_a_program_names_the_option_that_helps_and_the_error_alone_does_not():
 
 TINY = """
 import torch
-from ndformer.framework.engine.programs import cli
+from ndformer.cli import program
 torch.set_num_threads(2)
-cli.run(lambda: print(int((torch.full((2**20,), 1e-20) * 1e-20).count_nonzero())))
+program.run(lambda: print(int((torch.full((2**20,), 1e-20) * 1e-20).count_nonzero())))
 """
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor knows no such switch")
 def test_in_a_program_a_weight_below_1e_38_is_0_on_all_threads():
     """Computing with denormals may take five times as long."""
-    assert cli.run(lambda: None) is None
+    assert program.run(lambda: None) is None
     assert (torch.tensor(1e-20) * 1e-20).item() > 0  # whoever calls a program's main goes on as before
     said = subprocess.run([sys.executable, "-c", TINY], capture_output=True, text=True, check=True)
     assert int(said.stdout) == 0
