@@ -174,6 +174,7 @@ MODALITY = [
     ["answer"],
     ["models"],
     ["transforms"],
+    ["background"],
     ["datasets"],
     ["adapter", "voting"],
     ["range_image", "globe"],

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from ndformer.cli.naming import find, in_a_sentence, options
 from ndformer.cli.program import new_parser
 from ndformer.contract import check
+from ndformer.contract.promise import error_location
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.system.pipes import exit_on_closed_pipe
 
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # a user's module may raise anything
         if debug or isinstance(error, BrokenPipeError):
             raise
-        print(f"check_encoding: {in_a_sentence(error)}", file=sys.stderr)
+        sentence = in_a_sentence(error)
+        location = "" if sentence == str(error) else error_location(error)  # a message for users needs none
+        print(f"check_encoding: {sentence}{location}", file=sys.stderr)
         return 1
     return 1 if False in passed else 0
 

@@ -22,6 +22,7 @@ from ndformer.framework.engine.building import (
     STAND_IN,
     build_model,
     check_classes,
+    dataset_name,
     on_stand_in,
     prepare_data,
     with_targets,
@@ -57,6 +58,7 @@ def main() -> None:
     cfg = with_targets(cfg, loader.data)
     warn_changed_data(content, loader.data, args.checkpoint)
     result = evaluate(cfg, model, with_stderr_progress(loader, "test"))
+    print(f"test: {len(loader.data):,} samples of {dataset_name(cfg)}", file=sys.stderr, flush=True)
     print(as_line(result.values, result.quantities), flush=True)
     for remark in filter(None, (metric.remark for metric in result.metrics)):
         print(remark)

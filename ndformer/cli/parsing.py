@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 from ndformer.framework import foreign
 from ndformer.framework.engine.config import saved, shipped
 from ndformer.framework.engine.training import checkpoint, exported
-from ndformer.framework.errors import nearest
+from ndformer.framework.errors import nearest, shorten_list
 
 CONFIG, CHECKPOINT = "config", "checkpoint"
+MAX_RUNS = 8  # that are listed in a message
 SUFFIXES = (".pth", ".pt", ".safetensors")  # of checkpoints
 # A config key, or an option of ndformer -> names of options for it in other programs
 _KEYS = {
@@ -118,7 +119,17 @@ def _remedy(path: Path) -> str:
         return f", which does not exist{nearest(path.name, names)}"
     if (meant := nearest(str(path), shipped.model_names())) != ".":
         return meant
+    if run_files(path.parent) is not None:
+        return f" alone. Give {path.parent}, which stands for its config and best checkpoint"
+    if runs := _runs_in(path):
+        return f", which contains runs. Give one of them: {shorten_list(runs, MAX_RUNS)}"
     return " alone. Train first, or add the checkpoint after it"
+
+
+def _runs_in(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return [foreign.printable(str(inner)) for inner in sorted(folder.iterdir()) if run_files(inner) is not None]
 
 
 def suggestion(option: str, values: Sequence[str], options: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ SHORT, SMALL = 1e-8, 1e-4  # a step across the seam, and the largest change it m
 @promise("whole turns on circles")
 def circles(tried: Sequence[Trial]) -> str:
     if not tried[0].encoding.circular_axes:
-        raise NotApplicable("it refuses `periods`")
+        raise NotApplicable("it has no option `periods`")
     worst: dict[torch.dtype, Worst] = {}
     seam = Worst()
     for trial in (Trial(_on_circles(t), t.dims) for t in tried):

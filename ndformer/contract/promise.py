@@ -59,7 +59,7 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
                 except Broken as broken:
                     return Result(name, False, str(broken))
                 except Exception as error:  # user-defined classes may raise anything
-                    sentence = f"it stops with {type(error).__name__}: {first_line(error)}{_place(error)}"
+                    sentence = f"it stops with {type(error).__name__}: {first_line(error)}{error_location(error)}"
                     return Result(name, False, sentence, error)
 
         return run
@@ -67,7 +67,7 @@ def promise(name: str) -> Callable[[Callable[[Any], str]], Promise]:
     return named
 
 
-def _place(error: Exception) -> str:
+def error_location(error: Exception) -> str:
     """Return where in a user's file an exception came from, and how to see the whole traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if not Path(frame.filename).resolve().is_relative_to(PACKAGE)]

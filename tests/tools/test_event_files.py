@@ -123,9 +123,9 @@ def test_predict_answers_the_same_and_says_which_are_of_another_sensor(home, fil
     assert len({line.partition("  ")[2] for line in lines}) == 1
     unlike = [one for one in said if "its prediction is unreliable" in one]
     others = [path for path in files if path.suffix in (".aedat", ".bin")]  # of 128, 180, 260 and 34 rows
-    assert {one.split(" is of ")[0] for one in unlike} == {str(path) for path in others}
+    assert {one.split(" has a sensor ")[0] for one in unlike} == {str(path) for path in others}
     assert any(
-        "is of a sensor of 180 x 240 pixels, and this model was trained on a sensor of 32 x 32 pixels" in one
+        "has a sensor of 180 x 240 pixels, and the training data have a sensor of 32 x 32 pixels" in one
         for one in unlike
     )
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 
@@ -201,6 +202,17 @@ def test_a_run_folder_that_is_not_there_is_named(said):
     told = said(test_tool.main, "work_dirs/nothing")
     assert told.endswith("got work_dirs/nothing alone. Train first, or add the checkpoint after it\n")
     assert "the folder of a run with config.json and best.pth" in told
+
+
+def test_a_checkpoint_or_a_folder_of_runs_in_place_of_a_run_is_answered_with_the_run(said, weights, tmp_path):
+    run_folder = tmp_path / "work_dirs" / "mine"
+    run_folder.mkdir(parents=True)
+    saved.write(run_folder, load(config_path(CONFIG), [*TINY, *LOADERS]).to_dict())
+    shutil.copy(weights, run_folder / "best.pth")
+    told = said(predict.main, run_folder / "best.pth", "photo.png")
+    assert told.endswith(f"best.pth alone. Give {run_folder}, which stands for its config and best checkpoint\n")
+    told = said(test_tool.main, tmp_path / "work_dirs")
+    assert told.endswith(f"work_dirs, which contains runs. Give one of them: {run_folder}\n")
 
 
 @pytest.mark.parametrize("program", [predict, explore])

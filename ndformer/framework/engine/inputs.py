@@ -166,7 +166,7 @@ class Preparation:
         train = self.train_fingerprint.get("parts", {}).get(name, self.train_fingerprint).get("like", [])
         if likeness is not None and train and likeness not in train:
             warnings.warn(
-                f"{path} is of {likeness}, and this model was trained on {' and '.join(train)}: its prediction is "
+                f"{path} has {likeness}, and the training data have {' and '.join(train)}: its prediction is "
                 "unreliable",
                 stacklevel=2,
             )

@@ -39,10 +39,9 @@ class Registry(mmengine.registry.Registry):
             names = sorted(self.module_dict)
             synonym = self.synonyms.get(key.lower())
             suggestion = nearest(key, names) if synonym is None else f", did you mean '{synonym}'?"
-            known = "" if suggestion.endswith("?") else f" Known: {', '.join(names)}."
+            rest = f" Known: {', '.join(names)}. For a class of your own set custom_imports.imports=MODULE"
             raise UnknownNameError(
-                f"no {self.name} is called '{key}'{suggestion}{known} "
-                "Import the module of a class of your own first, by custom_imports in a config"
+                f"no {self.name} is called '{key}'{suggestion}{'' if suggestion.endswith('?') else rest}"
             )
         return kind
 

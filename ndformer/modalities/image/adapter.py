@@ -20,6 +20,7 @@ from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Rate, Width
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
+from ndformer.modalities.image.background import background
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.formats.in_memory import to_image
 from ndformer.modalities.image.patch_sizes import resized_projection
@@ -82,6 +83,9 @@ class ImagePatches(Adapter):
 
     def from_memory(self, value: Any) -> Sample:
         return dict(image=to_image(value, self.mode))
+
+    def likeness(self, sample: Sample) -> str:
+        return background(sample["image"])
 
     @property
     def mode(self) -> str:

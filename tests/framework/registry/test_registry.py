@@ -29,11 +29,10 @@ def test_an_unknown_name_brings_the_nearest_or_all_known() -> None:
     with pytest.raises(UnknownNameError) as error:
         build_encoding(dict(type="papeRI"), **PLACE)
     message = str(error.value)
-    assert message.startswith("no encoding is called 'papeRI', did you mean 'PaPERI'? Import")
-    assert "Known" not in message
+    assert message == "no encoding is called 'papeRI', did you mean 'PaPERI'?"
     assert isinstance(error.value, KeyError)
     assert str(pickle.loads(pickle.dumps(error.value))) == message
-    with pytest.raises(UnknownNameError, match=r"'quux'\. Known: ALiBi.* by custom_imports in a config") as error:
+    with pytest.raises(UnknownNameError, match=r"'quux'\. Known: ALiBi.* set custom_imports.imports=MODULE$") as error:
         build_encoding(dict(type="quux"), **PLACE)
     assert all(name in str(error.value) for name in NINE)
 

@@ -50,11 +50,11 @@ def test_a_file_from_another_sensor_than_training_gives_a_warning(before, own, s
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Preparation._check_likeness(prepared, "events", own, tmp_path / "drive.raw")  # pyright: ignore[reportArgumentType]
-    says = f"drive.raw is of {own}, and this model was trained on {SMALL}: its prediction is unreliable"
+    says = f"drive.raw has {own}, and the training data have {SMALL}: its prediction is unreliable"
     assert [str(one.message).endswith(says) for one in caught] == [True] * said
 
 
-def test_a_set_of_images_knows_none(tmp_path):
+def test_a_set_of_damaged_images_has_none(tmp_path):
     for label in "ab":
         (tmp_path / "train" / label).mkdir(parents=True)
         for i in range(2):

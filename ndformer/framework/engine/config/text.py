@@ -3,6 +3,7 @@
 import ast
 import keyword
 import math
+import re
 from typing import Any, TypeGuard
 
 from ndformer.framework.errors import ConfigError
@@ -48,8 +49,9 @@ def parse_encoding(text: str) -> Any:
         encodings = [_parse_call(item) for item in nodes]
     except (SyntaxError, ValueError) as error:
         reason = "" if isinstance(error, SyntaxError) else f" ({error})"
-        if ".py" in text:
-            reason += ". Give the class alone, and import its file by --cfg-options custom_imports.imports=MODULE"
+        if file := re.search(r"([\w./-]*?)(\w+)\.py\b", text):
+            imported = f"--cfg-options custom_imports.imports={file[2]}"
+            reason += f". Give the class alone, with {imported} and PYTHONPATH={file[1] or '.'} before the command"
         raise ConfigError(
             f"encoding: expected NAME, 'NAME(key=value)' or several of them, got '{text}'{reason}"
         ) from error

@@ -6,6 +6,7 @@ from typing import Any
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.data.folders import ClassFolders
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.background import common_background
 from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.moved import old_names
@@ -32,6 +33,9 @@ class ImageFolder(SizedImages, ClassFolders):
 
     def open(self, path: Path) -> Sample:
         return dict(image=open_image(path, self.mode))
+
+    def likeness(self) -> list[str]:
+        return common_background(self)
 
 
 __getattr__ = old_names(__name__, {"LabelledImages": "LabeledImages"})

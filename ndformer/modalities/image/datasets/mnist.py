@@ -18,6 +18,7 @@ from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.folders import missing
 from ndformer.framework.errors import DataError, check_labels
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.image.background import common_background
 
 
 def read_idx(path: Path, dims: int) -> np.ndarray:
@@ -70,6 +71,9 @@ class MNIST(Dataset):
         raise missing(
             self.data_root / f"{stem}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
         )
+
+    def likeness(self) -> list[str]:
+        return common_background(self)
 
     def identity(self, i: int) -> Any:
         return self.records[i], self.images[self.records[i][0]]

@@ -48,7 +48,7 @@ TRAIN, ENCODING = "train_dataloader.dataset", "model.backbone.encoding"
         (["optimizer.params=[]"], "optimizer.params: ndformer sets it for Adam"),
         (
             ["optimizer.type=Adamw"],
-            "optimizer.type: no optimizer is called 'Adamw', did you mean 'AdamW'? Import",
+            "optimizer.type: no optimizer is called 'Adamw', did you mean 'AdamW'?",
         ),
         (["model.type=TokenModell"], "model.type: no model is called 'TokenModell', did you mean 'TokenModel'?"),
         (["model.head.type=Clasifier"], "model.head.type: no head is called 'Clasifier', did you mean 'Classifier'?"),

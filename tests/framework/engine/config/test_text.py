@@ -72,8 +72,10 @@ def test_an_encoding_that_is_no_name_is_refused(text):
     assert "encoding: expected NAME" in refusal(parse_encoding, text)
 
 
-def test_the_file_of_an_encoding_is_answered_with_how_to_import_it():
-    assert refusal(parse_encoding, "window.py:Window(radius=5)").endswith("custom_imports.imports=MODULE")
+@pytest.mark.parametrize("file, folder", [("window.py", "."), ("my/own/window.py", "my/own/")])
+def test_the_file_of_an_encoding_is_answered_with_how_to_import_it(file, folder):
+    expected = f"with --cfg-options custom_imports.imports=window and PYTHONPATH={folder} before the command"
+    assert refusal(parse_encoding, f"{file}:Window(radius=5)").endswith(expected)
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
