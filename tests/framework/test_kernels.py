@@ -278,8 +278,8 @@ def test_a_backend_computes_what_it_serves_and_refuses_the_rest(name: str, kind:
 
 
 def test_auto_asks_the_most_special_first_and_the_reference_last() -> None:
-    assert [backend.name for backend in AUTO] == ["select", "narrow", "fused", "flex", "sdpa", "dense"]
-    assert [backend.name for backend in AUTO if backend.packed] == ["fused", "flex"]  # the others get samples
+    assert [backend.name for backend in AUTO] == ["select", "narrow", "varlen", "fused", "flex", "sdpa", "dense"]
+    assert [backend.name for backend in AUTO if backend.packed] == ["varlen", "fused", "flex"]  # the others get samples
     assert all(type(backend).__doc__ for backend in AUTO)
 
 

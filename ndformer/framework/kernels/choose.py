@@ -19,12 +19,13 @@ from ndformer.framework.kernels.fused import Fused
 from ndformer.framework.kernels.narrow import Narrow
 from ndformer.framework.kernels.sdpa import SDPA
 from ndformer.framework.kernels.select import Select
+from ndformer.framework.kernels.varlen import Varlen
 from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import Where
 
 # from the most general to the most special
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (Dense(), SDPA(), Flex(), Fused(), Narrow(), Select())
+    backend.name: backend for backend in (Dense(), SDPA(), Flex(), Fused(), Varlen(), Narrow(), Select())
 }
 AUTO = list(reversed(BACKENDS.values()))
 VARIABLE, TOPIC = "NDFORMER_LOG", "attention"
