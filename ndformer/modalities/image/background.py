@@ -15,7 +15,8 @@ DARK, BRIGHT = 1 / 3, 2 / 3  # limits of the mean of the border, of 1
 
 def background(image: Image.Image) -> str:
     """Describe the background of an image, of which its border is taken as a sample."""
-    gray = np.asarray(image.convert("L").resize((SIDE, SIDE), Image.Resampling.BOX), np.float32) / 255  # (32, 32)
+    small = image.resize((SIDE, SIDE), Image.Resampling.BOX).convert("L")
+    gray = np.asarray(small, np.float32) / 255  # (32, 32)
     inside = slice(BORDER, -BORDER)
     mean = (gray.sum() - gray[inside, inside].sum()) / (gray.size - gray[inside, inside].size)
     return f"a {'dark' if mean < DARK else 'bright' if mean > BRIGHT else 'medium'} background"
