@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ndformer.framework import foreign
@@ -47,8 +48,20 @@ def cells(
 
 
 def _folder(experiment: Experiment, scale: ScaleName, row: str, seed: int, home: Path) -> Path:
-    short = "_".join(re.findall(r"[\w.=-]+", row))
-    return home / folder_name(experiment, scale) / f"{short}_seed{seed}"
+    return home / folder_name(experiment, scale) / f"{_short(row)}_seed{seed}"
+
+
+def _short(row: str) -> str:
+    return "_".join(re.findall(r"[\w.=-]+", row))
+
+
+def other_seeds(cell: Cell, row: str) -> list[Values]:
+    """Return the numbers of the measured cells of a row in the work dir of a cell, for all seeds."""
+    values = []
+    for folder in sorted(cell.folder.parent.glob(f"{_short(row)}_seed*")):
+        seed = folder.name.rpartition("_seed")[2]
+        values.append(_read(replace(cell, row=row, seed=int(seed), folder=folder)) if seed.isdecimal() else None)
+    return [numbers for numbers in values if numbers is not None]
 
 
 def check_data(experiment: Experiment, scale: ScaleName, data: Path) -> None:

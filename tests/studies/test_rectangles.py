@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from ndformer.lab.experiment import Cell, Results
+from ndformer.lab.runner import take_over
 from ndformer.studies import find
 from ndformer.studies.rectangles import maps
-from ndformer.studies.rectangles.maps import CELLS, SIGNS, TRAININGS, TUNING_SEED, named, run_training, shapes
+from ndformer.studies.rectangles.maps import CELLS, SIGNS, TRAININGS, TUNING_SEED, columns, named, run_training, shapes
 
 SETS = pytest.mark.parametrize("on", [SIGNS, CELLS], ids=["signs", "cells"])
 
@@ -40,6 +41,13 @@ def test_learning_rates_are_chosen_by_validation_on_a_seed_that_is_not_reported(
     monkeypatch.setattr(maps, "run_training", run)
     assert maps.best_rate(cell(tmp_path, seed=2), SIGNS) == 1e-3
     assert set(seeds) == {TUNING_SEED}
+    work = cell(tmp_path).folder.parent
+    take_over(
+        find("rectangles:signs"), "small", Results({"PaPE": {0: dict.fromkeys(columns(SIGNS), 5e-4)}}), work.parent
+    )
+    seeds.clear()
+    assert maps.best_rate(cell(tmp_path, seed=2), SIGNS) == maps.best_rate(cell(tmp_path, maps.PLACES), SIGNS) == 5e-4
+    assert not seeds, "the rate of another seed is that of the row"
     assert TUNING_SEED not in range(find("rectangles:signs").scales["small"].seeds)
 
 

@@ -15,6 +15,7 @@ from ndformer.lab.aspect_gap import aspect_gap
 from ndformer.lab.experiment import Cell, DataSet, Experiment, Results, Scale, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.lab.interval import Summary
+from ndformer.lab.runner import other_seeds
 from ndformer.lab.verdicts import Claim, above, ahead, below
 from ndformer.studies.data import BCCD, SIGN_DIGITS
 from ndformer.studies.small import controls, split_control
@@ -161,8 +162,14 @@ def run_training(cell: Cell, on: MapSet, training: str, rate: float) -> Run:
 
 
 def best_rate(cell: Cell, on: MapSet) -> float:
-    """Return the rate with the best validation on squares, on a seed that is not reported; a control has its row's."""
-    tuning = replace(cell, row=split_control(cell.row)[0], seed=TUNING_SEED)
+    """Return the rate with the best validation on squares, on a seed that is not reported; a control has its row's.
+
+    It is the same for all seeds, so that of a cell that was measured before is taken.
+    """
+    row, _ = split_control(cell.row)
+    if before := other_seeds(cell, row):
+        return before[0]["lr"]
+    tuning = replace(cell, row=row, seed=TUNING_SEED)
 
     def validation(rate: float) -> float:
         return run_training(tuning, on, "squares", rate).results["val"][on.metric]
