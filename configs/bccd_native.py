@@ -1,6 +1,6 @@
 """Blood cells on photographs at their own ratios, in batches of mixed sizes. docs/how-to/any-size.md
-Cost: not measured.
-Reaches: not measured.
+Cost: 6.6 minutes on one thread of a machine that other runs shared, where bccd takes 4.6.
+Reaches: 50.44 ± 3.37 % mAP50 (3 seeds; bccd there 48.00 ± 2.04).
 Command: ndformer train bccd_native --data-root data/bccd_voc
 """
 

@@ -1,6 +1,6 @@
 """The 24 images of coco_mini at their own ratios, in batches of mixed sizes. docs/how-to/any-size.md
-Cost: not measured.
-Reaches: not measured.
+Cost: 8.3 minutes on one thread of a machine that other runs shared, where coco_mini takes 5.1 to 6.7.
+Reaches: 75.2 % mAP on its training images (1 seed; coco_mini there 71.9 and 71.3, 2 seeds).
 Command: ndformer train coco_mini_native --data-root data/coco_mini
 """
 
