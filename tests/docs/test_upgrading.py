@@ -105,6 +105,6 @@ def test_renamed_names_are_in_their_module(module, pairs):
     ],
 )
 def test_old_public_names_work_with_a_warning(module, old, new):
-    found = importlib.import_module(f"ndformer.{module}")
+    moved_module = importlib.import_module(f"ndformer.{module}")
     with pytest.warns(DeprecationWarning, match=new):
-        assert getattr(found, old) is getattr(found, new)
+        assert getattr(moved_module, old) is getattr(moved_module, new)

@@ -24,7 +24,7 @@ def test_packed_images_are_those_of_the_cpu(registers: int, dtype: torch.dtype) 
     out = attend(ours[0], ours[1], ours[2], there, None)
     assert relative(out.detach().cpu(), expected.detach()) <= 2e-2
     direction = torch.randn(expected.shape)
-    wanted = torch.autograd.grad((expected * direction).sum(), exact)
-    found = torch.autograd.grad((out * direction.cuda()).sum(), ours)
-    for theirs, gradient in zip(wanted, found):
+    expected_gradients = torch.autograd.grad((expected * direction).sum(), exact)
+    gradients = torch.autograd.grad((out * direction.cuda()).sum(), ours)
+    for theirs, gradient in zip(expected_gradients, gradients):
         assert relative(gradient.cpu(), theirs) <= 4e-2

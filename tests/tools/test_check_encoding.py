@@ -109,6 +109,15 @@ def test_what_cannot_be_checked_is_one_sentence_and_exit_code_1(arguments, sente
     assert len(error.splitlines()) == 1
 
 
+def test_an_error_of_a_class_of_your_own_has_its_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = ["from ndformer.framework.encoding import PositionEncoding", "class Bare(PositionEncoding):"]
+    lines += ["    def __init__(self, dim, heads, position_dims, depth):", "        super().__init__()"]
+    (tmp_path / "bare.py").write_text("\n".join(lines))
+    assert main(["bare.py:Bare"]) == 1
+    assert "(bare.py:4, in __init__(); NDFORMER_DEBUG=1 shows the traceback)" in capsys.readouterr().err
+
+
 def test_debug_shows_the_whole_story(monkeypatch, capsys):
     main(["some_encodings:Stops"])
     out, error = capsys.readouterr()

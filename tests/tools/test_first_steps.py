@@ -209,10 +209,10 @@ def test_a_checkpoint_or_a_folder_of_runs_in_place_of_a_run_is_answered_with_the
     run_folder.mkdir(parents=True)
     saved.write(run_folder, load(config_path(CONFIG), [*TINY, *LOADERS]).to_dict())
     shutil.copy(weights, run_folder / "best.pth")
-    told = said(predict.main, run_folder / "best.pth", "photo.png")
-    assert told.endswith(f"best.pth alone. Give {run_folder}, which stands for its config and best checkpoint\n")
-    told = said(test_tool.main, tmp_path / "work_dirs")
-    assert told.endswith(f"work_dirs, which contains runs. Give one of them: {run_folder}\n")
+    message = said(predict.main, run_folder / "best.pth", "photo.png")
+    assert message.endswith(f"best.pth alone. Give {run_folder}, which stands for its config and best checkpoint\n")
+    message = said(test_tool.main, tmp_path / "work_dirs")
+    assert message.endswith(f"work_dirs, which contains runs. Give one of them: {run_folder}\n")
 
 
 @pytest.mark.parametrize("program", [predict, explore])

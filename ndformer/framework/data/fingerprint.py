@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.framework.data.dataset import Dataset
+from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.data.mixture import Mixture
 from ndformer.framework.errors import DataError, shorten_list
 
@@ -85,6 +85,21 @@ def fingerprint(data: Dataset) -> dict[str, Any]:
     like = data.likeness()  # not compared
     digests = {str(label): classes[label].digests() for label in sorted(classes)}
     return dict(samples=count, order=order, like=like, classes=digests)
+
+
+def readable_samples(data: Dataset, count: int) -> Iterator[Sample]:
+    """Yield at most `count` samples, spread over a dataset and not transformed; bad ones are left out.
+
+    It warns of nothing: the loader reports bad samples, and reading a sample in training warns again.
+    """
+    for i in np.unique(np.linspace(0, len(data) - 1, min(count, len(data))).astype(int)).tolist():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                sample = data.read(data.records[i])
+        except DataError:
+            continue
+        yield sample
 
 
 def plain_parts(value: Any) -> Iterator[Any]:

@@ -1,12 +1,10 @@
 """Brightness of the background of images: a model of white digits on black warns about a photo of ink on paper."""
 
-import warnings
-
 import numpy as np
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset
-from ndformer.framework.errors import DataError
+from ndformer.framework.data.fingerprint import readable_samples
 
 MAX_CHECKED = 16  # images, spread over the dataset
 SIDE, BORDER = 32, 2  # an image is reduced to this many pixels, and those near its border are its background
@@ -25,14 +23,8 @@ def background(image: Image.Image) -> str:
 def common_background(dataset: Dataset) -> list[str]:
     """Return the background that all checked training images have, or an empty list if they differ."""
     kinds: set[str] = set()
-    count = len(dataset) if dataset.split == "train" else 0
-    for i in np.unique(np.linspace(0, count - 1, min(MAX_CHECKED, count)).astype(int)).tolist():
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # reading the sample in training warns again
-                kinds.add(background(dataset.read(dataset.records[i])["image"]))
-        except DataError:  # a bad sample is reported by the loader
-            continue
+    for sample in readable_samples(dataset, MAX_CHECKED) if dataset.split == "train" else ():
+        kinds.add(background(sample["image"]))
         if len(kinds) > 1:
             return []
     return [*kinds]

@@ -151,6 +151,7 @@ def test_a_run_leaves_its_numbers_and_its_classes(home):
 
 def test_pictures_and_shares_of_pixels(use, home, capsys):
     use(test_tool.main, "run/config.py", "run/best.pth", "--show-dir", "seen", "--out", "all.json")
+    assert "test: 3 samples of " in capsys.readouterr().err
     names = sorted(path.name for path in (home / "seen").iterdir())
     assert len(names) == 3
     assert all("right" in name for name in names)
