@@ -13,6 +13,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.frame import original
 from ndformer.lab.extrapolate import resized
 from tests.explored import told
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, run, write_images
@@ -147,6 +148,53 @@ def test_masks_of_any_size_from_training_to_pictures(home, tmp_path, capsys):
     text = printed(capsys, predict.main, out / "config.py", out / "best.pth", *files, *outputs)
     assert "%" in text
     assert len(json.loads((tmp_path / "out.json").read_text())) == len(list((tmp_path / "seen").iterdir())) == 2
+
+
+@pytest.fixture
+def cells(tmp_path):
+    """Photographs with one bright box each, in YOLO's format: options for them."""
+    for number, (split, count) in enumerate(dict(train=6, val=2, test=2).items()):
+        for kind in ("images", "labels"):
+            (tmp_path / "cells" / kind / split).mkdir(parents=True)
+        for i in range(count):
+            pixels = np.zeros((60 + 10 * i, 90, 3), np.uint8)
+            pixels[12 + 2 * i : 48 + 8 * i, 27:63] = 200 + 10 * number + i
+            Image.fromarray(pixels).save(tmp_path / f"cells/images/{split}/{i}.png")
+            (tmp_path / f"cells/labels/{split}/{i}.txt").write_text("0 0.5 0.5 0.4 0.6\n")
+    (tmp_path / "cells/classes.txt").write_text("cell\n")
+    types = [f"{split}_dataloader.dataset.type=YoloFolder" for split in ("train", "val", "test")]
+    return [*types, f"data_root={str(tmp_path / 'cells')!r}", "model.head.classes=1"]
+
+
+def test_boxes_of_any_size_from_training_to_the_map(home, cells, tmp_path, capsys):
+    out = tmp_path / "run"
+    options = [*cells, *SMALL, *NO_WORKERS, "model.head.neck.width=16", "train_cfg.max_epochs=1"]
+    printed(capsys, train.main, "bccd_native", "--no-report", "--work-dir", out, "--cfg-options", *options)
+    assert "mAP50" in json.loads((out / "results.json").read_text())["test"]
+    files = [home / f"{name}.png" for name in ("wide", "tall")]
+    printed(capsys, predict.main, out, *files, "--show-dir", tmp_path / "seen")
+    ratios = []
+    for drawn in (tmp_path / "seen").iterdir():
+        with Image.open(drawn) as picture:
+            ratios.append(picture.width / picture.height)
+    low, high = sorted(ratios)
+    assert low < 0.5  # 1 / 3, and with a legend below less
+    assert high > 3  # 9 / 2
+    sides = [word for name in ("heights", "widths") for word in (f"--{name}", "48", "96")]
+    printed(capsys, extrapolate.main, out, *sides, "--scalings", "none", "--metric", "mAP50", "--out", tmp_path)
+    figures = json.loads((tmp_path / "extrapolate.json").read_text())["runs"][0]["figures"]
+    assert {tuple(figure["shape"]) for figure in figures} == {(h, w) for h in (48, 96) for w in (48, 96)}
+    assert all({"mAP", "mAP50"} <= figure["test"].keys() for figure in figures)
+
+
+def test_boxes_of_a_map_are_those_of_the_photographs(cells):
+    """Photographs are stretched to each cell of a map, and answers are compared in pixels of the file."""
+    changed, did = resized(load(CONFIGS / "bccd_native.py", cells), (320, 320), (48, 160))
+    assert did == "KeepAspect replaced by Resize to 48 x 160"
+    sample = build_loader(changed, "test").data[0]
+    assert sample["inputs"]["image"].shape == (3, 48, 160)
+    answer = original(sample["data_sample"]["boxes"], sample["data_sample"])
+    torch.testing.assert_close(answer, torch.tensor([[27.0, 12.0, 63.0, 48.0]]))
 
 
 def test_wrong_configs_are_refused_before_data_is_read(tmp_path):

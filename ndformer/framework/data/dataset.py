@@ -277,8 +277,8 @@ class Dataset(torch.utils.data.Dataset[Sample]):
         if self.usable is None:
             yield from itertools.chain(range(i + 1, len(self)), range(i))
         else:
-            place = int(np.flatnonzero(self.usable == i)[0])
-            yield from map(int, itertools.chain(self.usable[place + 1 :], self.usable[:place][::-1]))
+            place = next(iter(np.flatnonzero(self.usable == i)), -1)  # browsing reads unusable ones, too
+            yield from map(int, itertools.chain(self.usable[place + 1 :], self.usable[: max(0, place)][::-1]))
 
     def locate(self, i: int) -> tuple["Dataset", int]:
         """Return the part of a mixture that has a sample, and the sample's index there; or this dataset and `i`."""

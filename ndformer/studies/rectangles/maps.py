@@ -23,7 +23,7 @@ from ndformer.studies.training import Run, training_run
 
 ENCODINGS = {
     "NoPE": "NoPE",
-    "learned table": "LearnableAbsolute",
+    "learned table": "LearnableAbsolute(grid={grid})",  # one entry for each patch of the squares of training
     "Sincos": "Sincos",
     "AxialRoPE": "AxialRoPE",
     "RoPEMixed": "RoPEMixed",
@@ -158,7 +158,8 @@ def run_training(cell: Cell, on: MapSet, training: str, rate: float) -> Run:
     name, control = split_control(cell.row)
     shuffled = ("model.backbone.encoding.0.class_tokens=0",) if control == "places" else ()
     options = [*on.options, *more, *shuffled, f"optimizer.lr={rate}"]
-    return training_run(cell, config, ENCODINGS[name], on.data, options, control)
+    encoding = ENCODINGS[name].format(grid=on.side // on.patch)
+    return training_run(cell, config, encoding, on.data, options, control)
 
 
 def best_rate(cell: Cell, on: MapSet) -> float:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ndformer.framework.data.dataset import Sample
+from ndformer.framework.errors import DataError
 from ndformer.framework.heads.frame import original
 from ndformer.framework.registry import TRANSFORMS
 
@@ -43,6 +44,36 @@ def white(image):
     """The smallest box about what is nearly white."""
     rows, columns = np.nonzero(np.asarray(image).min(2) > 150)
     return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+@pytest.mark.parametrize("size", [24, (96, 40), (33, 200)])
+def test_resize_moves_boxes_and_mask(size):
+    before = sample()
+    mask = Image.fromarray((np.asarray(before["image"])[..., 0] > 0).astype(np.uint8))
+    after = changed(before | dict(mask=mask), dict(type="Resize", size=size))
+    if isinstance(size, tuple):
+        assert after["image"].size == size[::-1]
+    assert np.abs(after["boxes"][0] - white(after["image"])).max() <= 1.5
+    assert np.abs(after["boxes"][0] - white(after["mask"].point(lambda v: 255 * v).convert("RGB"))).max() <= 1
+    assert np.abs(original(torch.from_numpy(after["boxes"]), after)[0].numpy() - BOX).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        *(dict(type=name, size=32) for name in ("CenterCrop", "EvalCrop", "RandomCrop", "RandomResizedCrop")),
+        *(dict(type=name) for name in ("Flip", "RandAugment")),
+    ],
+    ids=lambda transform: transform["type"],
+)
+def test_transforms_of_the_image_alone_are_refused_with_boxes_or_a_mask(transform):
+    """They would leave the boxes where they were."""
+    with pytest.raises(DataError, match=f"{transform['type']} changes the image alone, but the sample has boxes. Use"):
+        changed(sample(), transform)
+    image = sample()["image"]
+    with pytest.raises(DataError, match="has a mask"):
+        changed(dict(image=image, mask=image.convert("L")), transform)
+    changed(dict(image=image), transform)
 
 
 @settings(max_examples=30, deadline=None)

@@ -9,7 +9,15 @@ from PIL import Image, ImageOps
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Share, Span
-from ndformer.modalities.image.transforms.images import RGB_MEAN, PackImage, Size, height_width, resized
+from ndformer.modalities.image.transforms.images import (
+    FILTERS,
+    RGB_MEAN,
+    PackImage,
+    Size,
+    height_width,
+    resized,
+    shorter_side_to,
+)
 
 IGNORED = 255  # value of unlabeled pixels in a mask
 FILL, GRAY = tuple(round(255 * mean) for mean in RGB_MEAN), 128  # about 0 after normalization
@@ -55,16 +63,39 @@ def piece(image: Image.Image, left: int, top: int, height: int, width: int, fill
     return frame
 
 
-def resize_and_crop(sample: Sample, size: tuple[int, int], left: int, top: int, height: int, width: int) -> Sample:
+def resize_and_crop(
+    sample: Sample,
+    size: tuple[int, int],
+    left: int,
+    top: int,
+    height: int,
+    width: int,
+    resample: Image.Resampling = Image.Resampling.BILINEAR,
+) -> Sample:
     """Resize a sample to `size` (width, height) and crop it: the image, its boxes and its mask."""
     image = sample["image"]
     scale = (size[0] / image.width, size[1] / image.height)
-    new = image if size == image.size else resized(image, size, Image.Resampling.BILINEAR, sample.get("path"))
+    new = image if size == image.size else resized(image, size, resample, sample.get("path"))
     out = moved(sample, piece(new, left, top, height, width), scale, (-left, -top))
     if "mask" in sample:
         mask = sample["mask"].resize(size, Image.Resampling.NEAREST)
         out["mask"] = piece(mask, left, top, height, width, IGNORED)
     return out
+
+
+@TRANSFORMS.register_module()
+class Resize:
+    """Resize to (height, width), or, with one number, the shorter side to it; boxes and mask, too."""
+
+    def __init__(self, size: Size, interpolation: str = "bilinear") -> None:
+        self.size, self.resample = size, FILTERS[interpolation]
+
+    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
+        image = sample["image"]
+        size = shorter_side_to(image, self.size) if isinstance(self.size, int) else (self.size[1], self.size[0])
+        if "boxes" in sample or "mask" in sample:
+            return resize_and_crop(sample, size, 0, 0, size[1], size[0], self.resample)
+        return sample | dict(image=resized(image, size, self.resample, sample.get("path")))
 
 
 @TRANSFORMS.register_module()

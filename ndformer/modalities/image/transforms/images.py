@@ -1,7 +1,8 @@
 """Transforms of images: crops, flips, resizing, and packing as a tensor.
 
 A transform is called as t(sample, rng). All randomness comes from `rng`, and only sample["image"], a PIL image,
-changes. Sizes are one number for a square, or (height, width).
+changes, so samples with boxes or a mask are refused (boxes.py has their transforms). Sizes are one number for a square,
+or (height, width).
 """
 
 import math
@@ -85,22 +86,20 @@ def crop(image: Image.Image, top: int, left: int, height: int, width: int) -> Im
     return image.crop((left, top, left + width, top + height))
 
 
+def image_alone(sample: Sample, transform: object) -> Image.Image:
+    """Return the image of a sample; a DataError if it has boxes or a mask, which the transform would leave in place."""
+    label = "a mask" if "mask" in sample else "boxes" if len(sample.get("boxes", ())) else ""
+    if label:
+        raise DataError(
+            f"{type(transform).__name__} changes the image alone, but {sample.get('path', 'the sample')} has "
+            f"{label}. Use Resize, Letterbox, LargeScaleJitter, KeepAspect, FlipBoxes or RandAugmentBoxes"
+        )
+    return sample["image"]
+
+
 def center(size: tuple[int, int], height: int, width: int) -> tuple[int, int]:
     """Return left and top of the center crop of an image of `size` (width, height)."""
     return round((size[0] - width) / 2), round((size[1] - height) / 2)
-
-
-@TRANSFORMS.register_module()
-class Resize:
-    """Resize to (height, width), or, with one number, the shorter side to it."""
-
-    def __init__(self, size: Size, interpolation: str = "bilinear") -> None:
-        self.size, self.resample = size, FILTERS[interpolation]
-
-    def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        image = sample["image"]
-        size = shorter_side_to(image, self.size) if isinstance(self.size, int) else (self.size[1], self.size[0])
-        return sample | dict(image=resized(image, size, self.resample, sample.get("path")))
 
 
 @TRANSFORMS.register_module()
@@ -111,7 +110,7 @@ class CenterCrop:
         self.size = height_width(size)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        image, (height, width) = sample["image"], self.size
+        image, (height, width) = image_alone(sample, self), self.size
         left, top = center(image.size, height, width)
         return sample | dict(image=crop(image, top, left, height, width))
 
@@ -128,7 +127,7 @@ class EvalCrop:
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         height, width = self.size
-        image = sample["image"]
+        image = image_alone(sample, self)
         if height == width:
             size = shorter_side_to(image, round(height / self.share))
         else:  # the same for a size that is not square
@@ -146,7 +145,7 @@ class RandomCrop:
         self.size, self.padding = height_width(size), padding
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        image, (height, width), pad = sample["image"], self.size, self.padding
+        image, (height, width), pad = image_alone(sample, self), self.size, self.padding
         room = (image.height + 2 * pad - height, image.width + 2 * pad - width)
         if min(room) < 0:
             raise DataError(
@@ -187,7 +186,7 @@ class RandomResizedCrop:
         return (height - h) // 2, (width - w) // 2, h, w
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        image, (height, width) = sample["image"], self.size
+        image, (height, width) = image_alone(sample, self), self.size
         piece = crop(image, *self.box(image.height, image.width, rng))
         return sample | dict(image=resized(piece, (width, height), self.resample, sample.get("path")))
 
@@ -200,7 +199,8 @@ class Flip:
         self.p = p
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        return sample | dict(image=ImageOps.mirror(sample["image"])) if rng.random() < self.p else sample
+        image = image_alone(sample, self)
+        return sample | dict(image=ImageOps.mirror(image)) if rng.random() < self.p else sample
 
 
 @TRANSFORMS.register_module()

@@ -14,6 +14,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.framework.registry.ranges import Few, FewOrNone
+from ndformer.modalities.image.transforms.images import image_alone
 
 
 def affine(image: Image.Image, *matrix: float) -> Image.Image:
@@ -76,7 +77,7 @@ class RandAugment:
         self.operations, self.share = operations, magnitude / (bins - 1)
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        image = sample["image"]
+        image = image_alone(sample, self)
         names = list(OPERATIONS)
         for _ in range(self.operations):
             operation = OPERATIONS[names[rng.integers(len(names))]]
