@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ndformer.framework.engine.training.first_batch import token_counts
 from ndformer.framework.engine.training.throughput import Throughput
+from ndformer.framework.heads.regressor import Regressor
 from ndformer.framework.model import TokenModel
 from ndformer.framework.packing import unpacked
 from ndformer.framework.registry import ENCODINGS, MIXERS, MODALITIES
@@ -118,6 +119,32 @@ def test_any_sizes_and_patches(sizes, patch, encoding, registers, pool, class_at
     model = new_model(encoding, patch, pool, **options)
     model.modalities.image.packed = packed or model.backbone.encoding.needs_grid  # padded rows have no grid
     assert_equals_alone(model, images(sizes, patch))
+
+
+@pytest.mark.parametrize("encoding", [*ALL])
+@pytest.mark.slow
+def test_a_packed_batch_in_patches_of_another_size_equals_each_image_alone(encoding):
+    model = new_model(encoding, 4, patch_sizes=[6])
+    batch = images([(2, 5), (3, 3), (1, 1), (4, 2)], 6)
+    assert model.tokens(batch).features.shape[1] == 10 + 9 + 1 + 8 + 4  # and the class tokens
+    assert_equals_alone(model, batch)
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "class"])
+def test_regression_of_a_packed_batch_equals_each_image_alone(readout):
+    model = new_model()
+    model.head = Regressor(DIM, 2, readout)
+    torch.nn.init.normal_(model.head.linear.weight)
+    batch = images([(2, 5), (3, 3), (1, 1)], 4)
+    targets = [dict(targets=torch.tensor([0.5, i - 1.0])) for i in range(len(batch))]
+    together = model(batch, targets, mode="loss")["loss"] * len(batch)
+    packed = gradients(model, together)
+    alone = sum((model(image[None], [target], mode="loss")["loss"] for image, target in zip(batch, targets)), 0.0)
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
+    for name, grad in gradients(model, alone).items():
+        torch.testing.assert_close(packed[name], grad, atol=1e-5, rtol=1e-4)
+    for values, image in zip(model(batch), batch):
+        torch.testing.assert_close(values, model(image[None])[0], atol=1e-5, rtol=1e-5)
 
 
 class CountOperations(TorchDispatchMode):
