@@ -65,6 +65,7 @@ MODULES: dict[str, str] = {
     "framework.contract.values": "contract.values",
     "framework.coverage": "framework.encoding.coverage",
     "framework.data.length_batches": "framework.data.token_batches",
+    "framework.data.shards.pack": "cli.shards",
     "framework.devices": "framework.system.devices",
     "framework.engine.config.kept": "framework.engine.config.saved",
     "framework.engine.fitting": "framework.engine.calibration",

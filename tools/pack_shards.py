@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from ndformer.cli.program import config_arguments, config_from, new_parser, run
+from ndformer.cli.shards import Packer
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import SPLITS, Dataset, create, rooted
-from ndformer.framework.data.shards.pack import Packer
 from ndformer.framework.engine.building import build_model, prepare_data
 from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.data_root import mixture_parts

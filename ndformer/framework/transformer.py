@@ -8,9 +8,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
+from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.encoding.grouped import each_group, prepare
+from ndformer.framework.grid_windows import grid_windows
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
 from ndformer.framework.system.processes import rand
@@ -84,8 +86,22 @@ class Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None = None) -> Tensor:
-        x = x + self.drop_path(self.scale1(self.attention(self.norm1(x), where, state, encoding)), where)
+        x = x + self.drop_path(self.scale1(self.attend(self.norm1(x), where, state, encoding)), where)
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))), where)
+
+    def attend(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None) -> Tensor:
+        return self.attention(x, where, state, encoding)
+
+
+class WindowBlock(Block, RowCutter):
+    """A block whose tokens attend within windows; `state` are these windows, and the encoding's state for them."""
+
+    def attend(self, x: Tensor, where: Where, state: Any, encoding: LayerEncoding | None) -> Tensor:
+        windows, within = state
+        return windows.join(self.attention(windows.cut(x), windows.where, within, encoding), x.shape)
+
+    def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
+        return maps.where.positions
 
 
 @BACKBONES.register_module()
@@ -95,6 +111,9 @@ class Transformer(nn.Module):
     The PaPE paper's ViT uses `initial_norm`, `final_norm` and one `drop_path` rate in all layers; a sequence sets one
     rate per layer. `checkpointing` saves memory by recomputing blocks in the backward pass. `norm_eps` is added to the
     variance in norms; many pretrained weights need 1e-6.
+
+    With `window` tokens attend within windows of so many tokens per axis, but in the `global_blocks`, as in ViTDet (Li
+    2022: 14 and [2, 5, 8, 11]). This needs tokens of grids alone; grids may have any size.
 
     With `position_dims` by name, dict(image=2, points=3), the same blocks serve several position spaces, each with its
     own encoding weights; pass `space` to forward().
@@ -116,20 +135,29 @@ class Transformer(nn.Module):
         checkpointing: bool = False,
         backend: str = "auto",
         norm_eps: Positive = 1e-5,
+        window: Few | None = None,
+        global_blocks: Sequence[int] = (),
     ) -> None:
         super().__init__()
+        if not set(global_blocks) <= set(range(depth)) or (global_blocks and window is None):
+            raise ValueError(
+                f"global_blocks must be numbers of blocks from 0 to {depth - 1}, with a window for the others, got "
+                f"{list(global_blocks)} and window={window}"
+            )
         rates = [drop_path] * depth if isinstance(drop_path, (int, float)) else list(drop_path)
         if len(rates) != depth:
             raise ValueError(f"drop_path must be one rate or one per layer ({depth}), got {len(rates)}")
         self.dim, self.depth = dim, depth
+        self.window = window
 
         def new_encoding(dims: int) -> PositionEncoding:
             return build_encoding(encoding, dim=dim, heads=heads, position_dims=dims, depth=depth)
 
         def blocks(layers: Sequence[LayerEncoding | None]) -> nn.ModuleList:
+            kinds = [Block if window is None or i in global_blocks else WindowBlock for i in range(depth)]
             return nn.ModuleList(
-                Block(dim, heads, layer, mlp_ratio, rate, layer_scale, qk_norm, backend, norm_eps)
-                for layer, rate in zip(layers, rates)
+                kind(dim, heads, layer, mlp_ratio, rate, layer_scale, qk_norm, backend, norm_eps)
+                for kind, layer, rate in zip(kinds, layers, rates)
             )
 
         if isinstance(position_dims, int):
@@ -158,13 +186,18 @@ class Transformer(nn.Module):
             x = x.masked_fill(where.padding[..., None], 0)  # NaN in padding would make gradients of norms NaN
         encoding, layers = self._find_encoding(space)
         state = prepare(encoding, where)
+        within: Any = None
+        if self.window is not None:
+            windows = grid_windows(where, self.window, x.shape[0])
+            within = windows, prepare(encoding, windows.where)
         x = self.initial_norm(each_group(encoding.embed, x, state))
         x = each_group(encoding.block_update, x, state, 0)
         for i, (block, layer) in enumerate(zip(self.blocks, layers)):
+            state_of_block = within if isinstance(block, WindowBlock) else state
             if self.checkpointing and torch.is_grad_enabled():
-                x = checkpoint(block, x, where, state, layer, use_reentrant=False)
+                x = checkpoint(block, x, where, state_of_block, layer, use_reentrant=False)
             else:
-                x = block(x, where, state, layer)
+                x = block(x, where, state_of_block, layer)
             x = each_group(encoding.block_update, x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)
 

@@ -127,8 +127,8 @@ def _check(side: Side, maps: Sequence[AttentionMaps], where: Where) -> None:
         ):
             raise DataError(
                 f"layers of {type(side.model.backbone).__name__} look at windows or groups of tokens, and the explorer "
-                "shows layers that see all tokens of a sample: take a model with a Transformer, as that of "
-                "configs/modelnet40_plain_pape.py is"
+                "shows layers that see all tokens of a sample: take one with a Transformer and no `window`, as that "
+                "of configs/modelnet40_plain_pape.py is"
             )
     if not maps:
         raise DataError(f"{side.name} has no attention layers")

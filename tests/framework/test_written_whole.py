@@ -47,7 +47,7 @@ ALLOWED = {
     },
     "ndformer/lab/html.py": {"png.save": MEMORY},
     "ndformer/lab/jobs.py": {"(job.folder / LOG).open": "a log that another process writes"},
-    "ndformer/framework/data/shards/pack.py": {"np.save": FOLDER, "value.save": MEMORY},
+    "ndformer/cli/shards.py": {"np.save": FOLDER, "value.save": MEMORY},
     "ndformer/framework/engine/training/sharded.py": {"open": FOLDER, "archive.save": FOLDER},
     "ndformer/framework/engine/training/hooks.py": {"torch.save": MEMORY},
     "ndformer/framework/engine/training/run_state.py": {"checkpoint.save": WHOLE},

@@ -4,8 +4,8 @@ import numpy as np
 from mmengine.config import Config
 from PIL import Image
 
+from ndformer.cli.shards import Packer
 from ndformer.framework.data.dataset import create
-from ndformer.framework.data.shards.pack import Packer
 
 SPLITS = ("train", "val", "test")
 

@@ -73,7 +73,7 @@ ALLOWED = {
     "ndformer/framework/data/memory.py": {"pickle.loads": "what this process has pickled and kept in its memory"},
     "ndformer/framework/data/folders.py": {"self.open": ADAPTER},
     "ndformer/framework/data/shards/dataset.py": {"json.loads": "what was written a word before"},
-    "ndformer/framework/data/shards/pack.py": {"half.open": WRITES, "json.loads": OWN, "part.read_text": OWN},
+    "ndformer/cli/shards.py": {"half.open": WRITES, "json.loads": OWN, "part.read_text": OWN},
     "ndformer/framework/engine/config/inherit.py": {"path.read_text": "configs are code, which is said"},
     "ndformer/cli/naming.py": {"util.spec_from_file_location": "code that the user named, which is said"},
     "ndformer/framework/engine/inputs.py": {"self.adapters[name].open": ADAPTER},

@@ -21,6 +21,7 @@ PATCH, CLASSES = 4, 3
 SIZES = [(5, 3), (2, 6), (5, 3), (1, 1), (4, 7)]
 TRANSFORMER = dict(type="Transformer", dim=16, depth=1, heads=2, position_dims=2)
 PLATONIC = dict(type="PlatonicTransformer", dim=16, depth=1, heads=4, position_dims=2, frames="square")
+WINDOWS = TRANSFORMER | dict(depth=2, window=2, global_blocks=[1])
 EVERY: list[Any] = [pytest.param(name, {}, TRANSFORMER, marks=pytest.mark.slow) for name in ENCODINGS.all()]
 EVERY += [pytest.param(name, {}, PLATONIC, marks=pytest.mark.slow) for name in ("PaPE", "AxialRoPE")]
 
@@ -63,6 +64,7 @@ def batch(sizes: Sequence[tuple[int, int]] = SIZES) -> tuple[list[torch.Tensor],
         ("CPE", dict(class_token=False), TRANSFORMER),
         ("ALiBi", dict(registers=2), TRANSFORMER),
         ("RoPEMixed", dict(packed=False), TRANSFORMER),
+        ("PaPE", dict(class_token=False), WINDOWS),
         *EVERY,
     ],
 )
@@ -109,6 +111,7 @@ def assert_detections_equal_alone(model: TokenModel, images: list[torch.Tensor],
         ("LearnableAbsolute", dict(class_token=False), TRANSFORMER),
         ("ALiBi", dict(registers=2), TRANSFORMER),
         ("RoPEMixed", dict(packed=False), TRANSFORMER),
+        ("PaPE", dict(class_token=False), WINDOWS),
         *EVERY,
     ],
 )

@@ -90,14 +90,27 @@ POINTS: dict[str, Any] = dict(type="PTv3", in_channels=DIM, grid_size=1.0, enc_d
 POINTS |= dict(enc_heads=(2, 2), dec_depths=(1,), dec_channels=(DIM,), dec_heads=(2,), shuffle="never", drop_path=0.0)
 
 
+WINDOWS = dict(type="Transformer", dim=DIM, depth=2, heads=HEADS, position_dims=2, window=2, global_blocks=[1])
+
+
 @pytest.mark.parametrize(
     "backbone, image",
     [
+        (WINDOWS | dict(encoding=dict(type="PaPE", m=3)), {}),
+        (WINDOWS | dict(encoding=dict(type="RelativeBias")), {}),
+        (WINDOWS | dict(encoding=dict(type="LearnableAbsolute", grid=4)), {}),
         (PLATONIC | dict(encoding=dict(type="PaPE", m=3)), {}),
         (PLATONIC | dict(encoding=dict(type="AxialRoPE")), {}),
         (POINTS, dict(plane=[(0, 0, 0), (1, 0, 0), (0, 1, 0)])),
     ],
-    ids=["Platonic PaPE", "Platonic AxialRoPE", "PTv3"],
+    ids=[
+        "windows PaPE",
+        "windows RelativeBias",
+        "windows LearnableAbsolute",
+        "Platonic PaPE",
+        "Platonic AxialRoPE",
+        "PTv3",
+    ],
 )
 def test_a_packed_batch_equals_each_image_alone_in_other_backbones(backbone, image):
     model = new_model(pool="mean", backbone=backbone, class_token=False, **image).eval()  # of batch norm

@@ -1,1 +1,1 @@
-"""Datasets packed into tar shards: written by pack.py, read by dataset.py through archive.py."""
+"""Datasets packed into tar shards: planned by plan.py, written by cli/shards.py, read by dataset.py and archive.py."""

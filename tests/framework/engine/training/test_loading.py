@@ -15,10 +15,10 @@ import torch
 
 from ndformer.cli import program
 from ndformer.cli.check import check_split
+from ndformer.cli.shards import Packer
 from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
-from ndformer.framework.data.shards.pack import Packer
 from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
