@@ -1,7 +1,8 @@
 """torch's varlen_attn: flash attention of packed rows without a bias, on a GPU in 16 bits.
 
-It serves encodings that leave the logits alone or change q and k only (NoPE, rotary). The lengths of the samples come
-from `where.grids`, which the host knows, so nothing waits for the GPU.
+It serves encodings that leave the logits alone or change q and k only (NoPE, rotary). A parabola as channels of q and k
+would be wrong by up to 1 in 16 bits, so PaPE goes to `fused`, which computes it in float32. The lengths of the samples
+come from `where.grids`, which the host knows, so nothing waits for the GPU.
 """
 
 import importlib.util

@@ -179,11 +179,12 @@ def best_rate(cell: Cell, on: MapSet) -> float:
 
 
 def draw(results: Results, path: Path, on: MapSet) -> None:
-    """Draw a map of the score for each encoding and training; numbers are means over seeds."""
+    """Draw a map of the score for each encoding and training, means over seeds with 95 % intervals; and of tokens."""
     rows = [row for row in (*ENCODINGS, PLACES) if row in results.values]
     maps = {(row, training): score_map(results, on, row, training) for row in rows for training in TRAININGS}
-    low, high = min(scores.min() for scores in maps.values()), max(scores.max() for scores in maps.values())
-    wide = math.ceil(len(rows) / 2)
+    means = [value.mean for cells in maps.values() for value in cells.values()]
+    limits = min(means), max(means)
+    wide = math.ceil((len(rows) + 1) / 2)
     title = f"{on.metric} in %, by height and width of the test images; trained at {on.side} x {on.side} pixels"
     with new_figure(1 + 1.9 * wide, 9.5, title) as figure:
         axes = figure.subplots(2 * len(TRAININGS), wide, squeeze=False)
@@ -192,27 +193,42 @@ def draw(results: Results, path: Path, on: MapSet) -> None:
         for number, row in enumerate(rows):
             for below, training in enumerate(TRAININGS):
                 axis = axes[len(TRAININGS) * (number // wide) + below, number % wide]
-                scores = maps[row, training]
-                axis.set_axis_on()
-                axis.grid(False)
-                axis.imshow(scores, cmap="viridis", vmin=low, vmax=high, origin="lower")
-                for (i, j), value in np.ndenumerate(scores):
-                    color = "white" if value < (low + high) / 2 else "black"
-                    axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=7, color=color)
-                axis.set_xticks(range(len(on.sides)), [str(side) for side in on.sides], fontsize=6)
-                axis.set_yticks(range(len(on.sides)), [str(side) for side in on.sides], fontsize=6)
-                gap = Summary.from_values(results.column(row, f"{training} gap"))
-                half = "" if gap.half is None else f" ± {gap.half:.1f}"
-                axis.set_title(f"{row}, {training}\ngap {gap.mean:+.1f}{half}", fontsize=7)
+                gap = results.column(row, f"{training} gap")
+                _draw_map(axis, f"{row}, {training}\ngap {interval(gap, '+.1f')}", maps[row, training], on, limits)
+        tokens = {(h, w): Summary.from_values([h * w / on.patch**2]) for h, w in shapes(on)}
+        cost = [value.mean for value in tokens.values()]
+        _draw_map(axes[-len(TRAININGS), -1], "tokens of an image", tokens, on, (min(cost), max(cost)))
         figure.supxlabel("width", fontsize=8)
         figure.supylabel("height", fontsize=8)
     figure.savefig(path)
 
 
-def score_map(results: Results, on: MapSet, row: str, training: str) -> np.ndarray:
-    """Return (heights, widths) the mean score over seeds."""
-    means = [np.mean(results.column(row, named(training, shape))) for shape in shapes(on)]
-    return np.array(means).reshape(len(on.sides), len(on.sides))
+def score_map(results: Results, on: MapSet, row: str, training: str) -> dict[tuple[int, int], Summary]:
+    """Return the score over seeds of each height and width."""
+    return {shape: Summary.from_values(results.column(row, named(training, shape))) for shape in shapes(on)}
+
+
+def _draw_map(
+    axis: Any, title: str, cells: Mapping[tuple[int, int], Summary], on: MapSet, limits: tuple[float, float]
+) -> None:
+    values = np.array([cells[shape].mean for shape in shapes(on)]).reshape(len(on.sides), len(on.sides))
+    axis.set_axis_on()
+    axis.grid(False)
+    axis.imshow(values, cmap="viridis", vmin=limits[0], vmax=limits[1], origin="lower")
+    for (i, j), (h, w) in zip(np.ndindex(values.shape), shapes(on), strict=True):
+        color = "white" if values[i, j] < sum(limits) / 2 else "black"
+        half = cells[h, w].margin
+        text = f"{values[i, j]:.0f}" if half is None else f"{values[i, j]:.0f}\n±{half:.0f}"
+        weight = "bold" if h == w == on.side else "normal"
+        axis.text(j, i, text, ha="center", va="center", fontsize=6, color=color, weight=weight)
+    axis.set_xticks(range(len(on.sides)), [str(side) for side in on.sides], fontsize=6)
+    axis.set_yticks(range(len(on.sides)), [str(side) for side in on.sides], fontsize=6)
+    axis.set_title(title, fontsize=7)
+
+
+def interval(values: list[float], form: str) -> str:
+    summary = Summary.from_values(values)
+    return f"{summary.mean:{form}}" + ("" if summary.margin is None else f" ± {summary.margin:.1f}")
 
 
 BASELINES = tuple(row for row in ENCODINGS if row not in ("NoPE", "PaPE", "PaPECompact"))
@@ -242,7 +258,8 @@ CLASSIFICATION_CLAIMS = (  # boxes have no random labels
 )
 ABOUT = (
     "{3} The recipe is the same for all encodings. Squares and rectangles have the same number of tokens on average, "
-    "{0}; rectangles have ratios of 1:2 to 2:1. Each encoding has the learning rate of three ({1}) with the best "
+    "{0}; rectangles have ratios of 1:2 to 2:1 and one of three numbers of tokens, so that their effect is not one of "
+    "ratios alone. Each encoding has the learning rate of three ({1}) with the best "
     "validation on squares, on seed {2}, which is not reported. Positions continue beyond those of training; "
     "the learned table is interpolated. The aspect gap is the mean over rectangles of the score minus that of the "
     "square of equal area. Controls: no positions; tokens permuted over the positions of their image, anew each time; "

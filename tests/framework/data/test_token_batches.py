@@ -12,6 +12,7 @@ from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import STAND_INS
+from tests.programs import NO_WORKERS, write_images
 from tools import pack_shards
 
 
@@ -104,3 +105,22 @@ def test_packing_counts_the_tokens_of_recordings(tmp_path, monkeypatch):
     batches = [[i for _, i in batch] for batch in loader.batch_sampler]
     assert max(lengths[batch].sum() for batch in batches) <= 300
     assert sum(len(batch["data_samples"]) for batch in loader) == len(loader.data)
+
+
+def test_photographs_in_shards_are_batched_as_their_files(tmp_path, monkeypatch):
+    """Their sizes are read from the headers in the shards."""
+    for name, size in (("left", (32, 48)), ("right", (40, 24))):
+        write_images(tmp_path / "data", (name,), splits=("train", "val", "test"), size=size)
+    options = ["preset=small", "model.head.classes=2", "train_dataloader.batch_tokens=200", *NO_WORKERS]
+    command = ["imagefolder_native", tmp_path / "shards", "--data-root", tmp_path / "data"]
+    monkeypatch.setattr("sys.argv", ["pack_shards.py", *map(str, command), "--cfg-options", *options])
+    pack_shards.main()
+    batches = []
+    for root in ("data", "shards"):
+        cfg = load("configs/imagefolder_native.py", [f"data_root={str(tmp_path / root)!r}", *options])
+        loader: Any = build_loader(cfg, "train")
+        shapes = [[image.shape[1:].numel() // 36 + 1 for image in batch["inputs"]["image"]] for batch in loader]
+        assert max(map(sum, shapes)) <= 200
+        batches.append(sorted(sorted(batch) for batch in shapes))
+    assert batches[0] == batches[1]
+    assert sum(map(len, batches[0])) == 8
