@@ -300,7 +300,8 @@ EXPERIMENTS = [
         "Blood cells: mAP50 of a detector by height and width",
         CELLS,
         "bccd with 41 of its 205 photographs for validation. Test photographs keep their ratio and are padded to each "
-        "size.",
+        "size, as in training on squares; training on rectangles has crops without padding, so tests favor squares. At "
+        "their own ratio, without padding, docs/how-to/any-size.md compares both.",
         (*ENCODINGS, PLACES),
     ),
 ]
