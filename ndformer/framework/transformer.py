@@ -14,7 +14,7 @@ from ndformer.framework.encoding.composed import build_encoding
 from ndformer.framework.encoding.grouped import each_group, prepare
 from ndformer.framework.grid_windows import grid_windows
 from ndformer.framework.registry import BACKBONES
-from ndformer.framework.registry.ranges import Dims, Few, Finite, Names, Positive, Rate, Width
+from ndformer.framework.registry.ranges import Dims, Few, FewOrNone, Finite, Names, Positive, Rate, Width
 from ndformer.framework.system.processes import rand
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -136,7 +136,7 @@ class Transformer(nn.Module):
         backend: str = "auto",
         norm_eps: Positive = 1e-5,
         window: Few | None = None,
-        global_blocks: Sequence[int] = (),
+        global_blocks: Sequence[FewOrNone] = (),
     ) -> None:
         super().__init__()
         if not set(global_blocks) <= set(range(depth)) or (global_blocks and window is None):

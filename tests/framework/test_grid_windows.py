@@ -71,7 +71,8 @@ def test_a_window_as_large_as_the_grid_and_global_blocks_change_nothing() -> Non
     where = Where(grid_positions((4, 6))[None], grid=(4, 6))
     tokens = TokenSet(torch.randn(3, 24, DIM), where)
     expected = new_transformer(window=None)(tokens).features
-    for options in (dict(window=6), dict(window=2, global_blocks=[0, 1])):
+    cases: list[dict[str, Any]] = [dict(window=6), dict(window=2, global_blocks=[0, 1])]
+    for options in cases:
         torch.testing.assert_close(new_transformer(**options)(tokens).features, expected, rtol=1e-5, atol=1e-5)
     assert (new_transformer(window=2, global_blocks=[1])(tokens).features - expected).abs().max() > 1e-3
 
@@ -139,6 +140,7 @@ def test_tokens_without_a_grid_are_refused_in_a_sentence() -> None:
     for where in cases:
         with pytest.raises(ValueError, match="window expects the tokens of grids alone.* Set class_token=False"):
             model(TokenSet(x, where))
-    for options in (dict(global_blocks=[2]), dict(window=None, global_blocks=[0])):
+    wrong: list[dict[str, Any]] = [dict(global_blocks=[2]), dict(window=None, global_blocks=[0])]
+    for options in wrong:
         with pytest.raises(ValueError, match="global_blocks must be numbers of blocks from 0 to 1, with a window"):
             new_transformer(**options)

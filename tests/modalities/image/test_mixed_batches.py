@@ -93,7 +93,8 @@ def test_unusable_photos_are_named_and_left_out_with_skip_bad(photos):
     indices = [i for batch, _ in batches for i in batch]
     assert len(indices) == 22  # of 24; the damaged one is replaced by one that is not longer
     assert len(set(indices)) == 21
-    unusable = [i for i in range(len(loader.data)) if i not in loader.data.usable]
+    assert loader.data.usable is not None
+    unusable = sorted({*range(len(loader.data))} - {*loader.data.usable.tolist()})
     assert len(unusable) == 2
     assert all("image" in loader.data[i]["inputs"] for i in unusable)  # as browsing reads them
 

@@ -152,7 +152,8 @@ def test_regression_of_a_packed_batch_equals_each_image_alone(readout):
     targets = [dict(targets=torch.tensor([0.5, i - 1.0])) for i in range(len(batch))]
     together = model(batch, targets, mode="loss")["loss"] * len(batch)
     packed = gradients(model, together)
-    alone = sum((model(image[None], [target], mode="loss")["loss"] for image, target in zip(batch, targets)), 0.0)
+    losses = [model(image[None], [target], mode="loss")["loss"] for image, target in zip(batch, targets)]
+    alone = torch.stack(losses).sum()
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
     for name, grad in gradients(model, alone).items():
         torch.testing.assert_close(packed[name], grad, atol=1e-5, rtol=1e-4)
