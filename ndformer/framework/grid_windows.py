@@ -7,6 +7,7 @@ y = windows.join(attention(windows.cut(x), windows.where, prepare(encoding, wind
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,8 +43,10 @@ def grid_windows(where: Where, size: int, rows: int) -> GridWindows:
     if torch.compiler.is_exporting() and where.grid is not None:
         number = _numbers(where.grid, size, where.positions)
         order = (number * number.shape[0] + torch.arange(number.shape[0], device=number.device)).argsort()
-        return GridWindows(Where(where.positions[:, order], segment=number[None, order]), order, order.argsort(), True)
-    total, P = rows * where.positions.shape[1], where.positions.shape[2]
+        labels = {name: t[:, order] for name, t in _labels(where).items()}
+        inside = Where(where.positions[:, order], segment=number[None, order], **labels)
+        return GridWindows(inside, order, order.argsort(), True)
+    total = rows * where.positions.shape[1]
     grids = where.grids if where.segment is not None else None if where.grid is None else (where.grid,) * rows
     if grids is None or sum(map(math.prod, grids)) != total:
         raise ValueError(
@@ -59,8 +62,18 @@ def grid_windows(where: Where, size: int, rows: int) -> GridWindows:
     shapes = tuple(shape for grid in grids for shape in itertools.product(*(_sides(side, size) for side in grid)))
     counts = tensor_like([math.prod(shape) for shape in shapes], order)
     segment = torch.arange(len(shapes), device=order.device).repeat_interleave(counts, output_size=total)
-    positions = where.positions.expand(rows, -1, P).flatten(0, 1)[order][None]
-    return GridWindows(Where(positions, segment=segment[None], grids=shapes), order, order.argsort())
+
+    def sort(t: Tensor) -> Tensor:
+        return t.expand(rows, *t.shape[1:]).flatten(0, 1)[order][None]
+
+    labels = {name: sort(t) for name, t in _labels(where).items()}
+    inside = Where(sort(where.positions), segment=segment[None], grids=shapes, **labels)
+    return GridWindows(inside, order, order.argsort())
+
+
+def _labels(where: Where) -> dict[str, Any]:
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    return {name: t for name, t in fields.items() if t is not None}
 
 
 def _sides(side: int, size: int) -> list[int]:

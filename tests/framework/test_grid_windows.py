@@ -87,6 +87,16 @@ def test_order_and_windows_are_those_of_the_grid() -> None:
     assert windows.join(windows.cut(x), x.shape).equal(x)
 
 
+def test_windows_keep_objects_and_cameras() -> None:
+    objects, cameras = torch.arange(9)[None], torch.randn(2, 9, 4, 4)
+    where = Where(grid_positions((3, 3))[None], grid=(3, 3), objects=objects, cameras=cameras)
+    windows = grid_windows(where, 2, 2)
+    assert windows.where.objects is not None
+    assert windows.where.cameras is not None
+    assert windows.where.objects.tolist() == [[0, 1, 3, 4, 2, 5, 6, 7, 8] * 2]
+    assert windows.where.cameras.equal(cameras[:, [0, 1, 3, 4, 2, 5, 6, 7, 8]].flatten(0, 1)[None])
+
+
 @pytest.mark.parametrize("drop_path", [0.0, 0.5])
 def test_gradients_of_checkpointed_blocks_are_the_same(drop_path: float) -> None:
     """Stochastic depth drops samples, not windows."""
@@ -107,8 +117,8 @@ def test_recorded_attention_stays_within_windows() -> None:
     for layer, window in zip(maps, (3, 9)):
         cells = layer.sample_positions[0] // window
         same = (cells[:, None] == cells[None]).all(-1)
-        seen = layer.attention()[0, 0] > 0
-        assert torch.equal(seen, same)
+        visible = layer.attention()[0, 0] > 0
+        assert torch.equal(visible, same)
 
 
 @pytest.mark.slow

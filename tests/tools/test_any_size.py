@@ -172,9 +172,9 @@ def test_boxes_of_any_size_from_training_to_the_map(home, cells, tmp_path, capsy
     printed(capsys, train.main, "bccd_native", "--no-report", "--work-dir", out, "--cfg-options", *options)
     assert "mAP50" in json.loads((out / "results.json").read_text())["test"]
     files = [home / f"{name}.png" for name in ("wide", "tall")]
-    printed(capsys, predict.main, out, *files, "--show-dir", tmp_path / "seen")
+    printed(capsys, predict.main, out, *files, "--show-dir", tmp_path / "drawn")
     ratios = []
-    for drawn in (tmp_path / "seen").iterdir():
+    for drawn in (tmp_path / "drawn").iterdir():
         with Image.open(drawn) as picture:
             ratios.append(picture.width / picture.height)
     low, high = sorted(ratios)

@@ -25,6 +25,14 @@ WINDOWS = TRANSFORMER | dict(depth=2, window=2, global_blocks=[1])
 EVERY: list[Any] = [pytest.param(name, {}, TRANSFORMER, marks=pytest.mark.slow) for name in ENCODINGS.all()]
 EVERY += [pytest.param(name, {}, PLATONIC, marks=pytest.mark.slow) for name in ("PaPE", "AxialRoPE")]
 
+CASES = [
+    ("PaPE", {}, TRANSFORMER),
+    ("ALiBi", dict(registers=2), TRANSFORMER),
+    ("RoPEMixed", dict(packed=False), TRANSFORMER),
+    ("PaPE", dict(class_token=False), WINDOWS),
+    *EVERY,
+]
+
 
 def new_model(
     encoding: str = "PaPE", kind: str = "Detector", backbone: dict[str, Any] = TRANSFORMER, **image: Any
@@ -57,17 +65,7 @@ def batch(sizes: Sequence[tuple[int, int]] = SIZES) -> tuple[list[torch.Tensor],
     return images, samples
 
 
-@pytest.mark.parametrize(
-    "encoding, image, backbone",
-    [
-        ("PaPE", {}, TRANSFORMER),
-        ("CPE", dict(class_token=False), TRANSFORMER),
-        ("ALiBi", dict(registers=2), TRANSFORMER),
-        ("RoPEMixed", dict(packed=False), TRANSFORMER),
-        ("PaPE", dict(class_token=False), WINDOWS),
-        *EVERY,
-    ],
-)
+@pytest.mark.parametrize("encoding, image, backbone", [("CPE", dict(class_token=False), TRANSFORMER), *CASES])
 def test_losses_gradients_and_boxes_are_those_of_each_image(
     encoding: str, image: dict[str, Any], backbone: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,15 +103,7 @@ def assert_detections_equal_alone(model: TokenModel, images: list[torch.Tensor],
 
 
 @pytest.mark.parametrize(
-    "encoding, image, backbone",
-    [
-        ("PaPE", {}, TRANSFORMER),
-        ("LearnableAbsolute", dict(class_token=False), TRANSFORMER),
-        ("ALiBi", dict(registers=2), TRANSFORMER),
-        ("RoPEMixed", dict(packed=False), TRANSFORMER),
-        ("PaPE", dict(class_token=False), WINDOWS),
-        *EVERY,
-    ],
+    "encoding, image, backbone", [("LearnableAbsolute", dict(class_token=False), TRANSFORMER), *CASES]
 )
 def test_masks_losses_and_gradients_are_those_of_each_image(
     encoding: str, image: dict[str, Any], backbone: dict[str, Any], monkeypatch: pytest.MonkeyPatch
