@@ -66,7 +66,7 @@ def grid_windows(where: Where, size: int, rows: int) -> GridWindows:
     def sort(t: Tensor) -> Tensor:
         return t.expand(rows, *t.shape[1:]).flatten(0, 1)[order][None]
 
-    labels = {name: sort(t) for name, t in _labels(where).items()}
+    labels: dict[str, Any] = {name: sort(t) for name, t in _labels(where).items()}
     inside = Where(sort(where.positions), segment=segment[None], grids=shapes, **labels)
     return GridWindows(inside, order, order.argsort())
 
