@@ -1,5 +1,6 @@
 """Batches of images of different sizes with a limited number of tokens, from the headers of files."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MODALITIES
 from tests.framework.engine.training.runs import kill
 from tests.soak.tiny import differences
+from tests.spawned import spawned
 
 PATCH, LONGEST, BUDGET = 8, 64, 150
 STEPS = f"[dict(type='KeepAspect', longest={LONGEST}, multiple_of={PATCH}), dict(type='Flip'), dict(type='PackImage')]"
@@ -240,8 +242,17 @@ def test_batch_tokens_of_a_model_of_two_modalities_is_refused_in_a_sentence(phot
         build_loader(config(photos, f"model.modalities.depth={image}"), "train")
 
 
+def one(function: Callable[..., Any], *arguments: Any) -> None:
+    function(*arguments)
+
+
+def two(function: Callable[..., Any], *arguments: Any) -> None:
+    spawned(2, function, *arguments)
+
+
 @pytest.mark.slow
-def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
+@pytest.mark.parametrize("processes", [one, two])
+def test_a_run_killed_within_an_epoch_ends_bit_equal(processes, photos, tmp_path_factory):
     options = ["train_cfg.max_epochs=2", "train_cfg.checkpoint_every=1"]
     options += ["model.modalities.image.patch_sizes=[4,8]", "model.modalities.image.drop_tokens=0.3"]
     options += ["model.backbone.dim=24", "model.backbone.depth=1", "model.backbone.heads=2", "model.head.classes=None"]
@@ -249,8 +260,8 @@ def test_a_run_killed_within_an_epoch_ends_bit_equal(photos, tmp_path_factory):
     options += ["val_dataloader.num_workers=0", "test_dataloader.num_workers=0", "ema=dict(decay=0.9)"]
     whole, killed = (tmp_path_factory.mktemp(name) for name in ("whole", "killed"))
     cfg = config(photos, *options, budget=300)
-    train(cfg, whole)
-    kill(killed, cfg, 3)
+    processes(train, cfg, whole)
+    processes(kill, killed, cfg, 3)
     assert checkpoint.load(killed / "last.pth")["batch"] > 0
-    train(cfg, killed, resume=True)
+    processes(train, cfg, killed, True)
     assert differences(whole, killed) == []
