@@ -12,9 +12,10 @@ model = dict(
     head=dict(pool="mean"),
 )
 _train = [dict(type="RandomCrop", size=28, padding=2), dict(type="Flip"), dict(type="PackImage")]
-train_dataloader = dict(num_workers=0, dataset=dict(transforms=_train))
-val_dataloader = dict(num_workers=0)
-test_dataloader = dict(num_workers=0)
+_data = dict(type="FashionMNIST")
+train_dataloader = dict(num_workers=0, dataset=dict(**_data, transforms=_train))
+val_dataloader = dict(num_workers=0, dataset=_data)
+test_dataloader = dict(num_workers=0, dataset=_data)
 optimizer = dict(lr=2e-3)
 schedule = dict(warmup=0.1)
 train_cfg = dict(max_epochs=6, clip_grad=1.0)

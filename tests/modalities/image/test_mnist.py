@@ -43,9 +43,16 @@ def test_images_and_labels_are_read(dash, packed, tmp_path):
         assert (sample["label"], sample["path"].endswith(f"[{i}]")) == (i % 10, True)
 
 
-def test_the_folder_others_unpack_to_is_found(tmp_path):
-    write(tmp_path / "MNIST" / "raw")
-    assert len(mnist(tmp_path, split="test")) == 30
+@pytest.mark.parametrize("kind, last", [("MNIST", "9"), ("FashionMNIST", "ankle boot")])
+def test_the_folder_of_torchvision_is_read(kind, last, tmp_path):
+    write(tmp_path / kind / "raw")
+    test = DATASETS.create(dict(type=kind, data_root=tmp_path, split="test"))
+    assert (len(test), len(test.classes), test.classes[-1]) == (30, 10, last)
+
+
+def test_missing_files_are_named_by_data_set(tmp_path):
+    with pytest.raises(DataError, match="a file of FashionMNIST"):
+        DATASETS.create(dict(type="FashionMNIST", data_root=tmp_path, split="test"))
 
 
 def test_validation_images_come_from_train(tmp_path):

@@ -1,6 +1,7 @@
-"""MNIST in its idx files, gzipped or not.
+"""MNIST and Fashion-MNIST in idx files, gzipped or not.
 
     data_root/[MNIST/raw/]   train-images-idx3-ubyte[.gz], train-labels-idx1-ubyte[.gz], t10k-...
+    data_root/[FashionMNIST/raw/]   the same names
 
 An idx file has: 0, 0, a type (8: bytes), the number of dimensions, their sizes as big-endian int32, the bytes.
 """
@@ -49,6 +50,7 @@ class MNIST(Dataset):
     """MNIST: 28 x 28 gray images of digits."""
 
     classes = [str(digit) for digit in range(10)]
+    source = "ossci-datasets.s3.amazonaws.com/mnist"
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         part = {"train": "train", "test": "t10k"}[split]
@@ -63,14 +65,12 @@ class MNIST(Dataset):
 
     def _find(self, stem: str, kind: str) -> Path:
         """Find a file by its stem: train-images-idx3-ubyte or train-images.idx3-ubyte, gzipped or not."""
-        for home in (self.data_root, self.data_root / "MNIST" / "raw"):
+        for home in (self.data_root, self.data_root / type(self).__name__ / "raw"):
             for name in (f"{stem}-{kind}", f"{stem}.{kind}"):
                 for ending in ("", ".gz"):
                     if (home / (name + ending)).is_file():
                         return home / (name + ending)
-        raise missing(
-            self.data_root / f"{stem}-{kind}.gz", "a file of MNIST", "ossci-datasets.s3.amazonaws.com/mnist has it"
-        )
+        raise missing(self.data_root / f"{stem}-{kind}.gz", f"a file of {type(self).__name__}", f"{self.source} has it")
 
     def likeness(self) -> list[str]:
         return common_background(self)
@@ -81,3 +81,11 @@ class MNIST(Dataset):
     def read(self, record: Any) -> Sample:
         i, label, path = record
         return dict(image=Image.fromarray(self.images[i]), label=label, path=path)
+
+
+@DATASETS.register_module()
+class FashionMNIST(MNIST):
+    """Fashion-MNIST: 28 x 28 gray images of clothes, in files named as those of MNIST."""
+
+    classes = ["T-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
+    source = "github.com/zalandoresearch/fashion-mnist"
