@@ -164,7 +164,8 @@ ASPECT = "dict(type='KeepAspect', longest=64, multiple_of=8)"
     ],
 )
 def test_sizes_that_only_decoding_tells_are_refused(steps, photos):
-    with pytest.raises(DataError, match="expected a dataset that knows the lengths of its samples, got ImageFolder"):
+    text = r"knows the lengths of its samples, got ImageFolder with .*, PackImage\. For images: KeepAspect"
+    with pytest.raises(DataError, match=text):
         build_loader(config(photos, steps=f"[{steps}, dict(type='PackImage')]"), "train")
 
 

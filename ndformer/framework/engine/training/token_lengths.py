@@ -120,8 +120,10 @@ def _adapter(cfg: Config, data: Dataset) -> Adapter:
 
 
 def _unknown(data: Dataset) -> DataError:
+    steps = ", ".join(type(step).__name__ for step in data.transforms)
     return DataError(
         f"train_dataloader.batch_tokens: expected a dataset that knows the lengths of its samples, got "
-        f"{type(data).__name__}. Pack it with this config and ndformer pack_shards, begin the transforms of images "
-        "with KeepAspect and keep the size after it, or give its class a lengths()"
+        f"{type(data).__name__} with the transforms {steps or 'none'}. For images: KeepAspect first, and none after it "
+        "that changes the size. For other data: pack it with this config and ndformer pack_shards, or give its class "
+        "a lengths()"
     )
