@@ -19,4 +19,12 @@ test_dataloader = dict(num_workers=0, dataset=_data)
 optimizer = dict(lr=2e-3)
 schedule = dict(warmup=0.1)
 train_cfg = dict(max_epochs=6, clip_grad=1.0)
-sample = dict(model=dict(backbone=dict(dim=64)), train_cfg=dict(max_epochs=6))
+
+_digits = dict(dataset=dict(type="MNIST"))  # the generated images
+sample = dict(
+    model=dict(backbone=dict(dim=64)),
+    train_dataloader=_digits,
+    val_dataloader=_digits,
+    test_dataloader=_digits,
+    train_cfg=dict(max_epochs=6),
+)

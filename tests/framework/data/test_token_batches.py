@@ -95,7 +95,7 @@ def test_packing_counts_the_tokens_of_recordings(tmp_path, monkeypatch):
 
     with pytest.raises(
         DataError,
-        match=r"got NMNIST with .*: pack it with this config",
+        match=r"knows the lengths of its samples, got NMNIST with the transforms .*: pack it with this config",
     ):
         build_loader(config(tmp_path / "data"), "train")
     command = ["nmnist_small", str(tmp_path / "s"), "--sample", "--data-root", str(tmp_path / "data")]
