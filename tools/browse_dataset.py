@@ -46,6 +46,7 @@ def sheet(dataset: Dataset, count: int) -> Image.Image:
     for place, (i, picture) in enumerate(zip(numbers, pictures)):
         left, top = place % columns * (wide + 4) + 2, place // columns * (high + CAPTION + 4) + 2
         truth = samples[place].get("data_sample", samples[place])
+        i = truth.get("index", i)  # with skip_bad, another sample may replace a bad one
         out.paste(kind.annotated(picture, truth, dataset.classes, (high, wide)), (left, top + CAPTION))
         has_name = kind.captioned == "name"
         name = Path(dataset.name(i)).stem if has_name else dataset.classes[int(dataset.labels[i])]

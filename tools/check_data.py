@@ -37,9 +37,10 @@ def main() -> None:
         if len(wrong) > args.show:
             print(f"  and {len(wrong) - args.show} more: --show {len(wrong)} prints all")
     if total:
+        samples, them = ("sample", "it") if total == 1 else ("samples", "them")
         raise DataError(
-            f"{total} {'sample' if total == 1 else 'samples'} cannot be used. Replace them, or train without them:",
-            f"--cfg-options {' '.join(options)}",
+            f"{total} {samples} cannot be used. Replace {them}",
+            f"--cfg-options {' '.join(options)} trains without {them}",
         )
 
 

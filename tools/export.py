@@ -33,6 +33,7 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.image.adapter import ImagePatches
+from ndformer.modalities.image.transforms.aspect import KeepAspect
 from ndformer.modalities.image.transforms.images import PackImage
 
 TOLERANCE = 1e-4  # difference from the model, relative to its largest output if that is above 1
@@ -66,6 +67,7 @@ def graph_metadata(cfg: Config, model: TokenModel, classes: list[str]) -> dict[s
     assert isinstance(adapter, ImagePatches)
     transforms = test_transforms(cfg)
     pack = next((transform for transform in transforms if isinstance(transform, PackImage)), PackImage())
+    keeping = next((transform for transform in transforms if isinstance(transform, KeepAspect)), None)
     mean, std = (values.astype(float).round(6).tolist() for values in pack.statistics(adapter.channels))
     return dict(
         classes=classes,
@@ -73,7 +75,8 @@ def graph_metadata(cfg: Config, model: TokenModel, classes: list[str]) -> dict[s
         std=std,
         color=adapter.mode,
         input_size=input_size(transforms),
-        size_multiple_of=adapter.patch_sides,
+        longest_side=None if keeping is None else keeping.longest,
+        size_multiple_of=adapter.patch_sides if keeping is None else [keeping.multiple_of] * 2,
         axes=dict(inputs=("batch", "channels", "height", "width")) | cast(Head, model.head).output_axes,
     )
 

@@ -13,8 +13,10 @@ from torch.utils.data import DataLoader
 from ndformer.framework import foreign
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.workers import begin_worker, is_worker_death, watch, workers_explained
+from ndformer.framework.engine.config.schema import Loading
 from ndformer.framework.engine.training.loading import build_dataset
 from ndformer.framework.engine.training.progress import clock
+from ndformer.framework.engine.training.token_lengths import token_lengths
 from ndformer.framework.errors import DataError, no_class
 
 MAX_BAD = 10_000  # the check of a split stops after this many faulty samples
@@ -32,7 +34,7 @@ class _Checked(torch.utils.data.Dataset[Any]):
     def __getitem__(self, i: int) -> tuple[int, str]:
         with self.data.watched(i):
             try:
-                return i, fault(self.data, self.data.sample(0, i))
+                return i, fault(self.data, i)
             except DataError as error:
                 return i, str(error)
             except Exception as error:
@@ -41,9 +43,9 @@ class _Checked(torch.utils.data.Dataset[Any]):
                 return i, f"{self.data.name(i)}: {type(error).__name__}: {error}"
 
 
-def fault(data: Dataset, sample: dict[str, Any]) -> str:
-    """Return the fault of a sample that was read, such as values that are not finite or an unknown label; else ""."""
-    name = data.name(sample.get("index", 0))
+def fault(data: Dataset, i: int) -> str:
+    """Read a sample; return its fault, such as values that are not finite or an unknown label; else ""."""
+    sample, name = data.sample(0, i), data.name(i)
     for kind, value in sample.get("inputs", {}).items():
         if isinstance(value, Tensor) and value.is_floating_point() and not value.isfinite().all():
             return f"{name}: its {kind} contains values that are not finite"
@@ -65,14 +67,23 @@ def check_split(cfg: Config, split: str, workers: int) -> tuple[int, list[str]]:
         worker_init_fn=begin_worker,
         prefetch_factor=8 if workers else None,
     )
-    count, wrong = 0, list[str]()
+    too_long, count, wrong = _too_long(cfg, split, data), 0, list[str]()
     with workers_explained([data]):
-        for _, error in _with_progress(results, split, len(data)):
+        for i, error in _with_progress(results, split, len(data)):
             count += 1
+            error = error or too_long.get(data.name(i), "")
             wrong += [error] if error else []
             if len(wrong) == MAX_BAD:
                 break
     return count, wrong
+
+
+def _too_long(cfg: Config, split: str, data: Dataset) -> dict[str, str]:
+    """Return the errors of samples that have more tokens than a batch of training, by name."""
+    options = Loading(**cfg[f"{split}_dataloader"])
+    if split != "train" or options.batch_tokens is None or options.lengths is not None:
+        return {}
+    return token_lengths(cfg, data, options.batch_tokens)[1]
 
 
 def _with_progress(results: Any, split: str, count: int) -> Iterator[tuple[int, str]]:

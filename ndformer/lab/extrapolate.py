@@ -220,7 +220,7 @@ def _check(shapes: dict[Size, Shape], patch: int) -> None:
     if wrong:
         multiples = [other for size in wrong for other in _multiples(size, patch)]
         raise DataError(
-            f"--sizes: patches of {patch} do not divide {_list_sizes(wrong)}; the nearest that they do are "
+            f"patches of {patch} do not divide {_list_sizes(wrong)}; the nearest that they do are "
             f"{_list_sizes(multiples)}"
         )
 

@@ -188,9 +188,16 @@ METADATA: dict[str, Any] = dict(
     std=[0.229, 0.224, 0.225],
     color="RGB",
     input_size=[32, 32],
+    longest_side=None,
     size_multiple_of=[4, 4],
     axes=dict(inputs=["batch", "channels", "height", "width"], logits=["batch", "classes"]),
 )
+
+
+def test_a_graph_of_images_at_their_own_ratios_states_their_longer_side() -> None:
+    cfg = load(ROOT / "configs" / "imagefolder_native.py", ["preset=small", "model.head.classes=2"])
+    about = export.graph_metadata(cfg, build_model(cfg, "meta"), ["left", "right"])
+    assert (about["input_size"], about["longest_side"], about["size_multiple_of"]) == (None, 60, [6, 6])
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from ndformer.framework.heads.frame import original
 from ndformer.lab.extrapolate import resized
 from tests.explored import told
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, printed, refusal, run, write_images
-from tools import explore, export, extrapolate, predict, show_attention, train
+from tools import check_data, explore, export, extrapolate, predict, show_attention, train
 
 CONFIG = "imagefolder_native"
 OPTIONS = ["--cfg-options", *SMALL, "preset=small", "model.head.classes=2"]
@@ -119,11 +119,15 @@ def test_a_run_continues_without_photos_that_it_cannot_use(tmp_path, capsys):
     sentence = refusal(train.main, *words)
     assert "line.png has 1 x 10000 pixels" in sentence
     assert "train_dataloader.skip_bad=True leaves such samples out" in sentence
+    checked = words[:1] + words[2:]  # without --no-report
+    sentence = refusal(check_data.main, *checked, "--workers", 0, "--splits", "train")
+    assert sentence.startswith("2 samples cannot be used. Replace them; --cfg-options train_dataloader.skip_bad=True")
+    assert "square.png has 101 tokens, and a batch at most batch_tokens=95. Raise" in capsys.readouterr().out
     text = printed(capsys, train.main, *words, *(f"{split}_dataloader.skip_bad=True" for split in splits))
-    assert "2 samples of train could not be read and were skipped" in text
+    assert "2 samples of train could not be used and were skipped" in text
     assert "square.png has 101 tokens, and a batch at most batch_tokens=95. Raise" in text
     for split in ("val", "test"):
-        assert f"1 samples of {split} could not be read and were skipped" in text
+        assert f"1 sample of {split} could not be used and was skipped" in text
     assert "test, with the checkpoint best on validation" in text
 
 

@@ -68,7 +68,7 @@ def test_what_goes_wrong_is_one_sentence(runs, tmp_path):
         return refusal(extrapolate.main, *words)
 
     assert fails(runs[0], "--sizes", "20").startswith(
-        "--sizes: patches of 8 do not divide 20; the nearest that they do are 16, 24"
+        "patches of 8 do not divide 20; the nearest that they do are 16, 24"
     )
     assert "no checkpoint at" in fails(tmp_path / "nowhere", "--sizes", "16")
     assert "no CHECKPOINT. Name one after" in fails(runs[0] / "config.py", "--sizes", "16")

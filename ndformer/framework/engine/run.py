@@ -82,6 +82,8 @@ def train(
     check_data({s: loader.data for s, loader in loaders.items()}, {s: len(loader) for s, loader in loaders.items()})
     check_classes(model, loaders["train"])
     check_leakage(cfg, {split: loader.data for split, loader in loaders.items()})
+    for split in ("val", "test"):
+        _ = loaders[split].data[0]  # wrong transforms end the run here, and not after an epoch
     if isinstance(batches := loaders["train"].batch_sampler, Batches):
         messages += filter(None, [dropped_warning(batches)])
     if cfg.get("weights") and not resume:

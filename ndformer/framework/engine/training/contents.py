@@ -79,7 +79,7 @@ RUN = dict(  # required to resume a run
     progress=Key(with_keys(done=count, loss=number, steps=count), "the state of the progress: done, loss and steps"),
     seconds=Key(number, "a number"),
     history=Key(several(by_name(number)), "a list of numbers by name, one for each epoch"),
-    bad=Key(by_name(table), "samples that could not be read, by split"),
+    bad=Key(by_name(table), "samples that could not be used, by split"),
     processes=Key(lambda value: count(value) and value > 0, "a whole number of 1 or more"),
     settings=Key(with_keys(train_cfg=with_keys(max_epochs=count)), "the config as a dict, with train_cfg.max_epochs"),
     epoch=COUNT,

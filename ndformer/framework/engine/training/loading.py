@@ -37,7 +37,7 @@ class _LoaderIterator(_MultiProcessingDataLoaderIter):
 
 
 class Loader(DataLoader[Any]):
-    """A DataLoader that collects in `bad` the samples that could not be read, with their errors."""
+    """A DataLoader that collects in `bad` the samples that could not be used, with their errors."""
 
     def __init__(self, dataset: Dataset, split: str, batch_sampler: Batches, workers: int, timeout: float) -> None:
         super().__init__(
@@ -111,6 +111,8 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
             batches = _length_batches(cfg, dataset, options.lengths, options.batch_tokens, place)
         else:
             lengths, bad = token_lengths(cfg, dataset, options.batch_tokens)
+            if (lengths < 0).all():
+                raise DataError(f"no training sample can be used. The first error: {next(iter(bad.values()), '')}")
             batches = TokenBatches(lengths, options.batch_tokens, *place)
             dataset.usable = np.argsort(-lengths, kind="stable")[: len(batches.usable)]
     elif options.lengths is not None:
@@ -146,7 +148,7 @@ def timed_batches(loader: DataLoader[Any], epoch: int, skip: int) -> Iterator[tu
 
 
 def all_bad(loaders: Mapping[str, Loader]) -> dict[str, dict[str, str]]:
-    """Return the samples that no process could read, by split, with their errors."""
+    """Return the samples that could not be used, by split, with their errors, of all processes."""
     bad: dict[str, dict[str, str]] = {}
     for split, loader in loaders.items():
         merged = {name: why for part in processes.gather_objects(loader.bad) for name, why in part.items()}
@@ -158,7 +160,8 @@ def all_bad(loaders: Mapping[str, Loader]) -> dict[str, dict[str, str]]:
 def print_bad(bad: dict[str, dict[str, str]], full_list: str) -> None:
     """Print the first samples of `all_bad()`; `full_list` says where to find all."""
     for split, why in bad.items():
-        print(f"{len(why)} samples of {split} could not be read and were skipped:")
+        samples, were = ("sample", "was") if len(why) == 1 else ("samples", "were")
+        print(f"{len(why)} {samples} of {split} could not be used and {were} skipped:")
         print("\n".join(f"  {foreign.single_line(error)}" for error in list(why.values())[:20]))
         if len(why) > 20:
             print(f"  and {len(why) - 20} more: {full_list}")

@@ -31,7 +31,7 @@ class ImageMix(Mixer):
         if not isinstance(images, Tensor):
             raise ValueError(
                 f"ImageMix mixes images of one size, got a list of {len(images)} images of different sizes. Set "
-                "model.mix=None, or put a Resize or a crop before PackImage"
+                "model.mix=None; or, without batch_tokens, put a Resize or a crop before PackImage"
             )
         cut = self.cutmix > 0 and (self.mixup <= 0 or bool(torch.rand(()) < 0.5))
         alpha = self.cutmix if cut else self.mixup

@@ -45,6 +45,21 @@ class Rotten(SoakSquares):
         return f"{self.records[i]}.png"
 
 
+class Faulty(Rotten):
+    """Some samples of every split are read, and have a fault."""
+
+    def read(self, record):
+        return SoakSquares.read(self, record)
+
+    def sample(self, epoch, i):
+        sample = super().sample(epoch, i)
+        if self.records[i] == BAD[0]:
+            sample["inputs"]["image"] = torch.full((3, 8, 8), torch.nan)
+        if self.records[i] == BAD[1]:
+            sample["data_sample"]["label"] = 99
+        return sample
+
+
 class Hopeless(Dataset):
     def index(self, split):
         self.classes = ["a", "b"]
@@ -74,7 +89,7 @@ class Stuck(Deadly):
 @pytest.fixture(scope="module", autouse=True)
 def datasets():
     with pytest.MonkeyPatch.context() as patch:
-        for kind in (Rotten, Hopeless, Deadly, Stuck):
+        for kind in (Rotten, Faulty, Hopeless, Deadly, Stuck):
             patch.setitem(DATASETS.module_dict, kind.__name__, kind)
         yield
 
@@ -94,11 +109,24 @@ def test_a_bad_sample_ends_a_run_with_its_error(tmp_path):
         train(of("Rotten"), tmp_path)
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_transforms_that_refuse_samples_end_a_run_before_its_first_epoch(split, tmp_path, monkeypatch):
+    def sample(self, epoch, i):
+        if self.split == split:
+            raise DataError(f"{self.name(i)}: too small for its crop")
+        return Dataset.sample(self, epoch, i)
+
+    monkeypatch.setattr(SoakSquares, "sample", sample)
+    with pytest.raises(DataError, match="too small for its crop"):
+        train(of("SoakSquares"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_skipped_samples_are_listed_in_the_results_and_not_measured(tmp_path, capsys):
     results = train(of("Rotten", skip_bad=True), tmp_path)
     assert set(results["bad"]["test"]) == {f"{i}.png" for i in BAD}
     assert results["bad"]["test"]["3.png"] == "3.png is truncated"
-    assert "3 samples of test could not be read and were skipped:\n  3.png is truncated" in capsys.readouterr().out
+    assert "3 samples of test could not be used and were skipped:\n  3.png is truncated" in capsys.readouterr().out
     right = results["test"]["accuracy"] * (15 - len(BAD))
     assert right == pytest.approx(round(right))
 
@@ -183,6 +211,14 @@ def test_checking_a_dataset_lists_bad_samples():
     assert count == 15
     assert wrong == [f"{i}.png is truncated" for i in BAD]
     assert check_split(of("SoakSquares"), "test", workers=0) == (15, [])
+
+
+def test_checking_a_dataset_names_samples_with_faults():
+    _, wrong = check_split(of("Faulty"), "test", workers=0)
+    assert wrong[0] == "3.png: its image contains values that are not finite"
+    assert wrong[1].startswith("4.png")
+    assert "99" in wrong[1]
+    assert len(wrong) == 2
 
 
 @pytest.mark.parametrize("case", ["check", "pack"])
