@@ -48,8 +48,10 @@ class Painting:
         pixel = canvas.inches / max(height, width)
         side_by_side = len(columns) * len(blocks) <= 8 and not moments
         across, down = (len(blocks), 1) if side_by_side else (1, len(blocks))
-        tall = [(pixel * height + 0.14) * len(block.values) + 0.45 for block in blocks]
-        full = max((pixel * width * len(columns) + 1.1) * across, 5)
+        # at least the size of the names of rows and of the text below a map, in inches
+        row, column = max(pixel * height, 0.6), max(pixel * width, 1.5 if any(b.beneath for b in blocks) else 0)
+        tall = [(row + 0.14) * len(block.values) + 0.45 for block in blocks]
+        full = max((column * len(columns) + 1.1) * across, 5)
         sample_width = 0.0 if moments else pixel * width + 0.5
         figure_height = (max(tall) if side_by_side else sum(tall)) + 0.55
         with new_figure(full + sample_width, figure_height, title) as self.figure:
@@ -68,7 +70,8 @@ class Painting:
                     ax.set_title(columns[c] if r == empty.argmin() and (number == 0 or not moments) else "")
                     ax.set_ylabel(rows[r] if c == 0 and block.kind != "plain" else "")
                     self._map(ax, block, r, c, queries[r])
-                color_bar(part, axes, block)
+                # the bar would stand beside the maps, on texts that are wider than they
+                color_bar(part, axes, block, pad=0.02 + (column - pixel * width) / 2 / (column * len(columns)))
 
     def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:
         """Draw the sample once for each run of rows with the same query."""

@@ -159,13 +159,13 @@ def ring(ax: Any, mark: tuple[float, float] | None, animated: bool = False) -> N
         ax.plot([x], [y], "o", ms=8.5, mfc="none", mec=color, mew=width, clip_on=False, animated=animated)
 
 
-def color_bar(part: Any, axes: np.ndarray, block: Panels) -> None:
+def color_bar(part: Any, axes: np.ndarray, block: Panels, pad: float = 0.02) -> None:
     """Draw the color bar of a block; that of a plain block is invisible, so that all blocks have the same width."""
     low, high = block.range
     finite = block.values[np.isfinite(block.values)]
     below, above = (bool(beyond and block.kind != "share") for beyond in (finite.min() < low, finite.max() > high))
     extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
-    bar = part.colorbar(color_scale(block), ax=axes, fraction=0.05, pad=0.02, extend=extend[below, above])
+    bar = part.colorbar(color_scale(block), ax=axes, fraction=0.05, pad=pad, extend=extend[below, above])
     bar.outline.set_linewidth(0.4)
     if block.kind == "plain":
         bar.set_ticks([0, 1], labels=["-10", "10"])  # as wide as the numbers of other blocks
