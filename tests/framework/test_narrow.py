@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -43,6 +43,7 @@ def bias_of(r: Tensor, heads: int, g: torch.Generator, kind: str = "both") -> Is
 
 @settings(max_examples=12, deadline=None)
 @given(**CASES)
+@example(seed=95, tokens=17, dims=3, widths=(8, 8), kind="distance", layout="shared", threads=1)
 def test_outputs_and_gradients_are_those_of_the_reference(
     seed: int, tokens: int, dims: int, widths: tuple[int, int], kind: str, layout: str, threads: int
 ) -> None:
@@ -68,8 +69,10 @@ def test_outputs_and_gradients_are_those_of_the_reference(
         torch.set_num_threads(before)
     exact = [t.detach().double().requires_grad_() for t in (*given, *learned)]
     expected = gradients(exact[:3], exact[3:], kind, r.double(), valid, upstream.double(), "dense")
-    for ours, theirs in zip(found, expected):
-        assert relative(ours, theirs) <= 5e-6
+    plain = gradients(given, learned, kind, r, valid, upstream, "dense")  # float32, as the kernel
+    for ours, theirs, rounded in zip(found, expected, plain):
+        # where terms cancel, the sums of float32 alone have an error of that size
+        assert relative(ours, theirs) <= max(5e-6, 2 * relative(rounded, theirs))
     if valid is not None:
         for ours in found:
             assert (ours[~valid[:, None].expand(ours.shape[:3])] == 0).all()
