@@ -46,6 +46,17 @@ def test_every_tile_has_its_classs_name(folder, monkeypatch):
     assert written[4][0] == (2, 2 + TILE + CAPTION + 4)  # four to a row
 
 
+def test_a_sample_that_replaces_a_bad_one_has_its_own_name(folder, monkeypatch):
+    written = []
+    monkeypatch.setattr(browse_dataset.ImageDraw.ImageDraw, "text", lambda self, place, text, **_: written.append(text))
+    for path in (folder / "train" / "ant").iterdir():
+        path.write_bytes(b"not a picture")
+    dataset = DATASETS.create(dict(type="ImageFolder", data_root=folder, transforms=[PACK]))
+    dataset.skip_bad = True
+    sheet(dataset, 3)
+    assert written == ["bee", "bee", "cat"]
+
+
 def test_there_are_no_more_tiles_than_samples(folder):
     page = sheet(DATASETS.create(dict(type="ImageFolder", data_root=folder)), 100)
     assert page.size == (5 * (TILE + 4), 3 * (TILE + CAPTION + 4))  # 12 in rows of 5
