@@ -70,7 +70,7 @@ class Painting:
                     ax.set_title(columns[c] if r == empty.argmin() and (number == 0 or not moments) else "")
                     ax.set_ylabel(rows[r] if c == 0 and block.kind != "plain" else "")
                     self._map(ax, block, r, c, queries[r])
-                # the bar would stand beside the maps, on texts that are wider than they
+                # texts below narrow maps are wider than the maps: without this padding the bar covers them
                 color_bar(part, axes, block, pad=0.02 + (column - pixel * width) / 2 / (column * len(columns)))
 
     def _draw_samples(self, part: Any, queries: Sequence[int | None], slots: int) -> None:

@@ -70,9 +70,9 @@ def test_outputs_and_gradients_are_those_of_the_reference(
     exact = [t.detach().double().requires_grad_() for t in (*given, *learned)]
     expected = gradients(exact[:3], exact[3:], kind, r.double(), valid, upstream.double(), "dense")
     plain = gradients(given, learned, kind, r, valid, upstream, "dense")  # float32, as the kernel
-    for ours, theirs, rounded in zip(found, expected, plain):
-        # where terms cancel, the sums of float32 alone have an error of that size
-        assert relative(ours, theirs) <= max(5e-6, 2 * relative(rounded, theirs))
+    for i, (ours, theirs, rounded) in enumerate(zip(found, expected, plain)):
+        # gradients of coefficients are sums over all pairs: where terms cancel, torch's float32 has such an error, too
+        assert relative(ours, theirs) <= max(5e-6, 2 * relative(rounded, theirs) if i > 3 else 0.0)
     if valid is not None:
         for ours in found:
             assert (ours[~valid[:, None].expand(ours.shape[:3])] == 0).all()
