@@ -1,41 +1,145 @@
-"""docs/results/fashion-mnist.md: its table (`python -m tests.docs.test_fashion_page` writes it)."""
+"""docs/results/fashion-mnist.md: its tables (`python -m tests.docs.test_fashion_page` writes them)."""
 
+import itertools
 import json
+import statistics
 from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from ndformer.lab import markdown
+import pytest
+
+from ndformer.framework.quantity import Quantity
+from ndformer.lab import extrapolate_table, interval, markdown, paired
+from ndformer.lab.interval import Summary
 from tests.docs import made
 
 PAGE = "docs/results/fashion-mnist.md"
-CONTENT = json.loads((made.ROOT / "docs" / "results" / "data" / "fashion" / "compare.json").read_text())
+FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
 TUNING = 100  # the seed that rates are chosen on
+BASELINE = "PaPE(init_radius='spread')"
+MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
+PLANNED = dict.fromkeys(MAIN, 5)  # seeds; others have 3
+CONTENT = json.loads((FOLDER / "compare.json").read_text())
+QUANTITY = Quantity(**CONTENT["quantity"])
+NOT_A_ROW = "LearnableAbsolute"  # one run with the default table, before the row got a table of the grid's size
+RUNS: list[dict[str, Any]] = [
+    run
+    for run in [*CONTENT["runs"], *CONTENT["earlier_runs"]]
+    if run["results"] and not run["failed"] and run["encoding"] != NOT_A_ROW
+]
+NAMES = sorted({run["encoding"] for run in RUNS}, key=lambda name: (name not in MAIN, name))
 
 
-def tried() -> dict[str, dict[str, float]]:
-    """Return the validation accuracies by encoding and learning rate."""
-    table: dict[str, dict[str, float]] = defaultdict(dict)
-    for run in CONTENT["runs"]:
-        if run["seed"] == TUNING and run["results"]:
-            table[run["encoding"]][run["point"]["optimizer.lr"]] = run["results"]["val"]["accuracy"]
+def title(name: str) -> str:
+    return name if "(" in name else name.replace(", ", " + ")
+
+
+def by_row(field: Any, reported: bool) -> dict[str, dict[Any, Any]]:
+    """Return field(run) by encoding and seed, of the reported runs, or by encoding and rate, of the tuning runs."""
+    table: dict[str, dict[Any, Any]] = defaultdict(dict)
+    for run in RUNS:
+        if (run["seed"] != TUNING) == reported:
+            table[run["encoding"]][run["seed"] if reported else run["point"]["optimizer.lr"]] = field(run)
     return table
+
+
+VALUES = by_row(lambda run: run["results"]["test"]["accuracy"], reported=True)
+CORRECT = by_row(lambda run: run["correct"], reported=True)
+TRIED = by_row(lambda run: run["results"]["val"]["accuracy"], reported=False)
+
+
+def gain(name: str, base: str) -> Summary | None:
+    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY)
+
+
+def written(gains: dict[Any, Summary | None]) -> dict[Any, str]:
+    """Return gains as texts, significant ones in bold."""
+    signs = paired.significant(gains)
+    texts = {key: interval.difference(value, QUANTITY) for key, value in gains.items()}
+    return {key: f"**{text}**" if signs[key] else text for key, text in texts.items()}
+
+
+def ranked() -> list[str]:
+    """Return the encodings with reported runs, best first."""
+    return sorted(VALUES, key=lambda name: -statistics.fmean(VALUES[name].values()))
+
+
+def measured() -> str:
+    """Return the table of test accuracies."""
+    gains = written({name: gain(name, BASELINE) for name in VALUES if name != BASELINE})
+    minutes = by_row(lambda run: run["results"]["minutes"], reported=True)
+    rows = []
+    for name in ranked():
+        summary = Summary.from_values(list(VALUES[name].values()))
+        seeds = f"{summary.n} of {PLANNED.get(name, 3)}"
+        sd = "" if summary.sd is None else QUANTITY.text(summary.sd)
+        cost = f"{statistics.fmean(minutes[name].values()):.1f}"
+        rows.append([title(name), seeds, interval.mean(summary, QUANTITY), sd, gains.get(name, ""), cost])
+    head = ["encoding", "seeds", "accuracy %", "sd", "gain over PaPE spread", "min a run"]
+    spent = sum(sum(row.values()) for row in minutes.values())
+    done, planned = sum(map(len, VALUES.values())), sum(PLANNED.get(name, 3) for name in NAMES)
+    note = f"{done} of {planned} planned runs are finished; they took {spent:.0f} core-minutes."
+    return f"\n{markdown.table(head, rows)}\n\n{note}\n\n"
+
+
+def pairs() -> str:
+    """Return the gains of the main rows over each other, and how wide their intervals are."""
+    names = [name for name in ranked() if name in MAIN]
+    gains = {(a, b): gain(a, b) for a, b in itertools.combinations(names, 2)}
+    texts = written(gains)
+    rows = [[title(a), *(texts.get((a, b), "") for b in names[1:])] for a in names[:-1]]
+    halves = sorted(100 * value.margin for value in gains.values() if value and value.margin is not None)
+    few, middle = sum(half < 0.7 for half in halves), statistics.median(halves)
+    note = (
+        f"The {len(halves)} half-widths are {halves[0]:.2f} to {halves[-1]:.2f} points, with a median of {middle:.2f}; "
+        f"{few} are below the planned 0.7."
+    )
+    return f"\n{markdown.table(['gain of', *('over ' + title(name) for name in names[1:])], rows)}\n\n{note}\n\n"
+
+
+def larger() -> str:
+    """Return the tables of other sizes, positions continued and interpolated."""
+    rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
+    tested = [
+        replace(run, encoding=rows_of[Path(run.checkpoint).parent.name])  # there init_radius is a number
+        for run in extrapolate_table.add_earlier([], FOLDER)
+    ]
+    rows = extrapolate_table.summarize(tested)
+    rows = {key: rows[key] for key in sorted(rows, key=lambda key: ranked().index(key[0]))}
+    sizes = list(extrapolate_table.shapes(tested))
+    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n"
 
 
 def tuning() -> str:
     """Return the table of validation accuracies in %, with the best of each encoding in bold."""
-    rates = sorted({rate for row in tried().values() for rate in row}, key=float)
+    rates = sorted({rate for row in TRIED.values() for rate in row}, key=float)
     rows = []
-    for name, values in tried().items():
+    for name in NAMES:
+        values = TRIED[name]
         best = max(values.values()) if len(values) == len(rates) else None
         texts = {rate: f"**{100 * v:.2f}**" if v == best else f"{100 * v:.2f}" for rate, v in values.items()}
-        title = name if "(" in name else name.replace(", ", " + ")
-        rows.append([title, *(texts.get(rate, "") for rate in rates)])
+        rows.append([title(name), *(texts.get(rate, "") for rate in rates)])
     return f"\n{markdown.table(['encoding', *rates], rows)}\n\n"
 
 
-def test_the_table_is_that_of_the_results() -> None:
-    again = "`python -m tests.docs.test_fashion_page` writes the page's table anew"
-    assert made.part(PAGE, "tuning") == tuning(), again
+PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_tables_are_those_of_the_results(name: str) -> None:
+    again = "`python -m tests.docs.test_fashion_page` writes the page's parts anew"
+    assert made.part(PAGE, name) == PARTS[name](), again
+
+
+def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:
+    for run in RUNS:
+        if run["seed"] != TUNING:
+            rates = TRIED[run["encoding"]]
+            assert rates[run["point"]["optimizer.lr"]] == max(rates.values()), run["folder"]
 
 
 if __name__ == "__main__":
-    made.rewrite(PAGE, "tuning", tuning())
+    for part, write in PARTS.items():
+        made.rewrite(PAGE, part, write())
