@@ -20,7 +20,7 @@ FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
 TUNING = 100  # the seed that rates are chosen on
 BASELINE = "PaPE(init_radius='spread')"
 MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
-PLANNED = dict.fromkeys(MAIN, 5)  # seeds; others have 3
+PLANNED: dict[str, int] = dict.fromkeys(MAIN, 5)  # seeds; others have 3
 CONTENT = json.loads((FOLDER / "compare.json").read_text())
 QUANTITY = Quantity(**CONTENT["quantity"])
 NOT_A_ROW = "LearnableAbsolute"  # one run with the default table, before the row got a table of the grid's size
