@@ -66,6 +66,12 @@ def ranked() -> list[str]:
     return sorted(VALUES, key=lambda name: -statistics.fmean(VALUES[name].values()))
 
 
+def accuracies() -> str:
+    """Return mean test accuracies in % of four encodings, as other pages write them."""
+    names = (BASELINE, "Sincos", "AxialRoPE", "NoPE")
+    return ", ".join(f"{name.split('(')[0]} {100 * statistics.fmean(VALUES[name].values()):.1f}" for name in names)
+
+
 def measured() -> str:
     """Return the table of test accuracies."""
     gains = written({name: gain(name, BASELINE) for name in VALUES if name != BASELINE})
@@ -131,6 +137,10 @@ PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning)
 def test_tables_are_those_of_the_results(name: str) -> None:
     again = "`python -m tests.docs.test_fashion_page` writes the page's parts anew"
     assert made.part(PAGE, name) == PARTS[name](), again
+
+
+def test_the_readme_has_the_accuracies_of_the_results() -> None:
+    assert f"On Fashion-MNIST with the same tuning for all: {accuracies()} (" in (made.ROOT / "README.md").read_text()
 
 
 def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:

@@ -15,7 +15,7 @@ from ndformer.lab import markdown
 from ndformer.lab.interval import Summary, student_t
 from ndformer.lab.rank import join
 from tests.docs import made
-from tests.docs.test_fashion_page import VALUES
+from tests.docs.test_fashion_page import accuracies
 from tests.framework.helpers import CAMERAS
 
 PAGE = "docs/how-to/which-encoding.md"
@@ -162,16 +162,6 @@ def circles() -> str:
     )
 
 
-def alike() -> str:
-    """Return the comparison in which all rows have the same tuning and no class token, in a sentence."""
-    names = ("PaPE(init_radius='spread')", "AxialRoPE", "Sincos", "NoPE")
-    *first_ones, last = (f"{name.split('(')[0]} {100 * np.mean(list(VALUES[name].values())):.1f}" for name in names)
-    return (
-        f"On Fashion-MNIST, where all have the same tuning and no class token, test accuracies in % are "
-        f"{', '.join(first_ones)} and {last}: [fashion-mnist.md](../results/fashion-mnist.md)."
-    )
-
-
 def answers() -> str:
     picture = f"![Accuracy against training time]({'../' + PICTURE.relative_to(DOCS).as_posix()})"
     return (
@@ -182,8 +172,9 @@ def answers() -> str:
         "others an unplaced one, and with the mean of the tokens the lead is smaller: "
         "[differences in treatment](../results/comparison.md#how-the-comparison-is-made). With that and twice the "
         "epochs, PaPE (one seed), AxialRoPE and Sincos reach 97.9, 97.6 and 96.4 % on the validation part of the hand "
-        "signs: [pilot](../results/comparison.md#pilot-so-far). "
-        f"{alike()} All figures: "
+        "signs: [pilot](../results/comparison.md#pilot-so-far). On Fashion-MNIST, where all have the same tuning and "
+        f"no class token, test accuracies in % are {accuracies()}: "
+        "[fashion-mnist.md](../results/fashion-mnist.md). All figures: "
         "[comparison.md](../results/comparison.md#what-came-out), "
         "[benchmarks-cpu.md](../results/benchmarks-cpu.md#a-vit-b-block).\n\n"
         f"## Will inputs be larger than those of training?\n\n{larger()}\n\n"
