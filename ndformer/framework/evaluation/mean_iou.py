@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ndformer.framework.errors import DataError, no_class
-from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.evaluation.metric import NOTHING_LEARNED, Metric
 from ndformer.framework.registry import METRICS
 
 
@@ -50,10 +50,17 @@ class MeanIoU(Metric):
             )
         self.confusion = total.reshape(classes, classes)
         iou, accuracy = self.per_class()
+        right, largest = (int(count) for count in (self.confusion.trace(), self.confusion.sum(1).max()))
+        self.remark = None
+        if right <= largest < total.sum():
+            self.remark = (
+                f"accuracy {right / total.sum():.4f} is not above {largest / total.sum():.4f}, which always answering "
+                f"the most frequent class reaches: {NOTHING_LEARNED}"
+            )
         return dict(
             mIoU=float(np.nanmean(iou)),
             mean_accuracy=float(np.nanmean(accuracy)),
-            accuracy=float(self.confusion.trace() / total.sum()),
+            accuracy=float(right / total.sum()),
         )
 
     def per_class(self) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,9 @@ with host_state.importing():
     from mmengine.evaluator import BaseMetric
 
 
+NOTHING_LEARNED = "train longer, on more samples, or with another learning rate"  # ends remarks
+
+
 class Metric(BaseMetric):
     """Base class of metrics. Define `main`, `better`, `unit`, `process`, `compute_metrics`; register in METRICS."""
 

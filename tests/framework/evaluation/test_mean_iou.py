@@ -43,6 +43,16 @@ def test_the_numbers_are_their_definitions(seed, classes, samples, absent):
     assert values["accuracy"] == pytest.approx(mean([t == p for t, p in known]), abs=1e-12)
 
 
+def test_an_accuracy_that_a_constant_reaches_is_remarked():
+    truth = np.array([0, 0, 0, 1, -1])
+    constant, worse, better = ([0, 0, 0, 0, 1], [1, 0, 0, 1, 0], [0, 0, 0, 1, 0])
+    expected = "accuracy 0.7500 is not above 0.7500, which always answering the most frequent class reaches"
+    assert measured([(truth, constant)], 2)[0].remark.startswith(expected)
+    assert measured([(truth, worse)], 2)[0].remark is not None
+    assert measured([(truth, better)], 2)[0].remark is None
+    assert measured([(truth[:3], [0, 0, 0])], 2)[0].remark is None, "there is one class"
+
+
 def test_points_and_other_shapes_are_counted_alike():
     points, labels = torch.tensor([0, 1, 1, 2]).short(), np.array([0, 1, 2, -1])
     metric, values = measured([(labels, points)], 3)

@@ -218,7 +218,11 @@ class _Checker:
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             noun = place.registry.name
             article = "an" if noun[0] in "aeio" else "a"
-            self.messages.append(f"{path}: {article} {noun} is written dict(type='NAME', ...), got {_short(value)}")
+            known = _kinds_with(place.registry, value)
+            of_these = f"; with these options NAME is {alternatives(known)}" if known else ""
+            self.messages.append(
+                f"{path}: {article} {noun} is written dict(type='NAME', ...), got {_short(value)}{of_these}"
+            )
             return
         try:
             kind = place.registry.get(value["type"])
@@ -295,6 +299,13 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 def _several(value: dict[str, Any]) -> bool:
     """Whether a dict has several components, as dict(image=dict(...)), and is not one, as dict(type=...)."""
     return "type" not in value and any(isinstance(inner, (dict, list)) for inner in value.values())
+
+
+def _kinds_with(registry: Registry, options: Any) -> list[str]:
+    """Return the classes of a registry that have all of these options, if there are any and none is a type."""
+    if not isinstance(options, dict) or not options or "type" in options:
+        return []
+    return sorted(name for name, kind in registry.all().items() if options.keys() <= arguments(kind)[0].keys())
 
 
 def _other_types(unread: _Unread) -> list[str]:

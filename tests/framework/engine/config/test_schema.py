@@ -62,6 +62,10 @@ TRAIN, ENCODING = "train_dataloader.dataset", "model.backbone.encoding"
             "model.mix.cutmx: nothing reads it, did you mean cutmix?",
         ),
         (["model.head=Classifier"], "model.head: a head is written dict(type='NAME', ...), got 'Classifier'"),
+        (
+            ["model.mix={'mixup':0.2}"],
+            "a mixer is written dict(type='NAME', ...), got {'mixup': 0.2}; with these options NAME is ImageMix",
+        ),
         ([f"{ENCODING}=PaPE"], f"{ENCODING}: an encoding is written dict(type='NAME', ...)"),
         (["metrics=[Accuracy]"], "metrics.0: a metric is written dict(type='NAME', ...), got 'Accuracy'"),
         ([f"{ENCODING}=[dict(type=PaPE), dict(type=Nope2)]"], f"{ENCODING}.1.type: no encoding"),

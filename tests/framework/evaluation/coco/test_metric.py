@@ -50,6 +50,14 @@ def test_detections_count_by_class_and_size():
     assert METRICS.get("CocoMetric").main in values
 
 
+def test_a_detector_that_has_learned_nothing_is_remarked():
+    half = [(0, 0, 40, 19)]  # IoU 0.475
+    assert measured([sample(1, [(0, 0, 40, 40)], [0], half, [0], [0.9])])[0].remark.startswith("no detection overlaps")
+    assert measured([sample(1, [(0, 0, 40, 40)], [0])])[0].remark.endswith("with another learning rate")
+    assert measured(SAMPLES)[0].remark is None
+    assert measured([SAMPLES[1]])[0].remark is None, "no objects"
+
+
 def test_numbers_do_not_depend_on_the_order_of_images():
     assert measured(SAMPLES)[1] == measured(SAMPLES[::-1])[1]
 
