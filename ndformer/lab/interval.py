@@ -36,12 +36,6 @@ class Summary:
         """Half the width of the interval; None with fewer than 3 runs, whose interval is too wide to be useful."""
         return self.half if self.n >= ENOUGH else None
 
-    def overlaps(self, other: Summary) -> bool:
-        """Return whether the intervals overlap; the interval of too few runs overlaps with every other."""
-        if self.margin is None or other.margin is None:
-            return True
-        return abs(self.mean - other.mean) <= self.margin + other.margin
-
 
 def student_t(freedom: float, confidence: float = 0.95) -> float:
     """Return the two-sided quantile of Student's t distribution: |t| is below it with this probability."""
