@@ -8,6 +8,7 @@ by name, and call `check_size` before they decompress.
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import BinaryIO
 
@@ -24,6 +25,7 @@ def limit() -> int:
     return size_from(os.environ.get(VARIABLE, str(LIMIT)))
 
 
+@cache  # it is asked once per sample
 def size_from(text: str) -> int:
     """Parse a size such as 2G, 512M, 1.5g or 1000000 to bytes."""
     match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)([KMGT]?)(?:i?B)?", text.strip(), re.ASCII | re.IGNORECASE)
