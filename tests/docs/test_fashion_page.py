@@ -12,6 +12,7 @@ import pytest
 
 from ndformer.framework.quantity import Quantity
 from ndformer.lab import extrapolate_table, interval, markdown, paired
+from ndformer.lab.extrapolate import Tested
 from ndformer.lab.interval import Summary
 from tests.docs import made
 
@@ -81,9 +82,9 @@ def measured() -> str:
         summary = Summary.from_values(list(VALUES[name].values()))
         seeds = f"{summary.n} of {PLANNED.get(name, 3)}"
         sd = "" if summary.sd is None else QUANTITY.text(summary.sd)
-        cost = f"{statistics.fmean(minutes[name].values()):.1f}"
-        rows.append([title(name), seeds, interval.mean(summary, QUANTITY), sd, gains.get(name, ""), cost])
-    head = ["encoding", "seeds", "accuracy %", "sd", "gain over PaPE spread", "min a run"]
+        rows.append([title(name), seeds, interval.mean(summary, QUANTITY), sd, gains.get(name, "")])
+    head = ["encoding", "seeds", "accuracy %", "sd", "gain over PaPE spread"]
+    minutes = by_row(lambda run: run["results"]["minutes"], reported=True)
     spent = sum(sum(row.values()) for row in minutes.values())
     done, planned = sum(map(len, VALUES.values())), sum(PLANNED.get(name, 3) for name in NAMES)
     note = f"{done} of {planned} planned runs are finished; they took {spent:.0f} core-minutes."
@@ -105,17 +106,39 @@ def pairs() -> str:
     return f"\n{markdown.table(['gain of', *('over ' + title(name) for name in names[1:])], rows)}\n\n{note}\n\n"
 
 
-def larger() -> str:
-    """Return the tables of other sizes, positions continued and interpolated."""
+def tested() -> list[Tested]:
+    """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
     rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
-    tested = [
-        replace(run, encoding=rows_of[Path(run.checkpoint).parent.name])  # there init_radius is a number
-        for run in extrapolate_table.add_earlier([], FOLDER)
-    ]
-    rows = extrapolate_table.summarize(tested)
+    runs = extrapolate_table.add_earlier([], FOLDER)
+    return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
+
+
+def larger() -> str:
+    """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
+    rows = extrapolate_table.summarize(tested())
     rows = {key: rows[key] for key in sorted(rows, key=lambda key: ranked().index(key[0]))}
-    sizes = list(extrapolate_table.shapes(tested))
-    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n"
+    sizes = list(extrapolate_table.shapes(tested()))
+    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n{larger_gains()}\n\n"
+
+
+def larger_gains() -> str:
+    """Return the table of gains over PaPE spread on larger images, paired by seed."""
+    values: dict[tuple[int | str, bool], dict[str, dict[Any, float]]] = defaultdict(lambda: defaultdict(dict))
+    for run in tested():
+        for figure in run.figures:
+            if figure.shape != run.train_shape:
+                values[figure.size, figure.interpolated][run.encoding][run.seed] = figure.test["accuracy"]
+    gains = {
+        (name, *column): paired.gain_over(rows[name], rows[BASELINE], {}, {}, QUANTITY)
+        for column, rows in values.items()
+        for name in rows
+        if name != BASELINE
+    }
+    texts = written(gains)
+    head = [f"{size}, {'interpolated' if inter else 'continued'}" for size, inter in values]
+    names = [name for name in ranked() if any((name, *column) in texts for column in values)]
+    rows = [[title(name), *(texts.get((name, *column), "") for column in values)] for name in names]
+    return f"gain over PaPE spread in points, paired by seed\n\n{markdown.table(['encoding', *head], rows)}"
 
 
 def tuning() -> str:
