@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from ndformer.framework.quantity import Quantity
-from ndformer.lab import extrapolate_table, interval, markdown, paired
-from ndformer.lab.extrapolate import Tested
+from ndformer.lab import extrapolate, extrapolate_table, interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import made
 
@@ -106,7 +105,7 @@ def pairs() -> str:
     return f"\n{markdown.table(['gain of', *('over ' + title(name) for name in names[1:])], rows)}\n\n{note}\n\n"
 
 
-def tested() -> list[Tested]:
+def larger_runs() -> list[extrapolate.Tested]:
     """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
     rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
     runs = extrapolate_table.add_earlier([], FOLDER)
@@ -115,16 +114,16 @@ def tested() -> list[Tested]:
 
 def larger() -> str:
     """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
-    rows = extrapolate_table.summarize(tested())
+    rows = extrapolate_table.summarize(larger_runs())
     rows = {key: rows[key] for key in sorted(rows, key=lambda key: ranked().index(key[0]))}
-    sizes = list(extrapolate_table.shapes(tested()))
+    sizes = list(extrapolate_table.shapes(larger_runs()))
     return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n{larger_gains()}\n\n"
 
 
 def larger_gains() -> str:
     """Return the table of gains over PaPE spread on larger images, paired by seed."""
     values: dict[tuple[int | str, bool], dict[str, dict[Any, float]]] = defaultdict(lambda: defaultdict(dict))
-    for run in tested():
+    for run in larger_runs():
         for figure in run.figures:
             if figure.shape != run.train_shape:
                 values[figure.size, figure.interpolated][run.encoding][run.seed] = figure.test["accuracy"]
