@@ -38,17 +38,9 @@ def test_a_summary_has_mean_deviation_and_interval():
     assert found.half == pytest.approx(4.302653 * sd / math.sqrt(3), rel=1e-6)
 
 
-def test_one_run_has_no_interval_and_overlaps_with_every_other():
+def test_one_run_has_no_interval():
     one = Summary.from_values([0.5])
     assert (one.sd, one.half) == (None, None)
-    assert one.overlaps(Summary(3, 0.9, 0.01, 0.02))
-    assert Summary(3, 0.9, 0.01, 0.02).overlaps(one)
-
-
-def test_intervals_overlap_when_they_share_a_value():
-    low, high = Summary(3, 0.50, 0.1, 0.1), Summary(3, 0.75, 0.1, 0.1)
-    assert not low.overlaps(high)
-    assert low.overlaps(Summary(3, 0.75, 0.1, 0.15))
 
 
 SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)
@@ -61,7 +53,6 @@ def test_too_few_runs_have_no_interval():
     assert interval(two, SHARE) == "-"
     assert mean(two, SHARE) == "30.00"
     assert difference(two, SHARE) == "+30.00"
-    assert two.overlaps(three)
     assert mean(three, SHARE) == "31.00 ± 2.48"
 
 
