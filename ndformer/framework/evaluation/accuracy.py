@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ndformer.framework.evaluation.metric import NOTHING_LEARNED, Metric
+from ndformer.framework.evaluation.metric import ADVICE, Metric
 from ndformer.framework.registry import METRICS
 
 
@@ -61,7 +61,7 @@ def _above_constant(correct: int, largest: int, samples: int) -> str | None:
         return None
     return (
         f"accuracy {correct / samples:.4f} is not clearly above {constant:.4f}, which always answering the most "
-        f"frequent class reaches: {NOTHING_LEARNED}"
+        f"frequent class reaches: {ADVICE}"
     )
 
 

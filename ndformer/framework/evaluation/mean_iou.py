@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ndformer.framework.errors import DataError, no_class
-from ndformer.framework.evaluation.metric import NOTHING_LEARNED, Metric
+from ndformer.framework.evaluation.metric import ADVICE, Metric
 from ndformer.framework.registry import METRICS
 
 
@@ -55,7 +55,7 @@ class MeanIoU(Metric):
         if right <= largest < total.sum():
             self.remark = (
                 f"accuracy {right / total.sum():.4f} is not above {largest / total.sum():.4f}, which always answering "
-                f"the most frequent class reaches: {NOTHING_LEARNED}"
+                f"the most frequent class reaches: {ADVICE}"
             )
         return dict(
             mIoU=float(np.nanmean(iou)),

@@ -20,7 +20,7 @@ with host_state.importing():
     from mmengine.evaluator import BaseMetric
 
 
-NOTHING_LEARNED = "train longer, on more samples, or with another learning rate"  # ends remarks
+ADVICE = "train longer, on more samples, or with another learning rate"  # after a remark that nothing was learned
 
 
 class Metric(BaseMetric):

@@ -11,7 +11,7 @@ from ndformer.framework.evaluation.coco import views as coco_views
 from ndformer.framework.evaluation.coco.average import best_f1, evaluate
 from ndformer.framework.evaluation.coco.files import write_detections
 from ndformer.framework.evaluation.coco.match import Detections, Truth
-from ndformer.framework.evaluation.metric import NOTHING_LEARNED, Metric
+from ndformer.framework.evaluation.metric import ADVICE, Metric
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
 
@@ -47,7 +47,7 @@ class CocoMetric(Metric):
         self._classes = int(labels.max(initial=-1)) + 1  # later classes have neither truth nor detections
         values = evaluate(self.truth, self.detections, len(self.images), self._classes).numbers()
         named = {f"m{name}" if name.startswith("AP") else name: value for name, value in values.items()}
-        nothing = f"no detection overlaps an object of its class with an IoU of at least 0.5: {NOTHING_LEARNED}"
+        nothing = f"no detection overlaps an object of its class with an IoU of at least 0.5: {ADVICE}"
         self.remark = nothing if named["mAP50"] == 0 else None  # -1: there are no objects
         return named | best_f1(self.truth, self.detections, len(self.images))
 
