@@ -16,6 +16,7 @@ from ndformer.lab.results import RESULTS, Results
 from ndformer.lab.runner import folder_name
 from ndformer.lab.verdicts import Claim, Verdict, Word
 
+SUMMARIZED = 8  # experiments in the summary of a page
 LONG, SHORT = 1e6, 1e-3  # larger and smaller numbers have a power of ten
 WORDS: tuple[Word, ...] = get_args(Word)
 METHOD = """
@@ -124,27 +125,39 @@ def without_experiment(paper: Paper) -> str:
 
 
 def _summary(judged: Sequence[Judged]) -> list[str]:
-    """Return three or four findings, in words."""
+    """Return the verdicts of all claims, of each experiment with its clearest one, and of controls, in ten lines."""
     from_paper = [entry for entry in judged if entry.claim.is_from_paper]
     controls = [entry for entry in judged if entry.claim.text.startswith("control:")]
     lines = []
     if from_paper:
-        counts = Counter(entry.verdict.word for entry in from_paper)
-        shares = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
-        lines.append(f"- Claims tested here: {len(from_paper)}. Verdicts: {shares}.")
-    for word, heading in (("supported", "Clearest support"), ("contradicted", "Clearest contradiction")):
-        with_interval = [
-            entry for entry in from_paper if entry.verdict.word == word and math.isfinite(entry.verdict.margin)
-        ]
-        if with_interval:
-            best = max(with_interval, key=lambda entry: abs(entry.verdict.margin))
-            lines.append(f"- {heading}: {best.claim.text}; {best.verdict.effect} ({_link(best.experiment)}).")
+        lines.append(f"- Claims tested here: {len(from_paper)}. Verdicts: {_counts(from_paper)}.")
+    groups: dict[str, list[Judged]] = {}
+    for entry in from_paper:
+        groups.setdefault(entry.experiment.name, []).append(entry)
+    longest = sorted(groups, key=lambda name: -len(groups[name]))[:SUMMARIZED]
+    lines += [_finding(groups[name]) for name in groups if name in longest]
     if controls:
         failed = [entry for entry in controls if entry.verdict.word != "supported"]
         names = ", ".join(dict.fromkeys(_link(entry.experiment) for entry in failed))
         link = f" See the others at {names}." if failed else ""
         lines.append(f"- Controls supported: {len(controls) - len(failed)} of {len(controls)}.{link}")
     return ["## Summary", "\n".join(lines)]
+
+
+def _finding(judged: Sequence[Judged]) -> str:
+    """Return a line on the claims of one experiment: how many have which verdict, and the clearest of them."""
+    line = f"- {_link(judged[0].experiment)}: {_counts(judged)}."
+    decided = [entry for entry in judged if entry.verdict.word in ("supported", "contradicted")]
+    with_interval = [entry for entry in decided if math.isfinite(entry.verdict.margin)]
+    if not with_interval:
+        return line
+    clearest = max(with_interval, key=lambda entry: abs(entry.verdict.margin))
+    return f"{line} Clearest: *{clearest.claim.text}* is {clearest.verdict.word}, {clearest.verdict.effect}."
+
+
+def _counts(judged: Sequence[Judged]) -> str:
+    words = Counter(entry.verdict.word for entry in judged)
+    return ", ".join(f"{words[word]} {word}" for word in WORDS if words[word])
 
 
 def _claims(judged: Sequence[Judged]) -> list[str]:

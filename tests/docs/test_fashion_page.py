@@ -11,12 +11,16 @@ from typing import Any
 import pytest
 
 from ndformer.framework.quantity import Quantity
-from ndformer.lab import extrapolate, extrapolate_table, interval, markdown, paired
+from ndformer.lab import extrapolate, extrapolate_table, interval, markdown, pages, paired, runner
 from ndformer.lab.interval import Summary
+from ndformer.lab.results import Results, Values
+from ndformer.studies import find
+from ndformer.studies.pape import extrapolation, fashion
 from tests.docs import made
 
 PAGE = "docs/results/fashion-mnist.md"
 FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
+PAPERS = made.ROOT / "docs" / "papers"
 TUNING = 100  # the seed that rates are chosen on
 BASELINE = "PaPE(init_radius='spread')"
 MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
@@ -75,7 +79,6 @@ def accuracies() -> str:
 def measured() -> str:
     """Return the table of test accuracies."""
     gains = written({name: gain(name, BASELINE) for name in VALUES if name != BASELINE})
-    minutes = by_row(lambda run: run["results"]["minutes"], reported=True)
     rows = []
     for name in ranked():
         summary = Summary.from_values(list(VALUES[name].values()))
@@ -152,6 +155,19 @@ def tuning() -> str:
     return f"\n{markdown.table(['encoding', *rates], rows)}\n\n"
 
 
+def of_claims() -> dict[str, Results]:
+    """Return the results of the experiments that test the claims of the PaPE paper with these runs."""
+    small: dict[str, dict[int, Values]] = defaultdict(dict)
+    larger: dict[str, dict[int, Values]] = defaultdict(dict)
+    for row, encoding in fashion.ENCODINGS.items():
+        for seed, value in sorted(VALUES.get(encoding, {}).items()):
+            small[row][seed] = {"accuracy": 100 * value}
+        for run in larger_runs():
+            if run.encoding == encoding:
+                larger[row][run.seed] = extrapolation.accuracies(run, "Fashion-MNIST", fashion.SIZES)
+    return {"pape:fashion": Results(small), "pape:fashion-larger": Results(larger)}
+
+
 PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning)
 
 
@@ -172,6 +188,23 @@ def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:
             assert rates[run["point"]["optimizer.lr"]] == max(rates.values()), run["folder"]
 
 
+@pytest.mark.parametrize("name", of_claims())
+def test_claims_are_tested_with_the_same_runs(name: str) -> None:
+    published = pages.load_results(find(name), "small", PAPERS)
+    assert published is not None
+    assert published.values == of_claims()[name].values
+
+
+def test_claims_are_tested_with_the_rates_that_validated_best() -> None:
+    for row, rate in fashion.RATES.items():
+        rates = TRIED[fashion.ENCODINGS[row]]
+        assert rates[f"{rate:g}"] == max(rates.values()), row
+
+
 if __name__ == "__main__":
+    for name, results in of_claims().items():
+        folder = PAPERS / runner.folder_name(find(name), "small")
+        pages.write(find(name), "small", results, folder)
+        (folder / "table.md").unlink()
     for part, write in PARTS.items():
         made.rewrite(PAGE, part, write())

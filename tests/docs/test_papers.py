@@ -172,3 +172,11 @@ def test_kept_pages_are_those_of_kept_results(paper, tmp_path):
             "ndformer reproduce --pages docs/papers"
         )
     assert wrong((KEPT / f"{paper}.md").read_text(encoding="utf-8"), paper, KEPT) == []
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_pages_begin_with_a_summary_of_at_most_ten_lines(paper):
+    summary = (KEPT / f"{paper}.md").read_text(encoding="utf-8").partition("## Summary\n")[2].partition("\n## ")[0]
+    lines = summary.strip().splitlines()
+    assert 2 <= len(lines) <= 10
+    assert all(line.startswith("- ") for line in lines)

@@ -24,6 +24,7 @@ WITHOUT_TRAINING = {
     *("sape2:equations", "sape2:table3", "sincos2d:note"),
 }
 OF_BOXES = {"rectangles:cells"}
+OF_A_COMPARISON = {"pape:fashion", "pape:fashion-larger"}  # as designed there, with NoPE alone
 OF_EMBEDDINGS = {  # or of attention: there is none without positions, so untrained ones are the control
     *("pape:figure2", "pape:figure3", "sape2:figure4"),
     *("thesis:table2", "thesis:figure5", "thesis:pretraining"),
@@ -51,8 +52,9 @@ def test_experiments_that_train_have_controls(name):
     experiment = find(name)
     words = [*experiment.rows, *experiment.columns.values()]
     absent = ("untrained", "before", "as drawn") if name in OF_EMBEDDINGS else ("NoPE", "None")
-    labels = ("labels at random",) if name not in OF_BOXES else ()
-    for controls in filter(None, (labels, ("places shuffled",), absent)):
+    labels = ("labels at random",) if name not in OF_BOXES | OF_A_COMPARISON else ()
+    places = ("places shuffled",) if name not in OF_A_COMPARISON else ()
+    for controls in filter(None, (labels, places, absent)):
         assert any(control in word for control in controls for word in words), controls
 
 
@@ -60,7 +62,7 @@ def test_experiments_that_train_have_controls(name):
     "name, message",
     [
         ("thesis:tabel3", "did you mean 'thesis:table3'"),
-        ("pape:figure1", "'pape:figure1': Figure 1 is shown by pape:extrapolation"),
+        ("pape:figure1", "'pape:figure1': Figure 1 is shown by pape:extrapolation, pape:fashion-larger"),
         ("thesis:figure2", "Figure 2 is sample images of the data of Table 1, with nothing to"),
         ("mine:first", "'mine:first'. Known: molecules:sample, "),
     ],

@@ -1,12 +1,14 @@
 """Tables 5 to 7 and Figure 1c of the PaPE paper: models tested on larger images, with and without interpolation."""
 
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ndformer.framework.pictures.figures import new_figure
 from ndformer.framework.quantity import Quantity
 from ndformer.lab.experiment import Results, Values
-from ndformer.lab.extrapolate import extrapolate
+from ndformer.lab.extrapolate import Tested, extrapolate
 from ndformer.lab.interval import Summary, within
 from ndformer.lab.verdicts import Claim, ahead, below, combine
 from ndformer.studies.grid import grid
@@ -24,44 +26,72 @@ class Sizes(NamedTuple):
 
 
 SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
-COLUMNS = {
-    f"{name} {size}{suffix}": f"{name}, {size} px{suffix}, %"
-    for name, sizes in SIZES.items()
-    for size in (sizes.train, *sizes.larger)
-    for suffix in ("", " interpolated")
-    if not (suffix and size == sizes.train)
-}
-LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
 
 
-def score(run: Run, name: str) -> Values:
+def columns(sizes: Mapping[str, Sizes]) -> dict[str, str]:
+    """Return the columns of an experiment: each size of each set, larger ones with interpolated positions, too."""
+    return {
+        f"{name} {size}{suffix}": f"{name}, {size} px{suffix}, %"
+        for name, (train, larger) in sizes.items()
+        for size in (train, *larger)
+        for suffix in ("", " interpolated")
+        if not (suffix and size == train)
+    }
+
+
+def score(run: Run, name: str, sizes: Mapping[str, Sizes] = SIZES) -> Values:
     """Return the accuracy of a run at all sizes, with and without interpolation."""
-    sizes = SIZES[name]
-    tested = extrapolate(run.settings, run.checkpoint, (sizes.train, *sizes.larger))
+    train, larger = sizes[name]
+    return accuracies(extrapolate(run.settings, run.checkpoint, (train, *larger)), name, sizes)
+
+
+def accuracies(tested: Tested, name: str, sizes: Mapping[str, Sizes]) -> Values:
+    """Return the accuracies in % of a tested run, by column."""
     values = {
         f"{name} {figure.size}{' interpolated' * figure.interpolated}": 100 * figure.test[tested.metric]
         for figure in tested.figures
     }
-    return {key: value for key, value in values.items() if key in COLUMNS}
+    return {key: value for key, value in values.items() if key in columns(sizes)}
 
 
-def best_scaling(text: str, row: str) -> Claim:
+def claims(sizes: Mapping[str, Sizes]) -> list[Claim]:
+    """Return the claims of Tables 5 to 7 and Figure 1c, and the same for PaPE with a spread start."""
+    larger = [f"{name} {size}" for name, (_, sides) in sizes.items() for size in sides]
+    little = [(f"{name} {sides[0]}", f"{name} {train}") for name, (train, sides) in sizes.items()]
+    twice = [f"{name} {sides[-1]}" for name, (_, sides) in sizes.items()]
+    interpolation = [(f"{column} interpolated", column) for column in larger]
+    continuation = [(plain, interpolated) for interpolated, plain in interpolation]
+    return [
+        ahead("Table 5: PaPE is better than every baseline at every larger size", "PaPE", BASELINES, larger),
+        ahead("ours: Table 5: PaPE with a spread start is better than every baseline", SPREAD, BASELINES, larger),
+        ahead("Table 5: PaPE is better than PaPE-RI at every larger size", "PaPE", "PaPE-RI", larger),
+        ahead("Table 5: PaPE is better at 1.43 to 1.6 times its training size", "PaPE", "PaPE", little),
+        ahead("Figure 1c: nD-sincos loses most at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", twice),
+        ahead("Table 6: interpolation helps nD-sincos", "nD-sincos", "nD-sincos", interpolation),
+        *(ahead(f"Table 6: interpolation harms {row}, a bias", row, row, continuation) for row in BIASES),
+        best_scaling("Table 7: PaPE is better than every baseline with its best scaling", "PaPE", larger),
+        best_scaling("ours: Table 7: the same for PaPE with a spread start", SPREAD, larger),
+        ahead("control: PaPE is better than no positions at larger sizes", "PaPE", "NoPE", larger),
+    ]
+
+
+def best_scaling(text: str, row: str, larger: Sequence[str]) -> Claim:
     """Claim that a row is better than every baseline, each with the scaling that the paper finds best for it."""
     return combine(
         text,
         [
             ahead("", row, other, [(column, f"{column} interpolated" if other in INTERPOLATED else column)])
-            for column in LARGER
+            for column in larger
             for other in BASELINES
         ],
     )
 
 
-def draw(results: Results, path: Path) -> None:
+def draw(chosen: Mapping[str, Sizes], results: Results, path: Path) -> None:
     """Draw accuracy over sizes as in Figure 1c: a color for each encoding, dashed with interpolated positions."""
     with new_figure(10, 4, "tested at larger sizes: accuracy in %") as figure:
-        axes = figure.subplots(1, len(SIZES), squeeze=False)[0]
-        for axis, (name, sizes) in zip(axes, SIZES.items()):
+        axes = figure.subplots(1, len(chosen), squeeze=False)[0]
+        for axis, (name, sizes) in zip(axes, chosen.items()):
             sides = (sizes.train, *sizes.larger)
             for color, row in enumerate(results.values):
                 for suffix, line in (("", "o-"), (" interpolated", "s--")):
@@ -78,9 +108,7 @@ def draw(results: Results, path: Path) -> None:
     figure.savefig(path)
 
 
-LITTLE_LARGER, TWICE = [("digits 40", "digits 28"), ("signs 72", "signs 48")], ("digits 56", "signs 96")
-INTERPOLATION = [(f"{column} interpolated", column) for column in LARGER]
-CONTINUATION = [(plain, interpolated) for interpolated, plain in INTERPOLATION]
+LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
 EXPERIMENTS = [
     grid(
         "pape:extrapolation",
@@ -89,20 +117,12 @@ EXPERIMENTS = [
         TWO,
         encodings.train_row,
         score,
-        columns=COLUMNS,
+        columns=columns(SIZES),
         minutes=89,
         claims=(
-            ahead("Table 5: PaPE is better than every baseline at every larger size", "PaPE", BASELINES, LARGER),
-            ahead("ours: Table 5: PaPE with a spread start is better than every baseline", SPREAD, BASELINES, LARGER),
+            *claims(SIZES),
             ahead("ours: Table 5: PaPE without a class-token position is better", NOWHERE, BASELINES, LARGER),
-            ahead("Table 5: PaPE is better than PaPE-RI at every larger size", "PaPE", "PaPE-RI", LARGER),
-            ahead("Table 5: PaPE is better at 1.43 to 1.5 times its training size", "PaPE", "PaPE", LITTLE_LARGER),
-            ahead("Figure 1c: nD-sincos loses most at twice the size", ("RoPE", "nD-ALiBi"), "nD-sincos", TWICE),
-            ahead("Table 6: interpolation helps nD-sincos", "nD-sincos", "nD-sincos", INTERPOLATION),
-            *(ahead(f"Table 6: interpolation harms {row}, a bias", row, row, CONTINUATION) for row in BIASES),
-            best_scaling("Table 7: PaPE is better than every baseline with its best scaling", "PaPE"),
-            best_scaling("ours: Table 7: the same for PaPE without a class-token position", NOWHERE),
-            ahead("control: PaPE is better than no positions at larger sizes", "PaPE", "NoPE", LARGER),
+            best_scaling("ours: Table 7: the same for PaPE without a class-token position", NOWHERE, LARGER),
             ahead("control: PaPE is better than shuffled positions at larger sizes", "PaPE", PLACES, LARGER),
             combine(
                 encodings.GUESSED, [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]
@@ -116,6 +136,6 @@ EXPERIMENTS = [
             "enlarged; positions continue, or are multiplied by training size / test size. Half of the models are "
             "shared with Table 2, and were not counted in the minutes. " + encodings.ABOUT_ROWS
         ),
-        draw=draw,
+        draw=partial(draw, SIZES),
     )
 ]
