@@ -1,79 +1,38 @@
 """docs/results/fashion-mnist.md: its tables (`python -m tests.docs.test_fashion_page` writes them)."""
 
 import itertools
-import json
 import statistics
 from collections import defaultdict
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ndformer.framework.quantity import Quantity
-from ndformer.lab import extrapolate, extrapolate_table, interval, markdown, pages, paired, runner
+from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, runner
 from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
 from ndformer.studies import find
 from ndformer.studies.pape import extrapolation, fashion
 from tests.docs import made
+from tests.docs.fashion import (
+    BASELINE,
+    MAIN,
+    NAMES,
+    PLANNED,
+    QUANTITY,
+    RUNS,
+    TRIED,
+    TUNING,
+    VALUES,
+    at_size,
+    by_row,
+    gain,
+    larger_runs,
+    ranked,
+    title,
+    written,
+)
 
 PAGE = "docs/results/fashion-mnist.md"
-FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
 PAPERS = made.ROOT / "docs" / "papers"
-TUNING = 100  # the seed that rates are chosen on
-BASELINE = "PaPE(init_radius='spread')"
-MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
-PLANNED: dict[str, int] = dict.fromkeys(MAIN, 5)  # seeds; others have 3
-CONTENT = json.loads((FOLDER / "compare.json").read_text())
-QUANTITY = Quantity(**CONTENT["quantity"])
-NOT_A_ROW = "LearnableAbsolute"  # one run with the default table, before the row got a table of the grid's size
-RUNS: list[dict[str, Any]] = [
-    run
-    for run in [*CONTENT["runs"], *CONTENT["earlier_runs"]]
-    if run["results"] and not run["failed"] and run["encoding"] != NOT_A_ROW
-]
-NAMES = sorted({run["encoding"] for run in RUNS}, key=lambda name: (name not in MAIN, name))
-
-
-def title(name: str) -> str:
-    return name if "(" in name else name.replace(", ", " + ")
-
-
-def by_row(field: Any, reported: bool) -> dict[str, dict[Any, Any]]:
-    """Return field(run) by encoding and seed, of the reported runs, or by encoding and rate, of the tuning runs."""
-    table: dict[str, dict[Any, Any]] = defaultdict(dict)
-    for run in RUNS:
-        if (run["seed"] != TUNING) == reported:
-            table[run["encoding"]][run["seed"] if reported else run["point"]["optimizer.lr"]] = field(run)
-    return table
-
-
-VALUES = by_row(lambda run: run["results"]["test"]["accuracy"], reported=True)
-CORRECT = by_row(lambda run: run["correct"], reported=True)
-TRIED = by_row(lambda run: run["results"]["val"]["accuracy"], reported=False)
-
-
-def gain(name: str, base: str) -> Summary | None:
-    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY)
-
-
-def written(gains: dict[Any, Summary | None]) -> dict[Any, str]:
-    """Return gains as texts, significant ones in bold."""
-    signs = paired.significant(gains)
-    texts = {key: interval.difference(value, QUANTITY) for key, value in gains.items()}
-    return {key: f"**{text}**" if signs[key] else text for key, text in texts.items()}
-
-
-def ranked() -> list[str]:
-    """Return the encodings with reported runs, best first."""
-    return sorted(VALUES, key=lambda name: -statistics.fmean(VALUES[name].values()))
-
-
-def accuracies() -> str:
-    """Return mean test accuracies in % of four encodings, as other pages write them."""
-    names = (BASELINE, "Sincos", "AxialRoPE", "NoPE")
-    return ", ".join(f"{name.split('(')[0]} {100 * statistics.fmean(VALUES[name].values()):.1f}" for name in names)
 
 
 def measured() -> str:
@@ -108,13 +67,6 @@ def pairs() -> str:
     return f"\n{markdown.table(['gain of', *('over ' + title(name) for name in names[1:])], rows)}\n\n{note}\n\n"
 
 
-def larger_runs() -> list[extrapolate.Tested]:
-    """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
-    rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
-    runs = extrapolate_table.add_earlier([], FOLDER)
-    return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
-
-
 def larger() -> str:
     """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
     rows = extrapolate_table.summarize(larger_runs())
@@ -125,21 +77,19 @@ def larger() -> str:
 
 def larger_gains() -> str:
     """Return the table of gains over PaPE spread on larger images, paired by seed."""
-    values: dict[tuple[int | str, bool], dict[str, dict[Any, float]]] = defaultdict(lambda: defaultdict(dict))
-    for run in larger_runs():
-        for figure in run.figures:
-            if figure.shape != run.train_shape:
-                values[figure.size, figure.interpolated][run.encoding][run.seed] = figure.test["accuracy"]
+    columns = {
+        (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
+    }
     gains = {
         (name, *column): paired.gain_over(rows[name], rows[BASELINE], {}, {}, QUANTITY)
-        for column, rows in values.items()
+        for column, rows in columns.items()
         for name in rows
         if name != BASELINE
     }
     texts = written(gains)
-    head = [f"{size}, {'interpolated' if inter else 'continued'}" for size, inter in values]
-    names = [name for name in ranked() if any((name, *column) in texts for column in values)]
-    rows = [[title(name), *(texts.get((name, *column), "") for column in values)] for name in names]
+    head = [f"{size}, {way}" for size, way in columns]
+    names = [name for name in ranked() if any((name, *column) in texts for column in columns)]
+    rows = [[title(name), *(texts.get((name, *column), "") for column in columns)] for name in names]
     return f"gain over PaPE spread in points, paired by seed\n\n{markdown.table(['encoding', *head], rows)}"
 
 
@@ -175,10 +125,6 @@ PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning)
 def test_tables_are_those_of_the_results(name: str) -> None:
     again = "`python -m tests.docs.test_fashion_page` writes the page's parts anew"
     assert made.part(PAGE, name) == PARTS[name](), again
-
-
-def test_the_readme_has_the_accuracies_of_the_results() -> None:
-    assert f"On Fashion-MNIST with the same tuning for all: {accuracies()} (" in (made.ROOT / "README.md").read_text()
 
 
 def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:

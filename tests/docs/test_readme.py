@@ -1,14 +1,16 @@
-"""README.md: its length and order, and tables that repeat other files."""
+"""README.md: its length and order, and tables that repeat other files.
+
+`python -m tests.docs.test_readme` writes its table of results.
+"""
 
 import re
 
+from ndformer.lab import interval, markdown
+from ndformer.lab.interval import Summary
+from tests.docs import fashion, made
 from tests.docs.made import ROOT, encodings
 
 README = (ROOT / "README.md").read_text()
-DOCS = {
-    page.split("/")[1]: (ROOT / "docs" / f"{page}.md").read_text()
-    for page in ("results/comparison", "results/larger-inputs", "results/benchmarks-gpu")
-}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -48,12 +50,23 @@ def test_it_counts_the_encodings() -> None:
     assert int(count) == len(encodings())
 
 
-def test_results_are_those_of_the_pages() -> None:
-    larger = DOCS["larger-inputs"].split("\n## Digits\n")[1]
-    steps = DOCS["benchmarks-gpu"].split("A training step of ViT-B/16 with AdamW")[1]
-    for name, *small, doubled, step in rows("Results"):
-        assert small == first_row(DOCS["comparison"].split("<!-- measured -->")[1], name)[2:]
-        if doubled:
-            assert doubled == first_row(larger, name)[5]
-        if step:
-            assert step.startswith(first_row(steps, name)[1].split()[0])
+def results() -> str:
+    """Return the table of accuracies on Fashion-MNIST, at the size of training and at twice the size."""
+    columns = (fashion.VALUES, fashion.at_size(56, interpolated=False), fashion.at_size(56, interpolated=True))
+    steps = (ROOT / "docs" / "results" / "benchmarks-gpu.md").read_text().split("A training step of ViT-B/16 with")[1]
+    lines = []
+    for name in filter(fashion.MAIN.__contains__, fashion.ranked()):
+        summaries = [Summary.from_values(list(column[name].values())) for column in columns]
+        step = first_row(steps, name.split("(")[0])
+        cells = [interval.mean(summary, fashion.QUANTITY) for summary in summaries]
+        lines.append([fashion.title(name), *cells, step[1].split()[0] if step else ""])
+    head = ["encoding", "28 px", "56 px", "56 px, positions interpolated", "step"]
+    return f"\n{markdown.table(head, lines)}\n\n"
+
+
+def test_results_are_those_of_the_runs() -> None:
+    assert made.part("README.md", "results") == results(), "`python -m tests.docs.test_readme` writes the table anew"
+
+
+if __name__ == "__main__":
+    made.rewrite("README.md", "results", results())

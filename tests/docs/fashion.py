@@ -1,0 +1,79 @@
+"""The runs on Fashion-MNIST of docs/results/data/fashion, by encoding and seed."""
+
+import json
+import statistics
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ndformer.framework.quantity import Quantity
+from ndformer.lab import extrapolate, extrapolate_table, interval, paired
+from ndformer.lab.interval import Summary
+from tests.docs import made
+
+FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
+TUNING = 100  # the seed that rates are chosen on
+BASELINE = "PaPE(init_radius='spread')"
+MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
+PLANNED: dict[str, int] = dict.fromkeys(MAIN, 5)  # seeds; others have 3
+CONTENT = json.loads((FOLDER / "compare.json").read_text())
+QUANTITY = Quantity(**CONTENT["quantity"])
+NOT_A_ROW = "LearnableAbsolute"  # one run with the default table, before the row got a table of the grid's size
+RUNS: list[dict[str, Any]] = [
+    run
+    for run in [*CONTENT["runs"], *CONTENT["earlier_runs"]]
+    if run["results"] and not run["failed"] and run["encoding"] != NOT_A_ROW
+]
+NAMES = sorted({run["encoding"] for run in RUNS}, key=lambda name: (name not in MAIN, name))
+
+
+def title(name: str) -> str:
+    return name if "(" in name else name.replace(", ", " + ")
+
+
+def by_row(field: Any, reported: bool) -> dict[str, dict[Any, Any]]:
+    """Return field(run) by encoding and seed, of the reported runs, or by encoding and rate, of the tuning runs."""
+    table: dict[str, dict[Any, Any]] = defaultdict(dict)
+    for run in RUNS:
+        if (run["seed"] != TUNING) == reported:
+            table[run["encoding"]][run["seed"] if reported else run["point"]["optimizer.lr"]] = field(run)
+    return table
+
+
+VALUES = by_row(lambda run: run["results"]["test"]["accuracy"], reported=True)
+CORRECT = by_row(lambda run: run["correct"], reported=True)
+TRIED = by_row(lambda run: run["results"]["val"]["accuracy"], reported=False)
+
+
+def gain(name: str, base: str) -> Summary | None:
+    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY)
+
+
+def written(gains: dict[Any, Summary | None]) -> dict[Any, str]:
+    """Return gains as texts, significant ones in bold."""
+    signs = paired.significant(gains)
+    texts = {key: interval.difference(value, QUANTITY) for key, value in gains.items()}
+    return {key: f"**{text}**" if signs[key] else text for key, text in texts.items()}
+
+
+def ranked() -> list[str]:
+    """Return the encodings with reported runs, best first."""
+    return sorted(VALUES, key=lambda name: -statistics.fmean(VALUES[name].values()))
+
+
+def larger_runs() -> list[extrapolate.Tested]:
+    """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
+    rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
+    runs = extrapolate_table.add_earlier([], FOLDER)
+    return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
+
+
+def at_size(size: int, interpolated: bool) -> dict[str, dict[int, float]]:
+    """Return the test accuracy at a size, by encoding and seed."""
+    table: dict[str, dict[int, float]] = defaultdict(dict)
+    for run in larger_runs():
+        for figure in run.figures:
+            if (figure.size, figure.interpolated) == (size, interpolated):
+                table[run.encoding][run.seed] = figure.test["accuracy"]
+    return table
