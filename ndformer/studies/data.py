@@ -8,7 +8,9 @@ SIGN_DIGITS = DataSet(
 )
 BCCD = DataSet("bccd_voc", "364 photographs of blood cells (github.com/Shenggan/BCCD_Dataset), as Pascal VOC")
 MNIST = DataSet("mnist_idx", "the four MNIST files *-ubyte.gz (all digits, or a few thousand)")
-FASHION_MNIST = DataSet("fashion_mnist", "the four files *-ubyte.gz of Fashion-MNIST (github.com/zalandoresearch/fashion-mnist)")
+FASHION_MNIST = DataSet(
+    "fashion_mnist", "the four files *-ubyte.gz of Fashion-MNIST (github.com/zalandoresearch/fashion-mnist)"
+)
 NMNIST = DataSet("nmnist", "N-MNIST, as Train/ and Test/ with a folder per class (all recordings, or a few hundred)")
 LPC_ACTIONS = DataSet(
     "lpc_actions",
