@@ -13,12 +13,14 @@ from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, r
 from ndformer.lab.experiment import Cell
 from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
+from ndformer.lab.verdicts import ERROR, Check, Claim
 from ndformer.studies import find
 from ndformer.studies.pape import extrapolation, fashion
 from ndformer.studies.training import NO_MATTER
 from tests.docs import made
 from tests.docs.fashion import (
     BASELINE,
+    CORRECT,
     MAIN,
     NAMES,
     PLANNED,
@@ -147,6 +149,28 @@ def test_claims_are_tested_with_the_same_runs(name: str) -> None:
 
 
 ROWS = {encoding: row for row, encoding in fashion.ENCODINGS.items()}
+
+
+def _word(check: Check, checks: int) -> str:
+    """Return the verdict of a check by the gain that is paired by seed and test image."""
+    names = [fashion.ENCODINGS[row] for row in (check.row, check.over)]
+    runs = [{seed: paired.decode(text) for seed, text in CORRECT[name].items()} for name in names]
+    value = paired.paired_gain(*runs)
+    assert value is not None
+    distance = value.mean - check.limit / 100
+    p = paired.p_value(distance, value.error, value.freedom)
+    if distance > 0:
+        return "supported" if p < ERROR else "inconclusive"
+    return "contradicted" if p <= ERROR / checks else "inconclusive"
+
+
+@pytest.mark.parametrize("claim", find("pape:fashion").claims, ids=lambda claim: claim.text)
+def test_intervals_over_test_images_would_change_no_verdict(claim: Claim) -> None:
+    words = {_word(check, len(claim.checks)) for check in claim.checks}
+    word = next(word for word in ("contradicted", "inconclusive", "supported") if word in words)
+    published = pages.load_results(find("pape:fashion"), "small", PAPERS)
+    assert published is not None
+    assert word == claim.judge(published).word
 
 
 @pytest.mark.parametrize(
