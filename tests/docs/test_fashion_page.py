@@ -77,7 +77,8 @@ def pairs() -> str:
 def larger() -> str:
     """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
     rows = extrapolate_table.summarize(larger_runs())
-    rows = {key: rows[key] for key in sorted(rows, key=lambda key: ranked().index(key[0]))}
+    ranks = {name: rank for rank, name in enumerate(ranked())}
+    rows = {(title(key[0]), *key[1:]): rows[key] for key in sorted(rows, key=lambda key: ranks[key[0]])}
     sizes = list(extrapolate_table.shapes(larger_runs()))
     return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n{larger_gains()}\n\n"
 
