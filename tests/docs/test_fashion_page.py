@@ -162,7 +162,7 @@ def test_claims_are_tested_with_the_same_runs(name: str) -> None:
 ROWS = {encoding: row for row, encoding in fashion.ENCODINGS.items()}
 
 
-def _word(check: Check, checks: int) -> str:
+def _verdict(check: Check, checks: int) -> str:
     """Return the verdict of a check by the gain that is paired by seed and test image."""
     names = [fashion.ENCODINGS[row] for row in (check.row, check.over)]
     runs = [{seed: paired.decode(text) for seed, text in CORRECT[name].items()} for name in names]
@@ -177,7 +177,7 @@ def _word(check: Check, checks: int) -> str:
 
 @pytest.mark.parametrize("claim", find("pape:fashion").claims, ids=lambda claim: claim.text)
 def test_intervals_over_test_images_would_change_no_verdict(claim: Claim) -> None:
-    words = {_word(check, len(claim.checks)) for check in claim.checks}
+    words = {_verdict(check, len(claim.checks)) for check in claim.checks}
     word = next(word for word in ("contradicted", "inconclusive", "supported") if word in words)
     published = pages.load_results(find("pape:fashion"), "small", PAPERS)
     assert published is not None

@@ -56,8 +56,8 @@ def results() -> str:
     steps = (ROOT / "docs" / "results" / "benchmarks-gpu.md").read_text().split("A training step of ViT-B/16 with")[1]
     lines = []
     names = fashion.ranked()
-    shown = {*fashion.MAIN, *names[: min(map(names.index, fashion.MAIN))]}  # with others that are ahead of them all
-    for name in filter(shown.__contains__, names):
+    better = names[: min(map(names.index, fashion.MAIN))]  # than all main encodings
+    for name in [*better, *filter(fashion.MAIN.__contains__, names)]:
         summaries = [Summary.from_values(list(column[name].values())) for column in columns]
         step = first_row(steps, name.split("(")[0])
         cells = [interval.mean(summary, fashion.QUANTITY) for summary in summaries]

@@ -93,8 +93,8 @@ def without_grid() -> str:
     if best == rows()[0]:
         return ""
     return (
-        f" It needs a full grid of tokens; for points and other free positions, {linked([best.name])} has the most: "
-        f"{best.accuracy:.1f} ± {best.half:.1f} % at {best.time:.2f} times."
+        " With default options it needs a full grid of tokens; for points and other free positions, "
+        f"{linked([best.name])} has the most: {best.accuracy:.1f} ± {best.half:.1f} % at {best.time:.2f} times."
     )
 
 
