@@ -1,5 +1,5 @@
 """Classification of Fashion-MNIST, all 70,000 images: 4 blocks of width 64 with PaPE, mean of the tokens, 6 epochs.
-Cost: 10 to 20 minutes on one CPU thread.
+Cost: 10 to 30 minutes on one CPU thread.
 Reaches: 87.2 % with optimizer.lr=4e-3 and init_radius='spread' (five seeds): docs/results/fashion-mnist.md.
 Command: ndformer train fashion_mnist --data-root data/fashion_mnist
 """

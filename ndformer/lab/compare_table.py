@@ -30,7 +30,7 @@ class Row:
     per_class: int | None
     values: dict[int | str, float]  # by seed, or by seed and fold
     summary: Summary | None  # None: no run has finished
-    gain: Summary | None  # over the baseline, paired by seed; above 0 is better
+    gain: Summary | None  # over the baseline; above 0 is better
     may_be_best: bool  # it is not significantly worse than the best mean, by Holm's correction
     minutes: float | None
     params: int | None
@@ -140,7 +140,7 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
             f"vs best: against {among}, by the same test as gains. n.s.: no significant difference.\n"
-            f"Gains are paired by seed{_and_samples(outcomes)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
+            f"Gains are paired by {_pairs(outcomes)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
             "after Holm's correction over the encodings."
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):
@@ -176,10 +176,10 @@ def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
     return [*lines, ""]
 
 
-def _and_samples(outcomes: Sequence[Outcome]) -> str:
-    """Return the words for gains that are paired by test sample, too."""
+def _pairs(outcomes: Sequence[Outcome]) -> str:
+    """Return what gains are paired by."""
     ended = [outcome for outcome in outcomes if outcome.results is not None and not outcome.failed]
-    return " and by test sample" * all((outcome.run.folder / paired.FILE).is_file() for outcome in ended)
+    return "test sample" if all((outcome.run.folder / paired.FILE).is_file() for outcome in ended) else "seed"
 
 
 def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
@@ -293,5 +293,5 @@ def _curves(title: str, rows: Sequence[Row], metric: str, quantity: Quantity, ba
             else:
                 axis.set_ylim(within(axis.get_ylim(), quantity))
                 axis.legend()
-        figure.supxlabel("bars: 95 % intervals over seeds; gains are paired by seed", fontsize=8, color="0.35")
+        figure.supxlabel("bars: 95 % intervals", fontsize=8, color="0.35")
     return figure

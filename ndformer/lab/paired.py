@@ -1,13 +1,17 @@
-"""The gain of one encoding over another, paired by seed and by test sample, with its interval and p-value.
+"""The gain of one encoding over another, paired by test sample, with its interval and p-value.
 
 gain = paired_gain({0: correct, 1: correct}, {0: correct, 1: correct})      by seed, a value for each test sample
 gain.mean, gain.half, gain.p                                        the 95 % interval is mean +- half
 holm([gain.p, ...])                                                 p-values of several comparisons, adjusted
 
-A seed and a test sample are both drawn at random. The differences d of S seeds and n samples are a table with crossed
-random effects, and the mean has the variance (MS_seeds + MS_samples - MS_rest) / (S n), with Satterthwaite's degrees of
-freedom (Clark 1973, quasi-F). An interval over seeds alone ignores that another test set would give another mean.
-Folds have other test samples each: there gains have Student's interval over the folds alone (gain_over()).
+Seeds and test samples are both drawn at random: an interval over seeds alone ignores that another test set would give
+another mean. Runs of different seeds are independent, as those of different encodings are: their means have the
+variance v1 / S1 + v2 / S2 over seeds (Welch 1947). To this comes s / n of the test samples, where s is the variance of
+the mean difference over samples, less the part of the seeds in it. Student's t has Welch's degrees of freedom of the
+seeds alone: with those of a total, which has the samples too (Satterthwaite), three seeds that are alike by chance are
+taken for certainty. With a standard deviation pooled over all encodings of a table (pool()), its degrees of freedom
+are those of all their seeds. Folds have other test samples each: there gains have Student's interval over the folds
+alone (gain_over()).
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +34,7 @@ from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab.interval import Summary, student_t
 
+Runs = Mapping[Any, NDArray[Any]]  # by seed, a value for each test sample
 FILE = "correct.json"  # in the folder of a run: which test samples it has right
 ALPHA = 0.05
 
@@ -54,44 +60,53 @@ class PairedGain:
         return p_value(self.mean, self.error, self.freedom)
 
 
-def paired_gain(first: Mapping[Any, NDArray[Any]], second: Mapping[Any, NDArray[Any]]) -> PairedGain | None:
-    """Return the gain over the seeds that both have; None with fewer than two, or with other test samples."""
-    both = [seed for seed in first if seed in second]
-    if len(both) < 2 or len({values[seed].shape for values in (first, second) for seed in both}) > 1:
-        return None
-    d = np.stack([first[seed].astype(np.float64) - second[seed].astype(np.float64) for seed in both])  # (S, n)
-    S, n = d.shape
-    mean, rows, columns = d.mean(), d.mean(1), d.mean(0)
-    seeds = n * ((rows - mean) ** 2).sum() / (S - 1)  # mean squares
-    samples = S * ((columns - mean) ** 2).sum() / (n - 1)
-    interaction = ((d - rows[:, None] - columns + mean) ** 2).sum() / ((S - 1) * (n - 1))
-    total = seeds + samples - interaction
-    freedom = S - 1.0
-    if total > seeds:  # else the samples add nothing: the spread of seeds contains their part
-        squares = seeds**2 / (S - 1) + samples**2 / (n - 1) + interaction**2 / ((S - 1) * (n - 1))
-        freedom = max(freedom, total**2 / squares)
-    return PairedGain(
-        mean=float(mean),
-        error=math.sqrt(max(total, seeds) / (S * n)),
-        freedom=float(freedom),
-    )
+@dataclass(frozen=True)
+class Spread:
+    """The variance of single runs over seeds, pooled over encodings."""
+
+    variance: float
+    freedom: int
 
 
-def interaction(
-    first: tuple[Mapping[Any, NDArray[Any]], Mapping[Any, NDArray[Any]]],
-    second: tuple[Mapping[Any, NDArray[Any]], Mapping[Any, NDArray[Any]]],
-) -> PairedGain | None:
-    """Return the difference of two gains, paired by seed and sample: how much of a lead depends on a setting.
+def pool(values: Iterable[Mapping[Any, float]]) -> Spread:
+    """Return the pooled variance of encodings whose runs vary alike, each with its values by seed."""
+    runs = [np.array(list(row.values())) for row in values if len(row) > 1]
+    freedom = sum(len(row) - 1 for row in runs)
+    return Spread(float(sum(((row - row.mean()) ** 2).sum() for row in runs) / freedom), freedom)
+
+
+def paired_gain(first: Runs, second: Runs, spread: Spread | None = None) -> PairedGain | None:
+    """Return the gain of all seeds of one over those of the other; None with fewer than two, or other test samples."""
+    return _contrast([(1, first), (-1, second)], spread)
+
+
+def interaction(first: tuple[Runs, Runs], second: tuple[Runs, Runs], spread: Spread | None = None) -> PairedGain | None:
+    """Return the difference of two gains, paired by sample: how much of a lead depends on a setting.
 
     interaction((pape_center, sincos_center), (pape_mean, sincos_mean)) is the part of PaPE's lead over Sincos that a
     class token in the center has beyond the mean of the tokens.
     """
-    seeds = [seed for seed in first[0] if all(seed in runs for runs in (*first, *second))]
-    arrays = [runs[seed] for runs in (*first, *second) for seed in seeds]
-    if len({array.shape for array in arrays}) != 1:
+    return _contrast([(1, first[0]), (-1, first[1]), (-1, second[0]), (1, second[1])], spread)
+
+
+def _contrast(groups: Sequence[tuple[int, Runs]], spread: Spread | None) -> PairedGain | None:
+    """Return the sum of the groups' means, each with its sign."""
+    arrays = [array for _, runs in groups for array in runs.values()]
+    if min(len(runs) for _, runs in groups) < 2 or len({array.shape for array in arrays}) > 1:
         return None
-    gains = [{seed: a[seed].astype(np.float64) - b[seed] for seed in seeds} for a, b in (first, second)]
-    return paired_gain(*gains)
+    tables = [(sign, np.stack([a.astype(np.float64) for a in runs.values()])) for sign, runs in groups]  # (S, n)
+    n = len(arrays[0])
+    seeds = [(spread.variance if spread else table.mean(1).var(ddof=1)) / len(table) for _, table in tables]
+    by_sample = sum(sign * table.mean(0) for sign, table in tables)  # (n,)
+    of_seeds = sum((table - table.mean(1, keepdims=True)).var(0, ddof=1).sum() / len(table) for _, table in tables)
+    samples = max(0.0, float(np.var(by_sample, ddof=1) - of_seeds / (n - 1)) / n)
+    if spread:
+        freedom = float(spread.freedom)
+    elif sum(seeds) == 0:
+        freedom = sum(len(table) - 1.0 for _, table in tables)
+    else:
+        freedom = sum(seeds) ** 2 / sum(v**2 / (len(table) - 1) for v, (_, table) in zip(seeds, tables))
+    return PairedGain(float(np.mean(by_sample)), math.sqrt(sum(seeds) + samples), float(freedom))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -109,27 +124,31 @@ def gain_over(
     correct: Mapping[Any, str],
     base_correct: Mapping[Any, str],
     quantity: Quantity,
+    spread: Spread | None = None,
 ) -> Summary | None:
-    """Summarize the gain over a baseline, paired by the keys of `values`; above 0 is better.
+    """Summarize the gain over a baseline; above 0 is better.
 
-    With the correct samples of all runs as text, the interval is that of paired_gain(); otherwise, and where each seed
-    has a test set of its own (folds), Student's t over the keys. Raise if a run and its base have different test data.
+    With the correct samples of all runs as text, it is paired_gain(), of all runs of both; otherwise, and where each
+    seed has a test set of its own (folds), it is paired by the keys, with Student's t over them. Raise if a run and its
+    base have different test data.
     """
     both = [key for key in values if key in base]
     if not both:
         return None
-    gains = [quantity.gain(values[key], base[key]) for key in both]
-    summary = Summary.from_values(gains)
-    if summary.half is None:
-        return summary
+    by_keys = Summary.from_values([quantity.gain(values[key], base[key]) for key in both])
+    if by_keys.half is None:
+        return by_keys
     gain = None
-    if all(key in texts for texts in (correct, base_correct) for key in both):
+    if correct.keys() >= values.keys() and base_correct.keys() >= base.keys():
         _check_same_data(both, correct, base_correct)
-        if len({_data(correct[key]) for key in both}) == 1:
-            gain = paired_gain(*({key: decode(texts[key]) for key in both} for texts in (correct, base_correct)))
-    if gain is None or not math.isclose(gain.mean, summary.mean, abs_tol=1e-9):  # samples of another metric
-        return _by_seeds(summary, [values[key] for key in both], [base[key] for key in both])
-    return replace(summary, half=gain.half, p=gain.p)
+        ours, theirs = ({key: texts[key] for key in runs} for runs, texts in ((values, correct), (base, base_correct)))
+        if len(set(map(_data, [*ours.values(), *theirs.values()]))) == 1:
+            first, second = ({key: decode(text) for key, text in runs.items()} for runs in (ours, theirs))
+            gain = paired_gain(first, second, spread)
+    mean = quantity.gain(statistics.fmean(values.values()), statistics.fmean(base.values()))
+    if gain is None or not math.isclose(gain.mean, mean, abs_tol=1e-9):  # samples of another metric
+        return _by_seeds(by_keys, [values[key] for key in both], [base[key] for key in both])
+    return replace(by_keys, n=min(len(values), len(base)), mean=gain.mean, half=gain.half, p=gain.p)
 
 
 def _by_seeds(summary: Summary, values: Sequence[float], base: Sequence[float]) -> Summary:

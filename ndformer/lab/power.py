@@ -4,8 +4,10 @@ seeds_needed(effect=3, sd=2)                        seeds so that a mean gain of
 seeds_needed(effect=3, sd=2, samples_error=1)       the same with a standard error of 1 from test samples
 smallest_effect(seeds=5, sd=2, samples_error=1)     the smallest gain that 5 seeds find with 80 % power
 
-`sd` is the standard deviation over seeds of the paired gain, `samples_error` the part of its standard error that comes
-from the test samples. More seeds do not reduce that part: a test set can be too small for any number of seeds.
+`sd` is the standard deviation over seeds of the gain, `samples_error` the part of its standard error that comes from
+the test samples. More seeds do not reduce that part: a test set can be too small for any number of seeds. Without test
+samples, gains are paired by seed, with S - 1 degrees of freedom; with them, they have those of paired.py, which are
+2 S - 2 if both encodings vary alike.
 """
 
 import math
@@ -28,11 +30,8 @@ def smallest_effect(seeds: int, sd: float, samples_error: float = 0.0, confidenc
 
     if seeds < 2:
         return math.inf
-    by_seeds = sd / math.sqrt(seeds)
-    error = math.hypot(by_seeds, samples_error)
-    # Satterthwaite's degrees of freedom, where the error from samples is known; without any error all gains are found
-    freedom = (seeds - 1) * (error / by_seeds) ** 4 if by_seeds else math.inf
-    freedom = min(freedom, 1e9)
+    error = math.hypot(sd / math.sqrt(seeds), samples_error)
+    freedom = (2 if samples_error else 1) * (seeds - 1)
     return float(stdtrit(freedom, (1 + confidence) / 2) + stdtrit(freedom, POWER)) * error
 
 

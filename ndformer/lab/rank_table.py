@@ -40,7 +40,7 @@ class Table:
         return None if cell is None else Summary.from_values(list(cell.values.values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
-        """Return the gain over the baseline, paired by seed and fold; above 0 is better."""
+        """Return the gain over the baseline; above 0 is better."""
         cell, base = self.cell(name, on), self.cell(self.baseline, on)
         if cell is None or base is None or name == self.baseline:
             return None
@@ -193,7 +193,7 @@ def _describe_ranking(table: Table, test: Ranking | None) -> str:
 
 def _against(table: Table, order: Sequence[str]) -> str:
     """Return for each data set which encodings are better and worse than the baseline."""
-    notes = [f"Gains over {table.baseline}, paired by seed{_and_samples(table)}, with 95 % intervals."]
+    notes = [f"Gains over {table.baseline}, paired by {_pairs(table)}, with 95 % intervals."]
     notes[0] += " Better and worse (bold): p < 0.05 after Holm's correction over the encodings of a data set."
     for on in table.sets:
         on_set = table.signs(on)
@@ -203,12 +203,12 @@ def _against(table: Table, order: Sequence[str]) -> str:
     return "\n".join(notes)
 
 
-def _and_samples(table: Table) -> str:
-    """Return the words for gains that are paired by test sample, too."""
+def _pairs(table: Table) -> str:
+    """Return what gains are paired by."""
     with_samples = [on for on, results in table.sets.items() if all(cell.correct for cell in results.cells.values())]
     if not with_samples:
-        return ""
-    return " and by test sample" + (f" (on {_list(with_samples)})" if len(with_samples) < len(table.sets) else "")
+        return "seed"
+    return "test sample" if len(with_samples) == len(table.sets) else f"seed, on {_list(with_samples)} by test sample"
 
 
 def _list(names: Sequence[str]) -> str:

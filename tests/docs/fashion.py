@@ -1,6 +1,7 @@
 """The runs on Fashion-MNIST of docs/results/data/fashion, by encoding and seed."""
 
 import json
+import math
 import statistics
 from collections import defaultdict
 from dataclasses import replace
@@ -44,16 +45,23 @@ def by_row(field: Any, reported: bool) -> dict[str, dict[Any, Any]]:
 VALUES = by_row(lambda run: run["results"]["test"]["accuracy"], reported=True)
 CORRECT = by_row(lambda run: run["correct"], reported=True)
 TRIED = by_row(lambda run: run["results"]["val"]["accuracy"], reported=False)
+SPREAD = paired.pool(VALUES.values())
+
+
+def mean(name: str) -> Summary:
+    """Return the mean accuracy, with an interval from the spread of all rows."""
+    summary = Summary.from_values(list(VALUES[name].values()))
+    return replace(summary, half=interval.student_t(SPREAD.freedom) * math.sqrt(SPREAD.variance / summary.n))
 
 
 def gain(name: str, base: str) -> Summary | None:
-    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY)
+    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY, SPREAD)
 
 
-def written(gains: dict[Any, Summary | None]) -> dict[Any, str]:
+def written(gains: dict[Any, Summary | None], quantity: Quantity = QUANTITY) -> dict[Any, str]:
     """Return gains as texts, significant ones in bold."""
     signs = paired.significant(gains)
-    texts = {key: interval.difference(value, QUANTITY) for key, value in gains.items()}
+    texts = {key: interval.difference(value, quantity) for key, value in gains.items()}
     return {key: f"**{text}**" if signs[key] else text for key, text in texts.items()}
 
 

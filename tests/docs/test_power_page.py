@@ -28,7 +28,7 @@ def test_smallest_gains_are_computed(row):
 
 
 def test_one_point_on_fashion_mnist_takes_as_many_seeds_as_the_page_says():
-    (seeds,) = re.findall(r"or (\d+) seeds with one of 1", PAGE)
+    (seeds,) = re.findall(r"takes (\d+) seeds if the deviation is 1", PAGE)
     assert seeds_needed(1, 1, 100 * samples_error(0.1, 10_000)) == int(seeds)
 
 

@@ -25,8 +25,8 @@ def drawn(rng, seeds, samples, of_seed, of_sample):
     return [dict(enumerate(one)) for one in both]
 
 
-def gain(ours, theirs):
-    found = paired.paired_gain(ours, theirs)
+def gain(ours, theirs, spread=None):
+    found = paired.paired_gain(ours, theirs, spread)
     assert found is not None
     return found
 
@@ -37,27 +37,62 @@ def over(values, base, texts: Any = ({}, {})):
     return found
 
 
-def slow_error(d):
-    """Return the standard error of the mean of a table with crossed random effects, entry by entry."""
-    S, n = len(d), len(d[0])
-    mean = sum(map(sum, d)) / (S * n)
-    rows = [sum(row) / n for row in d]
-    columns = [sum(row[j] for row in d) / S for j in range(n)]
-    seeds = n * sum((r - mean) ** 2 for r in rows) / (S - 1)
-    samples = S * sum((c - mean) ** 2 for c in columns) / (n - 1)
-    rest = sum((d[i][j] - rows[i] - columns[j] + mean) ** 2 for i in range(S) for j in range(n))
-    rest /= (S - 1) * (n - 1)
-    return math.sqrt(max(seeds + samples - rest, seeds) / (S * n))
+def slow_contrast(*groups):
+    """Return a sum of signed means, the variances from the seeds of each, and that from the samples, by entries."""
+    means, seeds, noise, n = [], [], 0.0, len(next(iter(groups[0][1].values())))
+    by_sample = [0.0] * n
+    for sign, group in groups:
+        runs = [list(map(float, run)) for run in group.values()]
+        S, accuracies = len(runs), [sum(run) / n for run in runs]
+        columns = [sum(run[j] for run in runs) / S for j in range(n)]
+        by_sample = [value + sign * column for value, column in zip(by_sample, columns)]
+        mean = sum(accuracies) / S
+        means.append(sign * mean)
+        seeds.append(sum((a - mean) ** 2 for a in accuracies) / (S - 1) / S)
+        rest = sum((runs[i][j] - accuracies[i] - columns[j] + mean) ** 2 for i in range(S) for j in range(n))
+        noise += rest / ((S - 1) * (n - 1)) / S
+    mean = sum(means)
+    samples = sum((value - mean) ** 2 for value in by_sample) / (n - 1) - noise
+    return mean, seeds, max(0.0, samples) / n
 
 
-def test_the_error_is_that_of_crossed_random_effects():
+@pytest.mark.parametrize("second", [4, 3])
+def test_the_error_is_that_of_seeds_and_samples(second):
     ours, theirs = drawn(np.random.default_rng(0), 4, 60, 0.03, 0.1)
+    theirs = {seed: theirs[seed] for seed in range(second)}
     found = gain(ours, theirs)
-    d = [[float(a - b) for a, b in zip(ours[seed], theirs[seed])] for seed in ours]
-    assert found.mean == pytest.approx(sum(map(sum, d)) / 240, abs=1e-12)
-    assert found.error == pytest.approx(slow_error(d), abs=1e-12)
+    mean, (a, b), samples = slow_contrast((1, ours), (-1, theirs))
+    assert found.mean == pytest.approx(mean, abs=1e-12)
+    assert found.error == pytest.approx(math.sqrt(a + b + samples), abs=1e-12)
+    assert found.freedom == pytest.approx((a + b) ** 2 / (a**2 / 3 + b**2 / (second - 1)))  # Welch (1947)
     assert found.half == pytest.approx(stats.t.ppf(0.975, found.freedom) * found.error, abs=1e-12)
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.mean) / found.error, found.freedom), abs=1e-12)
+    pooled = gain(ours, theirs, paired.Spread(0.25, 40))
+    assert pooled.error == pytest.approx(math.sqrt(0.25 / 4 + 0.25 / second + samples), abs=1e-12)
+    assert (pooled.mean, pooled.freedom) == (found.mean, 40)
+
+
+def test_without_test_samples_that_differ_it_is_welchs_test():
+    rng = np.random.default_rng(8)
+    runs = [{seed: np.full(500, value) for seed, value in enumerate(rng.random(count))} for count in (4, 6)]
+    expected: Any = stats.ttest_ind(*([run[0] for run in one.values()] for one in runs), equal_var=False)
+    found = gain(*runs)
+    assert (found.p, found.freedom) == pytest.approx((expected.pvalue, expected.df))
+
+
+def test_a_pooled_spread_is_that_of_one_way_analysis_of_variance():
+    rows = [dict(enumerate(values)) for values in ([1.0, 2.0, 4.0], [5.0, 5.5], [7.0])]
+    spread = paired.pool(rows)
+    assert spread.freedom == 3
+    assert spread.variance == pytest.approx((2 * np.var([1, 2, 4], ddof=1) + np.var([5, 5.5], ddof=1)) / 3)
+
+
+def test_three_seeds_that_are_alike_by_chance_are_no_certainty():
+    """With Satterthwaite's degrees of freedom of seeds and samples, 2 % of the p-values were below 0.01."""
+    rng = np.random.default_rng(9)
+    p = np.array([gain(*drawn(rng, 3, 250, 0.0, 0.25)).p for _ in range(2000)])
+    assert (p < 0.01).mean() <= 0.01
+    assert (p < 0.05).mean() <= 0.05
 
 
 @pytest.mark.parametrize(
@@ -77,7 +112,7 @@ def test_another_test_set_would_change_a_mean_that_all_seeds_share():
     theirs = dict.fromkeys(range(5), np.roll(same, 1))
     found = gain(ours, theirs)
     assert found.mean == 0
-    assert found.half == pytest.approx(1.96 * np.std(same - np.roll(same, 1)) / 10, rel=0.05)
+    assert found.half == pytest.approx(stats.t.ppf(0.975, 8) * np.std(same - np.roll(same, 1), ddof=1) / 10)
 
 
 def test_holm_is_that_of_the_worked_example():
@@ -135,12 +170,8 @@ def test_an_interaction_is_the_difference_of_two_gains():
     a, b, c, d = ({seed: rng.random(200) < share for seed in range(4)} for share in (0.9, 0.7, 0.8, 0.75))
     found = paired.interaction((a, b), (c, d))
     assert found is not None
-    means = [np.mean([run.mean() for run in runs.values()]) for runs in (a, b, c, d)]
-    assert found.mean == pytest.approx(means[0] - means[1] - (means[2] - means[3]))
-    # where the second gain is 0 for every sample, it is the first gain
-    alone = paired.interaction((a, b), (c, c))
-    assert alone is not None
-    assert (alone.mean, alone.half) == pytest.approx((gain(a, b).mean, gain(a, b).half))
+    mean, seeds, samples = slow_contrast((1, a), (-1, b), (-1, c), (1, d))
+    assert (found.mean, found.error) == pytest.approx((mean, math.sqrt(sum(seeds) + samples)))
     assert paired.interaction((a, b), (c, {0: d[0]})) is None
 
 

@@ -42,8 +42,9 @@ def test_seeds_and_samples_together_have_the_power_that_is_predicted():
     found = []
     for _ in range(300):
         sample = rng.choice([-1.0, 0.0, 1.0], n, p=[0.04 - effect / 2, 0.92, 0.04 + effect / 2])
-        d = sample + sd * rng.standard_normal((S, 1)) + math.sqrt(0.1) * rng.standard_normal((S, n))
-        gain = paired_gain(dict(enumerate(d)), dict(enumerate(np.zeros_like(d))))
+        of_seed = sd * rng.standard_normal((2, S, 1)) + math.sqrt(0.1) * rng.standard_normal((2, S, n))
+        ours, theirs = of_seed / math.sqrt(2) + np.stack([sample, np.zeros(n)])[:, None]
+        gain = paired_gain(dict(enumerate(ours)), dict(enumerate(theirs)))
         assert gain is not None
         found.append(gain.mean > gain.half)
     assert 0.7 < np.mean(found) < 0.92
