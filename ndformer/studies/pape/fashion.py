@@ -68,8 +68,10 @@ EXPERIMENTS = [
         shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
         about=(
             "The models of the experiment *fashion*, at 1.57 and 2 times their training size: images are enlarged; "
-            "positions continue, or are multiplied by training size / test size. Their training is not counted in the "
-            "minutes. " + ABOUT
+            "positions continue, or are multiplied by training size / test size. "
+            + extrapolation.SCALINGS
+            + "Their training is not counted in the minutes. "
+            + ABOUT
         ),
         draw=partial(extrapolation.draw, SIZES),
     ),
