@@ -116,6 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.baseline not in (None, *args.encodings):
         baseline = args.baseline
         raise UnknownNameError(f"--baseline {baseline} is not in --encodings{nearest(baseline, args.encodings)}")
+    if args.onto and args.onto.resolve() == home.resolve():
+        raise ConfigError(f"--onto and --work-dir are both {home}: its earlier runs would be lost. Name two folders")
     points = grid.points(args.grid)
 
     def plan_runs(seeds: Sequence[int], options: Sequence[str] = ()) -> list[Run]:

@@ -17,9 +17,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from mmengine.config import Config
+
 from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
+from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import check_not_special
 from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
@@ -74,6 +77,10 @@ def checkpoints(args: argparse.Namespace) -> list[tuple[Path, Path]]:
     return found
 
 
+def _repeats(cfg: Config) -> tuple[str, int]:
+    return as_argument(cfg.model.backbone.get("encoding")), cfg.seed
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
     found = checkpoints(args)
@@ -82,13 +89,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not path.is_file():
             raise DataError(f"no checkpoint at {path}. Train first, or name a run's folder or a .pth file")
     tested, generated = [], False
-    for number, (config, path) in enumerate(found, 1):
-        args.config, args.checkpoint = config, path
-        cfg = config_from(args, ["test", "train"])
+    cfgs: dict[Path, Config] = {}
+    for args.config, args.checkpoint in found:
+        cfg = cfgs[args.checkpoint] = config_from(args, ["test", "train"])
+        same = [path for path in cfgs if _repeats(cfgs[path]) == _repeats(cfg) and path != args.checkpoint]
+        if same:
+            raise DataError(
+                f"{same[0]} and {args.checkpoint} are both {' with seed '.join(map(str, _repeats(cfg)))}: a table has "
+                "the mean over seeds. Name runs of one setting"
+            )
+    for number, (path, cfg) in enumerate(cfgs.items(), 1):
         prepare_data(cfg, args.sample)
         generated = generated or on_stand_in(cfg)
         tested.append(extrapolate.extrapolate(cfg, path, args.sizes, args.metric, args.scalings))
-        print(f"[{number}/{len(found)}] {tested[-1].encoding}, {path}", flush=True)
+        print(f"[{number}/{len(cfgs)}] {tested[-1].encoding}, {path}", flush=True)
     if args.onto:
         tested = extrapolate_table.add_earlier(tested, args.onto)
     metric, quantity = tested[0].metric, tested[0].quantity

@@ -153,7 +153,7 @@ def run_submitted(
     start, ended = time.monotonic(), 0
     with sigterm_as_ctrl_c():
         while waiting or running:
-            free = len(jobs) if workers is None else workers - len(running)
+            free = len(jobs) if workers is None else max(0, workers - len(running))
             ready = [job for job in waiting if current_owner(job.folder) is None][:free] if free else []
             if ready:
                 with executor.batch():

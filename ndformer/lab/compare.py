@@ -141,6 +141,10 @@ def plan(
     shared = dict(
         sample=sample, data_root=data_root, trust_config=trusted, weights=weights, keep_encoding=keep_encoding
     )
+    titles: dict[str | None, str] = {encoding: encoding for encoding in encodings if encoding is not None}
+    if None in encodings:  # the name of the config's own, without the point of a grid
+        parsed = argparse.Namespace(config=path, encoding=None, cfg_options=list(options), **shared)
+        titles[None] = as_argument(config_from(parsed).model.backbone.get("encoding"))
     runs = []
     for seed, fold, point in itertools.product(dict.fromkeys(seeds), dict.fromkeys(folds), points):
         for amount, (encoding, name) in itertools.product(dict.fromkeys(amounts), zip(encodings, short)):
@@ -151,9 +155,8 @@ def plan(
             cfg = _with_targets(config_from(parsed), sample)
             part = ("" if amount is None else f"_n{amount}") + ("" if fold is None else f"_fold{fold}")
             part += "".join(f"_{_short(option).removeprefix('optimizer.')}" for option in as_options(point))
-            title = encoding or as_argument(cfg.model.backbone.get("encoding"))
             folder = home / f"{name}{part}_seed{seed}"
-            runs.append(Run(title, amount, seed, folder, _arguments(parsed), cfg, fold, point, sample))
+            runs.append(Run(titles[encoding], amount, seed, folder, _arguments(parsed), cfg, fold, point, sample))
     if len({run.folder for run in runs}) < len(runs):
         raise ConfigError("--grid has values that differ only in punctuation: their runs would share a folder")
     return runs

@@ -31,7 +31,7 @@ class Row:
     values: dict[int | str, float]  # by seed, or by seed and fold
     summary: Summary | None  # None: no run has finished
     gain: Summary | None  # over the baseline; above 0 is better
-    may_be_best: bool  # it is not significantly worse than the best mean, by Holm's correction
+    may_be_best: bool | None  # it is not significantly worse than the best mean (Holm); None: too few runs to test
     minutes: float | None
     params: int | None
     point: Mapping[str, str]  # the chosen point of a grid
@@ -62,12 +62,12 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
     }
     quantity = measured_as(outcomes, metric)
     summaries = {key: Summary.from_values(list(scores.values())) for key, scores in values.items() if scores}
-    worse = _worse_than_best(summaries, values, correct, quantity)
+    may_be_best = _may_be_best(summaries, values, correct, quantity)
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
         amount, encoding = key
         base = amount, baseline
-        gain = paired.gain_over(values[key], values[base], correct[key], correct[base], quantity)
+        gain = _gain(key, base, values, correct, quantity)
         summary = summaries.get(key)
         ended = [o.results for o in group if o.results is not None and not o.failed]
         rows.append(
@@ -77,7 +77,7 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
                 values=values[key],
                 summary=summary,
                 gain=gain if encoding != baseline else None,
-                may_be_best=summary is not None and key not in worse,
+                may_be_best=may_be_best.get(key),
                 minutes=statistics.fmean(r["minutes"] for r in ended) if ended else None,
                 params=ended[0]["params"] if ended else None,
                 point=group[0].run.point,
@@ -86,24 +86,36 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
     return rows
 
 
-def _worse_than_best(
+def _gain(
+    key: Key,
+    base: Key,
+    values: Mapping[Key, Mapping[int | str, float]],
+    correct: Mapping[Key, Mapping[int | str, str]],
+    quantity: Quantity,
+) -> Summary | None:
+    if base not in values:
+        return None
+    draws_samples = key[0] is not None  # of training, alike for all encodings
+    return paired.gain_over(values[key], values[base], correct[key], correct[base], quantity, by_seed=draws_samples)
+
+
+def _may_be_best(
     summaries: Mapping[Key, Summary],
     values: Mapping[Key, Mapping[int | str, float]],
     correct: Mapping[Key, Mapping[int | str, str]],
     quantity: Quantity,
-) -> set[Key]:
-    """Return the rows whose paired gain over the best mean of their amount of data is below 0, by Holm's correction."""
-    worse: set[Key] = set()
+) -> dict[Key, bool | None]:
+    """Return whether rows have no gain below 0 over the best mean of their amount of data, by Holm's correction."""
+    found: dict[Key, bool | None] = {}
     for amount in {key[0] for key in summaries}:
         keys = [key for key in summaries if key[0] == amount]
         best = keys[quantity.best([summaries[key].mean for key in keys])]
-        gains = {
-            key[1]: paired.gain_over(values[key], values[best], correct[key], correct[best], quantity)
-            for key in keys
-            if key != best
-        }
-        worse |= {(amount, name) for name, sign in paired.significant(gains).items() if sign < 0}
-    return worse
+        gains = {key: _gain(key, best, values, correct, quantity) for key in keys if key != best}
+        signs = paired.significant(gains)
+        found[best] = True if summaries[best].margin is not None else None
+        for key, gain in gains.items():
+            found[key] = None if gain is None or gain.margin is None else signs[key] >= 0
+    return found
 
 
 def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: str, baseline: str) -> str:
@@ -140,7 +152,7 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
             f"vs best: against {among}, by the same test as gains. n.s.: no significant difference.\n"
-            f"Gains are paired by {_pairs(outcomes)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
+            f"Gains are paired by {_pairs(outcomes, rows)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
             "after Holm's correction over the encodings."
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):
@@ -172,14 +184,20 @@ def _findings(rows: Sequence[Row], quantity: Quantity) -> list[str]:
         comparisons = [f"{text}: {', '.join(names[word])}" for word, text in texts.items() if names[word]]
         where = "" if amount is None else f"{amount} per class: "
         if names["best"]:
-            lines.append(f"- {where}{names['best'][0]} has the {BEST[quantity.better]}; {'; '.join(comparisons)}.")
+            parts = [f"{names['best'][0]} has the {BEST[quantity.better]}", *comparisons]
+            lines.append(f"- {where}{'; '.join(parts)}.")
     return [*lines, ""]
 
 
-def _pairs(outcomes: Sequence[Outcome]) -> str:
+def _pairs(outcomes: Sequence[Outcome], rows: Sequence[Row]) -> str:
     """Return what gains are paired by."""
-    ended = [outcome for outcome in outcomes if outcome.results is not None and not outcome.failed]
-    return "test sample" if all((outcome.run.folder / paired.FILE).is_file() for outcome in ended) else "seed"
+    texts = {(o.run.row, o.run.repeat): paired.load(o.run.folder) for o in outcomes}
+    data = set()
+    for row in rows:
+        key = row.encoding, row.per_class
+        correct = {repeat: text for (other, repeat), text in texts.items() if other == key and text is not None}
+        data |= {paired.test_data(row.values, correct)} if row.values else set()
+    return "test sample" if len(data) == 1 and None not in data else "seed"
 
 
 def _class_tokens(outcomes: Sequence[Outcome]) -> list[str]:
@@ -197,10 +215,7 @@ def _against_best(row: Row, rows: Sequence[Row], quantity: Quantity) -> str:
     best = means[quantity.best([s.mean for s in means])]
     if row.summary is best:
         return "best"
-    assert row.summary is not None
-    if row.summary.margin is None or best.margin is None:
-        return "-"
-    return "n.s." if row.may_be_best else "worse"
+    return "-" if row.may_be_best is None else "n.s." if row.may_be_best else "worse"
 
 
 def line(outcome: Outcome, metric: str, seconds_left: float) -> str:

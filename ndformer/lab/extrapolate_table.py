@@ -112,6 +112,13 @@ def add_earlier(tested: Sequence[Tested], folder: Path) -> list[Tested]:
     if len(sizes) > 1:
         listed = "; ".join(f"{metric} at {', '.join(map(str, names))}" for metric, names in sizes)
         raise DataError(f"--onto {folder}: expected one metric and the same sizes in all runs, got {listed}")
+    for name in dict.fromkeys(run.encoding for run in every):
+        kinds = dict.fromkeys(
+            tuple(dict.fromkeys(figure.scaling for figure in run.figures)) for run in every if run.encoding == name
+        )
+        if len(kinds) > 1:
+            listed = "; ".join(", ".join(kind) for kind in kinds)
+            raise DataError(f"--onto {folder}: expected the same --scalings in all runs of {name}, got {listed}")
     return every
 
 

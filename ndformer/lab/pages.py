@@ -25,8 +25,9 @@ A claim is *supported* if the whole 95 % confidence interval (Student's t over s
 significant difference. A claim with several comparisons needs all of them; one of k comparisons contradicts it with its
 interval at 1 - 0.05 / k, because the more there are, the more often one fails by chance. The effect is that of the
 comparison that supports the claim least: mean ± half of its 95 % interval. *Would decide*: the number of seeds with
-which an inconclusive claim gets a verdict in 80 % of cases, if means and standard deviations stay as they are; "-" if
-1000 do not, or if one seed says nothing of the standard deviation. Intervals are over seeds, on one test set: another
+which each comparison of an inconclusive claim, taken alone, gets a verdict in 80 % of cases, if means and standard
+deviations stay as they are; all at once get theirs less often; "-" if 1000 do not suffice, or if one seed says nothing
+of the standard deviation. Intervals are over seeds, on one test set: another
 test set would add to them. Claims are not corrected for the number of claims. *control* and *ours* mark claims that
 are not in the paper.
 """

@@ -5,13 +5,14 @@ gain.mean, gain.half, gain.p                                        the 95 % int
 holm([gain.p, ...])                                                 p-values of several comparisons, adjusted
 
 Seeds and test samples are both drawn at random: an interval over seeds alone ignores that another test set would give
-another mean. Runs of different seeds are independent, as those of different encodings are: their means have the
-variance v1 / S1 + v2 / S2 over seeds (Welch 1947). To this comes s / n of the test samples, where s is the variance of
-the mean difference over samples, less the part of the seeds in it. Student's t has Welch's degrees of freedom of the
-seeds alone: with those of a total, which has the samples too (Satterthwaite), three seeds that are alike by chance are
-taken for certainty. With a standard deviation pooled over all encodings of a table (pool()), its degrees of freedom
-are those of all their seeds. Folds have other test samples each: there gains have Student's interval over the folds
-alone (gain_over()).
+another mean. Runs of two encodings are independent, also those of the same seed, unless the seed draws their training
+samples (`by_seed`): the means have the variance v1 / S1 + v2 / S2 over seeds (Welch 1947). To this comes s / n of the
+test samples, where s is the variance of the mean difference over samples, less the part of the seeds in it. Student's t
+has Welch's degrees of freedom of the seeds alone: with those of a total, which has the samples too (Satterthwaite),
+three seeds that are alike by chance are taken for certainty. For the same reason the standard deviation of seeds is at
+least one sample of the test set, the resolution of an accuracy. With a standard deviation pooled over all encodings of
+a table (pool()), the degrees of freedom are those of all their seeds. Folds have other test samples each: there gains
+have Student's interval over the folds alone (gain_over()).
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
 from ndformer.lab.interval import Summary, student_t
 
+K = TypeVar("K")
 Runs = Mapping[Any, NDArray[Any]]  # by seed, a value for each test sample
 FILE = "correct.json"  # in the folder of a run: which test samples it has right
 ALPHA = 0.05
@@ -75,9 +76,17 @@ def pool(values: Iterable[Mapping[Any, float]]) -> Spread:
     return Spread(float(sum(((row - row.mean()) ** 2).sum() for row in runs) / freedom), freedom)
 
 
-def paired_gain(first: Runs, second: Runs, spread: Spread | None = None) -> PairedGain | None:
-    """Return the gain of all seeds of one over those of the other; None with fewer than two, or other test samples."""
-    return _contrast([(1, first), (-1, second)], spread)
+def paired_gain(first: Runs, second: Runs, spread: Spread | None = None, by_seed: bool = False) -> PairedGain | None:
+    """Return the gain of all seeds of one over those of the other; None with fewer than two, or other test samples.
+
+    by_seed: the seeds of both draw the same training samples: it is the gain of the seeds that both have.
+    """
+    if not by_seed:
+        return _contrast([(1, first), (-1, second)], spread)
+    if len({array.shape for runs in (first, second) for array in runs.values()}) > 1:
+        return None
+    gains = {s: first[s].astype(np.float64) - second[s].astype(np.float64) for s in first if s in second}
+    return _contrast([(1, gains)], None)
 
 
 def interaction(first: tuple[Runs, Runs], second: tuple[Runs, Runs], spread: Spread | None = None) -> PairedGain | None:
@@ -96,14 +105,13 @@ def _contrast(groups: Sequence[tuple[int, Runs]], spread: Spread | None) -> Pair
         return None
     tables = [(sign, np.stack([a.astype(np.float64) for a in runs.values()])) for sign, runs in groups]  # (S, n)
     n = len(arrays[0])
-    seeds = [(spread.variance if spread else table.mean(1).var(ddof=1)) / len(table) for _, table in tables]
+    variance = lambda table: spread.variance if spread else max(table.mean(1).var(ddof=1), 1 / n**2)
+    seeds = [float(variance(table)) / len(table) for _, table in tables]
     by_sample = sum(sign * table.mean(0) for sign, table in tables)  # (n,)
     of_seeds = sum((table - table.mean(1, keepdims=True)).var(0, ddof=1).sum() / len(table) for _, table in tables)
     samples = max(0.0, float(np.var(by_sample, ddof=1) - of_seeds / (n - 1)) / n)
     if spread:
         freedom = float(spread.freedom)
-    elif sum(seeds) == 0:
-        freedom = sum(len(table) - 1.0 for _, table in tables)
     else:
         freedom = sum(seeds) ** 2 / sum(v**2 / (len(table) - 1) for v, (_, table) in zip(seeds, tables))
     return PairedGain(float(np.mean(by_sample)), math.sqrt(sum(seeds) + samples), float(freedom))
@@ -125,30 +133,39 @@ def gain_over(
     base_correct: Mapping[Any, str],
     quantity: Quantity,
     spread: Spread | None = None,
+    by_seed: bool = False,
 ) -> Summary | None:
-    """Summarize the gain over a baseline; above 0 is better.
+    """Summarize the gain over a baseline; above 0 is better. None if the runs have no test samples or seeds in common.
 
-    With the correct samples of all runs as text, it is paired_gain(), of all runs of both; otherwise, and where each
-    seed has a test set of its own (folds), it is paired by the keys, with Student's t over them. Raise if a run and its
-    base have different test data.
+    With the correct samples of all runs as text, it is paired_gain(); otherwise, and where each seed has a test set of
+    its own (folds), it is paired by the keys, with Student's t over them. Raise if a run and its base have different
+    test data.
     """
     both = [key for key in values if key in base]
-    if not both:
-        return None
-    by_keys = Summary.from_values([quantity.gain(values[key], base[key]) for key in both])
-    if by_keys.half is None:
+    by_keys = Summary.from_values([quantity.gain(values[key], base[key]) for key in both]) if both else None
+    _check_same_data(both, correct, base_correct)
+    data = test_data(values, correct)
+    if data is not None and data == test_data(base, base_correct):
+        first, second = (
+            {key: decode(texts[key]) for key in runs} for runs, texts in ((values, correct), (base, base_correct))
+        )
+        gain = paired_gain(first, second, spread, by_seed)
+        if gain is not None:
+            n = len(both) if by_seed else min(len(values), len(base))
+            return Summary(n, gain.mean, by_keys.sd if by_keys else None, gain.half, gain.p)
+    if by_keys is None or by_keys.half is None:
         return by_keys
-    gain = None
-    if correct.keys() >= values.keys() and base_correct.keys() >= base.keys():
-        _check_same_data(both, correct, base_correct)
-        ours, theirs = ({key: texts[key] for key in runs} for runs, texts in ((values, correct), (base, base_correct)))
-        if len(set(map(_data, [*ours.values(), *theirs.values()]))) == 1:
-            first, second = ({key: decode(text) for key, text in runs.items()} for runs in (ours, theirs))
-            gain = paired_gain(first, second, spread)
-    mean = quantity.gain(statistics.fmean(values.values()), statistics.fmean(base.values()))
-    if gain is None or not math.isclose(gain.mean, mean, abs_tol=1e-9):  # samples of another metric
-        return _by_seeds(by_keys, [values[key] for key in both], [base[key] for key in both])
-    return replace(by_keys, n=min(len(values), len(base)), mean=gain.mean, half=gain.half, p=gain.p)
+    return _by_seeds(by_keys, [values[key] for key in both], [base[key] for key in both])
+
+
+def test_data(values: Mapping[Any, float], correct: Mapping[Any, str]) -> str | None:
+    """Return the digest of the test data whose correct samples the values are the share of; None without such data."""
+    if not values or any(key not in correct for key in values):
+        return None
+    if not all(math.isclose(decode(correct[key]).mean(), value, abs_tol=1e-9) for key, value in values.items()):
+        return None  # of another metric
+    digests = {_data(correct[key]) for key in values}
+    return digests.pop() if len(digests) == 1 else None
 
 
 def _by_seeds(summary: Summary, values: Sequence[float], base: Sequence[float]) -> Summary:
@@ -170,7 +187,7 @@ def _by_seeds(summary: Summary, values: Sequence[float], base: Sequence[float]) 
 def _check_same_data(keys: Sequence[Any], correct: Mapping[Any, str], base_correct: Mapping[Any, str]) -> None:
     """Raise if a run and the run that it is paired with were tested on different data; earlier files do not say."""
     for key in keys:
-        data = {_data(texts[key]) for texts in (correct, base_correct)} - {""}
+        data = {_data(texts[key]) for texts in (correct, base_correct) if key in texts} - {""}
         if len(data) > 1:
             repeat = key if str(key).startswith("seed") else f"seed {key}"
             raise DataError(
@@ -186,7 +203,7 @@ def p_value(mean: float, error: float, freedom: float) -> float:
     return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
-def significant(gains: Mapping[str, Summary | None]) -> dict[str, int]:
+def significant(gains: Mapping[K, Summary | None]) -> dict[K, int]:
     """Return the sign of each gain that differs from 0 by Holm's correction over all of them, and 0 for the others."""
     named = {name: gain for name, gain in gains.items() if gain is not None and gain.margin is not None}
     adjusted = holm([1.0 if gain.p is None else gain.p for gain in named.values()])

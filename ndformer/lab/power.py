@@ -24,25 +24,29 @@ def samples_error(disagreement: float, samples: int) -> float:
     return math.sqrt(disagreement / samples)
 
 
-def smallest_effect(seeds: int, sd: float, samples_error: float = 0.0, confidence: float = 0.95) -> float:
-    """Return the smallest mean gain whose interval excludes 0 with 80 % power; infinite with one seed."""
+def smallest_effect(
+    seeds: int, sd: float, samples_error: float = 0.0, confidence: float = 0.95, power: float = POWER
+) -> float:
+    """Return the smallest mean gain whose interval excludes 0 with this power; infinite with one seed."""
     from scipy.special import stdtrit
 
     if seeds < 2:
         return math.inf
     error = math.hypot(sd / math.sqrt(seeds), samples_error)
     freedom = (2 if samples_error else 1) * (seeds - 1)
-    return float(stdtrit(freedom, (1 + confidence) / 2) + stdtrit(freedom, POWER)) * error
+    return float(stdtrit(freedom, (1 + confidence) / 2) + stdtrit(freedom, power)) * error
 
 
-def seeds_needed(effect: float, sd: float, samples_error: float = 0.0, confidence: float = 0.95) -> int | None:
-    """Return the smallest number of seeds that finds a mean gain with 80 % power; None if 1000 do not."""
+def seeds_needed(
+    effect: float, sd: float, samples_error: float = 0.0, confidence: float = 0.95, power: float = POWER
+) -> int | None:
+    """Return the smallest number of seeds that finds a mean gain with this power; None if 1000 do not."""
     low, high = 1, MAX_SEEDS
-    if not effect or smallest_effect(high, sd, samples_error, confidence) > abs(effect):
+    if not effect or smallest_effect(high, sd, samples_error, confidence, power) > abs(effect):
         return None
     while high - low > 1:  # `low` seeds are too few, `high` seeds are enough
         middle = (low + high) // 2
-        if smallest_effect(middle, sd, samples_error, confidence) > abs(effect):
+        if smallest_effect(middle, sd, samples_error, confidence, power) > abs(effect):
             low = middle
         else:
             high = middle

@@ -104,7 +104,7 @@ def _from_rank(content: dict[str, Any]) -> Rows:
 
 
 def _from_compare(content: dict[str, Any]) -> Rows:
-    """Read compare.json: a data set for each amount of data, named by the config and the options of all its runs."""
+    """Read compare.json: a data set for each amount of data, named by config, weights and options of its runs."""
     run = content["runs"][0]
     config, *more = run["arguments"]
     options = more[more.index("--cfg-options") + 1 :]
@@ -112,7 +112,9 @@ def _from_compare(content: dict[str, Any]) -> Rows:
     run_specific = (
         1 + (run["per_class"] is not None) + (run["fold"] is not None) + point
     )  # the seed and what differs, at the end
-    name = " ".join([Path(config).stem, *(["--sample"] if "--sample" in more else []), *options[:-run_specific]])
+    weights = ["--weights", more[more.index("--weights") + 1]] if "--weights" in more else []
+    kinds = [flag for flag in ("--keep-encoding", "--sample") if flag in more]
+    name = " ".join([Path(config).stem, *weights, *kinds, *options[:-run_specific]])
     correct = _texts(content["runs"], "correct")
     failed = _texts(content["runs"], "failed")
     for row in content["rows"]:

@@ -166,13 +166,11 @@ def _describe_ranking(table: Table, test: Ranking | None) -> str:
     if test is None:
         return "No ranks: they need two encodings or more with results on every set, and two sets or more."
     names = len(test.ranks)
-    f = "no limit (all sets agree)" if test.f is None else f"{test.f:.2f}"
-    freedom = f"F({names - 1}, {(names - 1) * (test.sets - 1)})"
+    p = "p < 0.0001" if test.p < 1e-4 else f"p = {test.p:.3g}"
     first = ", ".join(f"{name} {rank:.2f}" for name, rank in list(test.ranks.items())[:3])
     notes = [
         f"{_about(test)}, 1 is the best: {first}.",
-        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, p = {test.chi2_p:.3g}; with Iman and Davenport's "
-        f"correction: {freedom} = {f}, p = {test.p:.3g}.",
+        f"Friedman's test: chi2({names - 1}) = {test.chi2:.2f}, {p} (random orders of the ranks).",
     ]
     if test.p >= ALPHA:
         notes.append("Such ranks may be due to chance: no two encodings differ significantly by rank.")
@@ -205,7 +203,13 @@ def _against(table: Table, order: Sequence[str]) -> str:
 
 def _pairs(table: Table) -> str:
     """Return what gains are paired by."""
-    with_samples = [on for on, results in table.sets.items() if all(cell.correct for cell in results.cells.values())]
+    with_samples = [
+        on
+        for on, results in table.sets.items()
+        if all(
+            paired.test_data(cell.values, cell.correct) is not None for cell in results.cells.values() if cell.values
+        )
+    ]
     if not with_samples:
         return "seed"
     return "test sample" if len(with_samples) == len(table.sets) else f"seed, on {_list(with_samples)} by test sample"

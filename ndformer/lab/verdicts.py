@@ -7,10 +7,10 @@ A claim is supported if the whole interval is on its side of the limit, contradi
 other side, and inconclusive otherwise, also where all seeds give the same value as the limit. A fact that no seed
 changes (`exact`: an equation, a number of parameters) needs no interval: it is supported or contradicted.
 
-A claim with k checks is supported if all are, which needs no correction. It is contradicted if one is, and the more
-checks it has, the more often one of them is by chance: each is contradicted by its interval at 1 - 0.05 / k, which is
-Holm's first step. An inconclusive claim has the number of seeds that would decide it, if means and standard deviations
-stay as they are (80 % power).
+A claim with k checks is supported if all are, which needs no correction. Once all are measured, it is contradicted if
+one is, and the more checks it has, the more often one of them is by chance: each is contradicted by its interval at
+1 - 0.05 / k, which is Holm's first step. An inconclusive claim has the number of seeds that would decide each of its
+checks, taken alone, in 80 % of cases, if means and standard deviations stay as they are.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ndformer.lab.interval import Summary, student_t
-from ndformer.lab.power import seeds_needed
+from ndformer.lab.power import POWER, seeds_needed
 from ndformer.lab.results import Results
 
 ERROR = 0.05  # of a 95 % interval
@@ -64,6 +64,11 @@ class Check:
             return Verdict("not measured")
         summary = Summary.from_values(values)
         distance, half = self._distance(summary.mean), summary.half
+        rounding = 1e-12 * max(1.0, abs(summary.mean))
+        distance = 0.0 if abs(distance) <= rounding else distance
+        if self.over and half is not None and half <= rounding:
+            half = self._unpaired(results, summary.n)
+            summary = replace(summary, half=half)
         evidence, effect = self._evidence(summary)
         if half is None and not self.exact:
             return Verdict("inconclusive", evidence, effect)
@@ -75,8 +80,19 @@ class Check:
             word = "supported" if margin > 1 else "contradicted" if margin <= -wider else "inconclusive"
         seeds = None
         if word == "inconclusive" and summary.sd:
-            seeds = seeds_needed(distance, summary.sd, confidence=1 - ERROR / (checks if distance < 0 else 1))
+            power = 0.9 if self.rule == "within" and distance > 0 else POWER  # an interval ends at two sides
+            confidence = 1 - ERROR / (checks if distance < 0 else 1)
+            seeds = seeds_needed(distance, summary.sd, confidence=confidence, power=power)
         return Verdict(word, evidence, effect, margin, seeds)
+
+    def _unpaired(self, results: Results, seeds: int) -> float:
+        """Return half the interval of a gain that all seeds share: such gains come from the resolution of a test set.
+
+        They have the spread of the runs themselves, which is 0 for values that no seed changes.
+        """
+        columns = (self.row, self.column), (self.over, self.over_column)
+        spreads = [Summary.from_values(results.column(*one)).sd or 0.0 for one in columns]
+        return student_t(seeds - 1) * math.hypot(*spreads) / math.sqrt(seeds)
 
     def _distance(self, value: float) -> float:
         """Return the distance from the limit, above 0 on the claim's side."""

@@ -61,6 +61,14 @@ def test_a_plan_has_every_encoding_once_before_a_second_seed(tmp_path):
     assert "per_class" not in runs[7].cfg.val_dataloader.dataset
 
 
+def test_points_of_a_grid_are_of_one_row_also_for_the_encoding_of_the_config(tmp_path):
+    """Each point was a row of its own, so that test results chose the best."""
+    points = [{"model.backbone.encoding.m": m} for m in ("4", "8")]
+    runs = plan(MNIST, [None], [0], tmp_path, points=points)
+    assert [run.cfg.model.backbone.encoding.m for run in runs] == [4, 8]
+    assert len({run.row for run in runs}) == 1
+
+
 def test_options_the_sample_and_the_data_root_reach_every_run(tmp_path):
     options = ["train_cfg.max_epochs=3"]
     for run in plan(MNIST, ["Sincos", "NoPE"], [0], tmp_path, options=options, sample=True, data_root="my data"):

@@ -2,12 +2,14 @@
 
 import itertools
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.lab import pages, runner
@@ -207,6 +209,27 @@ def test_an_inconclusive_claim_has_the_seeds_that_would_decide_it(tmp_path):
     assert above("", "clear", "x", 5).judge(results).seeds is None
     assert above("", ["even", "one"], "x", 5).judge(results).seeds is None  # one seed has no standard deviation
     assert above("", "same", "x", 5).judge(results).seeds is None
+
+
+def test_gains_that_all_seeds_share_are_no_certainty():
+    """Gains of 1 of 250 samples with each seed were supported, and some with a limit of 0.4 by rounding."""
+    base = [100 * n / 250 for n in (181, 182, 184)]
+    results = of(base=base, more=[100 * n / 250 for n in (182, 183, 185)], far=[value + 40 for value in base])
+    assert ahead("", "more", "base", "x").judge(results).word == "inconclusive"
+    assert ahead("", "more", "base", "x", 0.4).judge(results).word == "inconclusive"
+    assert ahead("", "far", "base", "x").judge(results).word == "supported"
+    constant = of(base=[3.0, 3.0], more=[4.0, 4.0])  # no seed changes it
+    assert ahead("", "more", "base", "x").judge(constant).word == "supported"
+
+
+def test_a_claim_of_a_range_needs_power_at_both_ends():
+    results = of(even=[-2.0, 0.0, 2.0])
+    seeds = close_to("", "even", "x", 0, 1).judge(results).seeds
+    assert seeds is not None
+    rng = np.random.default_rng(0)
+    draws = 2 * rng.standard_normal((4000, seeds))
+    half = stats.t.ppf(0.975, seeds - 1) * draws.std(1, ddof=1) / math.sqrt(seeds)
+    assert 0.76 < np.mean(np.abs(draws.mean(1)) + half < 1) < 0.86
 
 
 def test_evidence_of_many_checks_is_the_weakest_and_the_number_that_fail():

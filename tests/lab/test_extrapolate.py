@@ -270,6 +270,10 @@ def test_runs_are_added_to_those_of_a_folder_and_replace_equal_ones(tmp_path):
         DataError, match=r"expected one metric and the same sizes in all runs, got accuracy at 12, 24; a"
     ):
         save(replace(one_run("C", 0, [0.6] * 4), figures=one_run("C", 0, [0.6] * 4).figures[:1]))
+    run = one_run("A", 1, [0.6] * 4)
+    continued = replace(run, figures=[figure for figure in run.figures if figure.scaling == "none"])
+    with pytest.raises(DataError, match=r"expected the same --scalings in all runs of A, got none, linear; none"):
+        save(continued)
     (tmp_path / "extrapolate.json").write_text('{"runs": [{"figures": []}]}')
     with pytest.raises(DataError, match="is not a file of ndformer extrapolate"):
         save(one_run("A", 0, [0.9] * 4))

@@ -128,7 +128,7 @@ def test_ranks_need_two_sets_and_two_complete_encodings(sets, tmp_path):
 def test_texts_about_ranks_follow_the_test():
     values = dict(A=[0.9], B=[0.8], C=[0.7])
     agreed = text(table(**{f"set{i}": values for i in range(5)}))
-    assert "F(2, 8) = no limit (all sets agree), p = 0.000772." in agreed
+    assert "chi2(2) = 10.00, p = 0.000772 (random orders of the ranks)." in agreed
     assert "Significantly different from A by rank: worse C; better none." in agreed  # 2 ranks, 1.48 are enough
     turned = text(table("C", **{f"set{i}": values for i in range(5)}))
     assert "Significantly different from C by rank: worse none; better A." in turned

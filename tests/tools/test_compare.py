@@ -140,6 +140,7 @@ def test_learning_rates_are_a_grid():
         (["--learning-rates", "1", "--tune-seeds", "2"], "--tune-seeds and --seeds both have 2: the table must not"),
         (["--tune-seeds", "9"], "--tune-seeds needs --grid or --learning-rates"),
         (["--tune-options", "seed=9"], "--tune-options needs --tune-seeds"),
+        (["--encodings", "NoPE", "--onto", "a", "--work-dir", "a"], "--onto and --work-dir are both a: its earlier"),
         (["--slurm", "partition=gpu"], "--slurm needs --on slurm"),
         (["--per-class", "2", "--cfg-options", "train_dataloader.dataset.per_class=2"], "that is for --per-class"),
         (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),

@@ -1,11 +1,13 @@
 """tools/extrapolate.py: checkpoints as arguments, and output files."""
 
 import json
+import shutil
 
 import pytest
 
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import DataError
 from tests.programs import CONFIGS, NO_WORKERS, SMALL, refusal, save_untrained, write_images
 from tools import extrapolate
 
@@ -38,6 +40,13 @@ def test_several_runs_make_one_table(runs, tmp_path, capsys):
     assert content["runs"][0]["figures"][2]["did"] == "EvalCrop size 16 -> 32"
     assert (tmp_path / "runs" / "extrapolate.md").read_text() in said
     assert (tmp_path / "runs" / "extrapolate.png").is_file()
+
+
+def test_two_runs_of_an_encoding_with_one_seed_are_refused(runs, tmp_path):
+    again = tmp_path / "again"
+    shutil.copytree(runs[0], again)
+    with pytest.raises(DataError, match="are both Sincos with seed 0: a table has the mean over seeds"):
+        extrapolate.main([*map(str, [*runs, again]), "--sizes", "32"])
 
 
 def test_heights_and_widths_apart_and_scalings(runs, tmp_path):
