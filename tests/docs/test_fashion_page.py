@@ -5,6 +5,7 @@ import json
 import math
 import statistics
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scipy import stats
 from ndformer.framework.engine.config.load import load
 from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, runner
 from ndformer.lab.experiment import Cell
+from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
 from ndformer.lab.verdicts import ERROR, Check
 from ndformer.studies import find
@@ -44,6 +46,7 @@ from tests.docs.fashion import (
 
 PAGE = "docs/results/fashion-mnist.md"
 PAPERS = made.ROOT / "docs" / "papers"
+OTHER_RATE = made.ROOT / "docs" / "results" / "data" / "same_rate_fashion" / "compare.json"
 HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" / "compare.json").read_text())
 
 
@@ -137,6 +140,33 @@ def tuning() -> str:
     return f"\n{markdown.table(['encoding', *rates], rows)}\n\n{note}\n\n"
 
 
+def other_rate() -> str:
+    """Return the table of rotations with the rate that the search did not choose for them."""
+    at: dict[str, dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
+    content = json.loads(OTHER_RATE.read_text())
+    (rate,) = {run["point"]["optimizer.lr"] for run in content["runs"]}
+    for run in (run for run in [*content["runs"], *content["earlier_runs"]] if run["results"]):
+        for part in ("val", "test"):
+            at[run["encoding"]][part][run["seed"]] = run["results"][part]["accuracy"]
+        at[run["encoding"]]["correct"][run["seed"]] = run["correct"]
+    val = by_row(lambda run: run["results"]["val"]["accuracy"], reported=True)
+    rows = []
+    for name, runs in at.items():
+        value = Summary.from_values(list(runs["test"].values()))
+        spread = interval.student_t(SPREAD.freedom) * math.sqrt(SPREAD.variance / value.n)
+        gains = [
+            paired.gain_over(runs["test"], VALUES[base], runs["correct"], CORRECT[base], QUANTITY, SPREAD)
+            for base in (name, BASELINE, "PaPECompact", "Sincos")
+        ]
+        validated = [QUANTITY.text(statistics.fmean(values.values())) for values in (val[name], runs["val"])]
+        tested = interval.mean(replace(value, half=spread), QUANTITY)
+        rows.append([name, str(value.n), *validated, tested, *(interval.difference(g, QUANTITY) for g in gains)])
+    (chosen,) = {max(TRIED[name], key=lambda rate: TRIED[name][rate]) for name in at}
+    head = ["encoding", "seeds", f"validation, {chosen}", f"validation, {rate}", f"test, {rate}"]
+    head += [f"over itself, {chosen}", "over PaPE spread", "over PaPECompact", "over Sincos"]
+    return f"\n{markdown.table(head, rows)}\n\n"
+
+
 def of_claims() -> dict[str, Results]:
     """Return the results of the experiments that test the claims of the PaPE paper with these runs."""
     small: dict[str, dict[int, Values]] = defaultdict(dict)
@@ -150,7 +180,7 @@ def of_claims() -> dict[str, Results]:
     return {"pape:fashion": Results(small), "pape:fashion-larger": Results(larger)}
 
 
-PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning)
+PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning, other_rate=other_rate)
 
 
 @pytest.mark.parametrize("name", PARTS)
