@@ -200,7 +200,7 @@ class TokenModel(nn.Module):
 
     @staticmethod
     def total(losses: dict[str, Tensor]) -> Tensor:
-        """Return the sum of all entries whose name contains `loss`; other entries are for logging."""
+        """Return the sum of all entries whose name contains `loss`; others are not used."""
         return cast(Tensor, sum(value.mean() for name, value in losses.items() if "loss" in name))
 
     def train_step(self, batch: dict[str, Any], optim_wrapper: Any) -> dict[str, Tensor]:

@@ -213,7 +213,10 @@ def test_batches_are_of_one_part_full_and_shared_by_weight(size: int, epoch: int
     sampler.set_epoch(epoch)
     batches = list(sampler)
     assert len(batches) == len(sampler)
-    numbers = [[i for e, i in batch if e == epoch] for batch in batches]
+    numbers = [[i for _, i in batch] for batch in batches]
+    keys = [key for batch in batches for key in batch]
+    assert len({*keys}) == len(keys)  # a sample that comes again has other random transforms
+    assert {e // sampler.loops for e, _ in keys} == {epoch}
     assert {len(batch) for batch in numbers} == {size}
     of_a = [max(batch) < 10 for batch in numbers]
     assert all(max(batch) < 10 or min(batch) >= 10 for batch in numbers)

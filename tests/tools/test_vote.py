@@ -15,7 +15,7 @@ from ndformer.framework.data.batches import collate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.loading import build_dataset
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.pointcloud import voting
 from ndformer.modalities.pointcloud.datasets.scenes import SCANNET, ScanNet
@@ -146,6 +146,14 @@ def test_votes_of_objects_are_one_as_it_is_and_nine_stretched_along_each_axis():
     assert float(factors.min()) == pytest.approx(0.8, abs=0.01)
     assert float(factors.max()) == pytest.approx(1.2, abs=0.01)
     assert float(torch.corrcoef(factors.reshape(-1, 3).T).fill_diagonal_(0).abs().max()) < 0.2
+
+
+def test_outputs_that_are_not_finite_have_no_vote(home):
+    """NaN of fp16 was class 0, in the metrics and in what is submitted."""
+    model, data = Linear(20, 9), scenes_of(home)
+    model.weight[0, 3] = float("nan")
+    with pytest.raises(BadNumbers, match="the model's output for .* is not finite"):
+        scene_votes(cast(Any, model), data.read(data.records[0]), data.transforms, 3)
 
 
 def test_votes_are_computed_in_the_precision_of_training(trained, home, monkeypatch):

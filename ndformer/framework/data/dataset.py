@@ -63,6 +63,7 @@ class Dataset(torch.utils.data.Dataset[Sample]):
     test_is_val = False  # the split called val on disk is the test set
     val_is_test = False
     skip_bad = False
+    loops = 1  # passes of an epoch of training: the first argument of sample() counts passes
     shards: np.ndarray | None = None  # (N,) the shard of each sample
     limits: Mapping[str, int] = {}  # of the sample being read, for transforms: max_tokens, drawn for its batch
     usable: np.ndarray | None = None  # the samples that batches by tokens use, the longest first; None: all

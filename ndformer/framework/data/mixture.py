@@ -58,7 +58,7 @@ class Mixture(Dataset):
 
     def sample(self, epoch: int, i: int) -> Sample:
         part, j = self.locate(i)
-        part.skip_bad = self.skip_bad  # for samples that are blended into this one
+        part.skip_bad, part.loops = self.skip_bad, self.loops  # skip_bad: for samples that are blended into this one
         return part.sample(epoch, j)
 
     def check_memory(self, workers: int) -> None:
@@ -135,13 +135,14 @@ class TurnBatches(Batches):
 
     def __init__(self, data: Mixture, batch_size: int, shuffle: bool, *order: int, **named: int) -> None:
         super().__init__(len(data), batch_size, shuffle, *order, **named)
-        loops, self.loops = self.loops, 1  # the batches of all passes are counted here
+        loops = self.loops
         self.data = data
         self.sizes = np.diff(data.starts)
         per_pass = -(-self.sizes // batch_size)
         share = per_pass if data.weights is None or not shuffle else np.asarray(data.weights, float)
         batches = loops * per_pass.sum() * share / share.sum()
         self.counts = np.maximum(1, batches.round().astype(int))  # batches of each part
+        self.loops = int((-(-self.counts * batch_size // self.sizes)).max()) if shuffle else 1  # passes over a part
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -160,5 +161,6 @@ class TurnBatches(Batches):
             return np.split(np.arange(start, start + size), np.arange(self.batch_size, size, self.batch_size))
         passes = -(-count * self.batch_size // size)
         rng = np.random.default_rng((self.seed, self.epoch, k))
-        order = np.concatenate([rng.permutation(size) for _ in range(passes)])[: count * self.batch_size]
+        order = np.concatenate([rng.permutation(size) + n * self.length for n in range(passes)])
+        order = order[: count * self.batch_size]
         return list((start + order).reshape(count, self.batch_size))

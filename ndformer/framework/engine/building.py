@@ -25,7 +25,7 @@ from ndformer.framework.engine.training.optim import build_optimizer
 from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.token_lengths import Tiling
 from ndformer.framework.errors import ConfigError, DataError
-from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.evaluation.metric import Metric, check_value_name
 from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS, HEADS, METRICS, MODELS, SCHEDULES, TRANSFORMS
@@ -185,9 +185,13 @@ def rehearse(cfg: Config, model: TokenModel) -> None:
         raise ConfigError(
             f"optimizer.weight_decay={decay:g} with lr={lr:g} sets weights to 0 in one step: lower one of them"
         )
+    names: list[str] = []
     for options in cfg.metrics:
         metric = METRICS.create(options)
         metric.quantity(metric.main)
+        name = f"{metric.prefix}/{metric.main}" if metric.prefix else metric.main
+        check_value_name(name, names, type(metric).__name__)
+        names.append(name)
     SCHEDULES.create(cfg.schedule)
     build_optimizer(model, cfg.optimizer, cfg.get("param_groups"))
     CheckpointTimer(cfg.train_cfg.get("checkpoint_every"))

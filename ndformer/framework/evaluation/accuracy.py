@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.metric import ADVICE, Metric
 from ndformer.framework.registry import METRICS
 
@@ -29,6 +30,10 @@ class Accuracy(Metric):
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
             scores, label = answer.scores, answer.label
+            if label < 0:
+                raise DataError(
+                    f"{answer.path or 'a sample'} has no label, so it has no accuracy. Use ndformer predict"
+                )
             if self.average_by is None:
                 self.results.append(_judged(scores, label))
             else:

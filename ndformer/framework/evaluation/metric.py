@@ -6,7 +6,7 @@ find_quantity(cfg.metrics, "top5")  the Quantity of any value that a config meas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ with host_state.importing():
     from mmengine.evaluator import BaseMetric
 
 
+RESERVED = ("epoch", "loss", "lr")  # columns of the log
 ADVICE = "train longer, on more samples, or with another learning rate"  # after a remark that nothing was learned
 
 
@@ -69,6 +70,17 @@ class Metric(BaseMetric):
     def export(self, path: Path, categories: Sequence[Any]) -> bool:
         """Write the predictions of the last evaluation in the metric's own .json format; return whether it has one."""
         return False
+
+
+def check_value_name(name: str, others: Collection[str], kind: str) -> None:
+    """Raise if a value has the name of another metric's value, or of a column of the log."""
+    if name in others:
+        raise ConfigError(f"metrics: two of them measure '{name}'. Leave out one, or give {kind} a default_prefix")
+    if name in RESERVED:
+        raise ConfigError(
+            f"{kind}: '{name}' is a column of the log, expected another name. Rename the value, or give {kind} a "
+            "default_prefix"
+        )
 
 
 def main_metric(metrics: Sequence[dict[str, Any]]) -> tuple[str, Quantity]:

@@ -30,5 +30,11 @@ class PerTask(Metric):
             metric.process({}, [answer for name, answer in results if name == task])
             values[task] = metric.compute_metrics(metric.results)
         common = [name for name in next(iter(values.values())) if all(name in of_task for of_task in values.values())]
-        means = {name: sum(of_task[name] for of_task in values.values()) / len(values) for name in common}
+        means = {name: _mean([of_task[name] for of_task in values.values()]) for name in common}
         return means | {f"{task}/{name}": value for task, of_task in values.items() for name, value in of_task.items()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean without -1, which COCO's metric has for a task without such objects."""
+    known = [value for value in values if value != -1]
+    return sum(known) / len(known) if known else -1.0

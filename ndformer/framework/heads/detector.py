@@ -71,7 +71,7 @@ class Detector(Head):
         return Objects(*(x.to(device, non_blocking=True) for x in rows))
 
     def loss(self, tokens: TokenSet, targets: Objects) -> dict[str, Tensor]:
-        """Return the `loss` and its detached parts of both branches for logging."""
+        """Return the `loss` and its detached parts of both branches."""
         samples, maps = self._maps(tokens)
         many = _as_batch(self.many.each(maps), samples)
         single = _as_batch(self.one.each([[x.detach() for x in group] for group in maps]), samples)

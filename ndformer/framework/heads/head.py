@@ -58,7 +58,7 @@ class Head(nn.Module):
         return tree_map_only(Tensor, lambda value: value.to(device, non_blocking=True), data_samples)
 
     def loss(self, tokens: TokenSet, targets: Any) -> dict[str, Tensor]:
-        """Return dict(loss=...), which is minimized; further entries are logged.
+        """Return dict(loss=...): the sum of the entries whose names contain "loss" is minimized.
 
         The losses of several processes are averaged. If their batches may differ in the number of points or boxes,
         divide a sum over them by processes.shared_divisor(count).

@@ -17,11 +17,13 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ndformer.framework import foreign
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset, Sample
 from ndformer.framework.errors import DataError
+from ndformer.framework.heads.head import finite
 from ndformer.framework.heads.token_segmenter import TokenSegmenter
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry.renamed import current_sample
@@ -95,7 +97,7 @@ def scene_votes(
             some = parts[start : start + batch_size]
             batch = collate([_through(after, select_points(augmented, part), rng) for part in some])
             for part, logits in zip(some, model.test_scores(batch)):
-                p = logits.float().softmax(-1).cpu()
+                p = _probabilities(logits, sample)
                 total.index_add_(0, torch.from_numpy(part), p)
             on_progress((number + (start + len(some)) / len(parts)) / len(augmentations))
     return total.numpy()
@@ -114,8 +116,14 @@ def object_votes(
         base = _through(before, sample, rng)
         some = [base, *(stretch(base, rng) for _ in range(STRETCHES))]
         batch = collate([_through([*sampled, *after], variant, rng) for variant in some])
-        votes.append(model.test_scores(batch).float().softmax(-1).sum(0).cpu().numpy())
+        votes.append(_probabilities(model.test_scores(batch), sample).sum(0).numpy())
     return votes
+
+
+def _probabilities(logits: Tensor, sample: Sample) -> Tensor:
+    """Return the probabilities (N, classes) on the CPU, or raise: argmax would take NaN for the first class."""
+    (scores,) = finite([logits.float()], [sample])
+    return scores.softmax(-1).cpu()
 
 
 def _through(transforms: Sequence[Any], sample: Sample, rng: np.random.Generator) -> Sample:

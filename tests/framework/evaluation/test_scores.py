@@ -1,13 +1,15 @@
 """Scores that are not finite are measured by nobody, and who cannot tell classes apart is not right by chance."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from ndformer.framework.answers.boxes import Boxes
 from ndformer.framework.answers.label import Label
-from ndformer.framework.errors import BadNumbers
-from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.errors import BadNumbers, ConfigError, DataError
+from ndformer.framework.evaluation.metric import Metric, check_value_name
 from ndformer.framework.registry import HEADS, METRICS
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -46,6 +48,34 @@ def accuracy(*answers):
     metric = METRICS.create(dict(type="Accuracy"))
     metric.take({}, answers)
     return metric.compute_metrics(metric.results)
+
+
+def test_answers_without_truth_are_refused():
+    with pytest.raises(DataError, match="a.png has no label"):
+        accuracy(label([0.9, 0.1], right=-1))
+    metric = METRICS.create(dict(type="CocoMetric"))
+    answer = replace(boxes([0.5]), sample=dict(path="a.png", image_id=0))
+    with pytest.raises(DataError, match="a.png has no boxes to compare with"):
+        metric.take({}, [answer])
+
+
+def test_the_mean_over_tasks_is_without_those_that_have_no_such_object():
+    """COCO's -1 for no objects halved the mean."""
+    metric = METRICS.create(dict(type="PerTask", metric=dict(type="CocoMetric")))
+    small, large = boxes([0.5]), replace(boxes([0.5], (0.0, 0, 200, 200)), task="y")
+    large.sample["truth"]["boxes"] = np.array([[0.0, 0, 200, 200]])
+    metric.take({}, [small, large])
+    values = metric.compute_metrics(metric.results)
+    assert values["x/mAPl"] == -1
+    assert values["mAPl"] == values["y/mAPl"] == pytest.approx(1)
+    assert values["mAPm"] == -1
+
+
+def test_metrics_with_the_same_names_and_those_of_the_log_are_refused():
+    with pytest.raises(ConfigError, match="two of them measure 'accuracy'"):
+        check_value_name("accuracy", ["accuracy"], "Accuracy")
+    with pytest.raises(ConfigError, match="Mine: 'loss' is a column of the log"):
+        check_value_name("loss", [], "Mine")
 
 
 def test_top5_is_the_share_of_labels_among_the_five_best_scores():

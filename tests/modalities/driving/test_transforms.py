@@ -157,5 +157,8 @@ def test_pasting_ends_after_its_epochs_and_is_for_training_only(made):
     assert count(data, 0) > count(plain, 0)
     assert count(data, 1) > count(plain, 1)
     assert count(data, 2) == count(plain, 2)
+    data.loops = 2  # an epoch has two passes, so the third pass is of the second epoch
+    assert count(data, 2) > count(plain, 2)
+    data.loops = 1
     assert count(opened(made, "test", paste=1.0), 0) == count(opened(made, "test"), 0)
     np.testing.assert_array_equal(data[(1, 0)]["points"], opened(made, paste=1.0, paste_until=2)[(1, 0)]["points"])

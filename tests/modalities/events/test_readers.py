@@ -139,6 +139,13 @@ def test_dat_has_14_bits_for_each_axis_and_one_for_polarity(tmp_path):
     assert (found.p.tolist(), found.t.tolist()) == ([1, 0], [9, 2**32 - 1])
 
 
+def test_a_clock_of_dat_that_begins_anew_goes_on(tmp_path):
+    """Its 32 bits hold 71 minutes: a recording across that had its last events first."""
+    times = [2**32 - 100, 2**32 - 50, 10, 60]
+    write_dat(tmp_path / "a_td.dat", Events.from_arrays([0] * 4, [0] * 4, times, [0] * 4, 240, 304))
+    assert np.diff(read_events(tmp_path / "a_td.dat").t).tolist() == [50, 60, 50]
+
+
 @pytest.mark.parametrize("times", [[0, 3, 3, 3, 9], [], [7] * 5])
 def test_dat_finds_times_like_searchsorted(tmp_path, times):
     n = len(times)

@@ -143,6 +143,16 @@ def test_tokens_of_torch_equal_those_of_numpy_whole_and_cut(events, rule, patch,
         assert torch.equal(torch.cat(found)[:, : wanted.shape[1]], wanted)
 
 
+def test_polarities_of_one_and_minus_one_are_those_of_one_and_zero():
+    """Events of polarity -1 were lost."""
+    x, y, t, p = torch.tensor([[0, 1, 2, 3], [0, 1, 2, 3], [1, 2, 3, 4], [1, 0, 1, 0]])
+    tokens = [
+        SpikingStreamOnDevice(SpikingTokenizer(Rule(2, 0)), 16, 16).feed(x, y, t, given) for given in (p, 2 * p - 1)
+    ]
+    assert len(tokens[0])
+    assert torch.equal(*tokens)
+
+
 def test_torch_refuses_what_numpy_refuses():
     stream = SpikingStreamOnDevice(SpikingTokenizer(Rule(2, 0)), 16, 16)
     stream.feed(*torch.tensor([[0], [0], [5], [0]]))

@@ -90,6 +90,15 @@ def test_names_of_yolo_come_from_data_yaml_or_from_a_list(tmp_path):
     assert opened("YoloFolder", tmp_path).classes == CLASSES
     (tmp_path / "data.yaml").write_text("names:\n  0: bee\n  1: cat\n")
     assert opened("YoloFolder", tmp_path).classes == ["bee", "cat"]
+    keys = ", ".join(f"'{n}': n{n}" for n in range(12))  # sorted as text, 10 came before 2
+    (tmp_path / "data.yaml").write_text(f"names: {{{keys}}}\n")
+    assert opened("YoloFolder", tmp_path).classes == [f"n{n}" for n in range(12)]
+    (tmp_path / "data.yaml").write_text("names: {0: ant, 2: cow}\n")
+    assert opened("YoloFolder", tmp_path).classes == ["ant", "1", "cow"]
+    for names in ("{ant: 0, cow: 1}", "{0: ant, 2000000000: cow}", "{-1: ant}"):
+        (tmp_path / "data.yaml").write_text(f"names: {names}\n")
+        with pytest.raises(DataError, match="expected class numbers from 0 to 9999 before its names"):
+            opened("YoloFolder", tmp_path)
 
 
 ROWS, LIST = "labels/train/a.txt", "annotations/instances_train2017.json"

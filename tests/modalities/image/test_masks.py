@@ -1,7 +1,9 @@
 """Masks go along with their images; folders of masks, ADE20K's and one's own; a sentence for what is wrong."""
 
 import json
+import struct
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +64,33 @@ def test_zero_may_be_nothing_and_255_always_is(tmp_path):
     packed = TRANSFORMS.create(dict(type="PackMask"))(data[0], np.random.default_rng(0))["data_sample"]
     for name in ("mask", "truth"):
         assert packed[name][0, ::4].tolist() == [-1, 0, 1, -1]
+
+
+def test_more_classes_than_a_byte_has_are_refused(tmp_path):
+    """Class 300 silently became class 44."""
+    root = folder(tmp_path, names=[f"n{i}" for i in range(600)])
+    with pytest.raises(DataError, match="expected at most 255 classes, since masks have 8 bits in memory, got 600"):
+        opened(root)[0]
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_gray_masks_of_any_depth_have_their_numbers(tmp_path, bits):
+    """Pillow reads 3 of 2 bits as 255."""
+    root = folder(tmp_path, names=[f"n{i}" for i in range(16)])
+    numbers = np.arange(12 * 16).reshape(12, 16) % min(1 << bits, 16)
+    binary = (numbers[..., None] >> np.arange(bits)[::-1] & 1).reshape(12, -1)
+    rows = b"".join(b"\0" + row.tobytes() for row in np.packbits(binary.astype(np.uint8), axis=1))
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", 16, 12, bits, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+        (b"IEND", b""),
+    ]
+    chunks = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
+    ]
+    for name in ("0.png", "1.png"):
+        (root / "masks/train" / name).write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    assert np.array_equal(opened(root)[0]["truth"], numbers)
 
 
 def test_palettes_are_read_as_numbers(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.registry import MIXERS, TRANSFORMS
 from ndformer.modalities.pointcloud.transforms.scenes import smooth_noise
 
@@ -125,6 +126,15 @@ def test_grid_sampling_stores_the_sampled_point_of_each_point():
     assert np.array_equal(cell(kept["points"])[kept["inverse"]], cell(sample["points"]))
     assert np.array_equal(kept["whole_labels"], sample["labels"])
     assert len(np.unique(cell(kept["points"]), axis=0)) == len(kept["points"]) == len(kept["labels"])
+
+
+@pytest.mark.parametrize("after", [dict(type="ShufflePoints"), dict(type="GridSample", size=0.5, whole=True)])
+def test_nothing_may_reorder_points_after_the_grid_of_a_whole_scene(after):
+    """Perfect predictions scored 50 % after ShufflePoints, as they went to other points."""
+    rng = np.random.default_rng(0)
+    sample = run(dict(type="GridSample", size=0.3, whole=True), room(50))
+    with pytest.raises(DataError, match=r"expected GridSample\(whole=True\) after all transforms"):
+        TRANSFORMS.create(after)(sample, rng)
 
 
 def test_mix3d_joins_scenes_two_by_two():

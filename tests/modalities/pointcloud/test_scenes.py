@@ -63,6 +63,17 @@ def test_scenes_know_that_val_is_the_test_set(home):
     assert not ScanNet(home, "test", test_on="test").test_is_val
 
 
+def test_a_val_folder_is_read_where_the_test_set_is_in_test(home):
+    """It was left out, and validation was held out of train."""
+    write(home / "test" / "scene0800_00", 77)
+    files = {
+        split: Scenes(home, split, labels="segment20.npy", classes=list(SCANNET), test_on="test")
+        for split in ("train", "val", "test")
+    }
+    assert {split: len(data) for split, data in files.items()} == dict(train=12, val=1, test=1)
+    assert files["val"].records[0].name == "scene0700_00"
+
+
 def test_the_benchmarks_test_scenes_have_no_labels(home):
     (record,) = (data := ScanNet(home, "test", test_on="test")).records
     assert "labels" not in data.read(record)

@@ -65,7 +65,7 @@ class Sharding:
 @dataclass(kw_only=True)
 class Training:
     max_epochs: Count = key("passes over the training set")
-    accumulate: Count = key("batches per optimizer step", 1)
+    accumulate: Count = key("batches per optimizer step, of equal weight whatever their sizes", 1)
     freeze_epochs: FewOrNone = key("first epochs in which only the head and the encoding learn", 0)
     clip_grad: Positive | None = key("the largest norm of the gradient", None)
     amp: Literal["bf16", "fp16"] | None = key("16-bit autocast", None)

@@ -8,7 +8,7 @@ import torch
 
 from ndformer.framework.answer import Answer
 from ndformer.framework.errors import DataError, UnknownNameError, nearest
-from ndformer.framework.evaluation.metric import Metric
+from ndformer.framework.evaluation.metric import Metric, check_value_name
 from ndformer.framework.model import TokenModel
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import METRICS
@@ -73,6 +73,8 @@ def measure(
                 f"{type(metric).__name__}.compute_metrics() must return its main value '{metric.main}', got "
                 f"{', '.join(measured) or 'nothing'}. Return it, or set `main` to one of these"
             )
+        for name in measured:
+            check_value_name(name, values, type(metric).__name__)
         values |= measured
         quantities |= {name: metric.quantity(name) for name in measured}
     call_hook(f"after_{mode}_epoch", metrics=values)

@@ -117,7 +117,7 @@ def build_loader(cfg: Config, split: str, class_names: Sequence[str] = ()) -> Lo
             dataset.usable = np.argsort(-lengths, kind="stable")[: len(batches.usable)]
     elif options.lengths is not None:
         raise DataError(f"{split}_dataloader.lengths: expected batch_tokens with it, got none. Set batch_tokens")
-    batches.shards = dataset.shards
+    batches.shards, dataset.loops = dataset.shards, batches.loops
     loader = Loader(dataset, split, batches, workers, options.timeout)
     loader.bad |= bad
     return loader

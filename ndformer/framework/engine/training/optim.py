@@ -7,6 +7,7 @@ from torch import nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.registry import OPTIMIZERS
+from ndformer.framework.registry.signature import arguments
 from ndformer.framework.system import processes
 
 UNSUPPORTED = ("Optimizer", "LBFGS", "SparseAdam")  # LBFGS needs a closure, SparseAdam needs sparse gradients
@@ -32,7 +33,9 @@ def build_optimizer(
     model: nn.Module, cfg: dict[str, Any], groups: dict[str, Any] | None = None
 ) -> torch.optim.Optimizer:
     """Build a torch.optim class by name, with the groups of `parameter_groups`."""
-    params = parameter_groups(model, cfg.get("weight_decay", 0.0), **(groups or {}))
+    defaults, _ = arguments(OPTIMIZERS.get(cfg["type"]))
+    decay = cfg.get("weight_decay", getattr(defaults.get("weight_decay"), "default", 0.0))  # of the class: AdamW's 0.01
+    params = parameter_groups(model, decay, **(groups or {}))
     for group in params:
         group["lr"] = cfg["lr"] * group["lr_scale"]
     if not any(group["lr"] for group in params):

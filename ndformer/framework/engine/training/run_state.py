@@ -99,12 +99,14 @@ def restore(trainer: Runner) -> None:
     check_same_data(state, trainer.data, _classes(trainer), trainer.allow_data_change)
     _check_best(trainer.folder, trainer.model, state["history"], trainer.history.main, templates)
     _report_threads(state.get("threads"))
+    state = _in_batches_of(trainer, state)
     checkpoint.load_weights(trainer.model, state, path)
     if trainer.ema is not None:
         average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
         weights = trainer.model.state_dict()  # whose shards may be in CPU memory
         trainer.ema.average = {name: value.to(weights[name].device) for name, value in average.items()}
-    _restore_optimizer(trainer.optim_wrapper, state, path)
+    scheduled = {"lr"} | ({"betas"} if trainer.learning_rate.schedule.beta1(0, 2) is not None else set())
+    _restore_optimizer(trainer.optim_wrapper, state, path, scheduled)
     settings = absolute(trainer.cfg.to_dict())
     same_hooks = settings.get("custom_hooks") == state["settings"].get("custom_hooks")
     trainer.hooks.load_state_dict(state.get("hooks", {}), same_hooks)
@@ -115,6 +117,22 @@ def restore(trainer: Runner) -> None:
         loader.bad |= state["bad"].get(split, {})
     within = f", {trainer.batch} batches into the next" if trainer.batch else ""
     print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
+
+
+def _in_batches_of(trainer: Runner, state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state at the same place of its epoch and of the schedule, in batches of this run.
+
+    An epoch has another number of batches, or of steps, if the batch size, `accumulate`, the number of processes or the
+    data have changed.
+    """
+    batches, accumulate = trainer.batches, trainer.optim_wrapper.accumulate
+    before = state.get("batches", batches), state.get("accumulate", accumulate)
+    if before == (batches, accumulate):
+        return state
+    batch = min(batches, round(state["batch"] * batches / before[0] / accumulate) * accumulate)
+    done = state["epoch"] * batches + batch
+    updates = state["epoch"] * -(-batches // accumulate) + -(-batch // accumulate)
+    return state | dict(batch=batch, iter=done, updates=updates, progress=state["progress"] | dict(done=done))
 
 
 def _state(trainer: Runner) -> dict[str, Any]:
@@ -129,6 +147,8 @@ def _state(trainer: Runner) -> dict[str, Any]:
         updates=optim.updates,
         iter=trainer.iter,
         batch=trainer.batch,
+        batches=trainer.batches,
+        accumulate=optim.accumulate,
         progress=progress.state(),
         seconds=trainer.seconds + time.perf_counter() - progress.epoch_start,
         history=trainer.history.epochs,
@@ -190,13 +210,18 @@ def _check_best(
             raise DataError(f"{file}: expected the metric {main}, which selects the best epoch: {remedy}")
 
 
-def _restore_optimizer(wrapper: OptimWrapper, state: dict[str, Any], path: Path) -> None:
-    """Load the counts and states of the optimizer and the fp16 gradient scaler, or raise if they do not fit."""
+def _restore_optimizer(wrapper: OptimWrapper, state: dict[str, Any], path: Path, scheduled: set[str]) -> None:
+    """Load the counts and states of the optimizer and the fp16 gradient scaler, or raise if they do not fit.
+
+    Settings that no schedule changes are those of the config, which may have changed.
+    """
     wrapper.updates, wrapper.skipped, wrapper.batches = state["updates"], state["skipped"], state["iter"]
     groups = [dict(group) for group in wrapper.optimizer.param_groups]
     try:
         wrapper.optimizer.load_state_dict(regrouped(state["optimizer"], wrapper.optimizer))
         wrong = _mismatch(wrapper.optimizer, groups)
+        for group, built in zip(wrapper.optimizer.param_groups, groups):
+            group |= {key: value for key, value in built.items() if key not in {"params", *scheduled}}
         if state["scaler"]:  # empty if the run did not use fp16
             wrapper.scaler.load_state_dict(state["scaler"])
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, RuntimeError) as error:

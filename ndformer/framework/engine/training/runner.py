@@ -25,6 +25,7 @@ from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.optim_wrapper import OptimWrapper
 from ndformer.framework.engine.training.owner import Ownership
 from ndformer.framework.engine.training.progress import CheckpointTimer, Progress
+from ndformer.framework.engine.training.schedules import LearningRate
 from ndformer.framework.errors import BadNumbers
 from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
@@ -39,6 +40,7 @@ class Runner:
     loaders: Mapping[str, Loader]
     data: dict[str, Any]  # fingerprints of the data, by split
     optim_wrapper: OptimWrapper
+    learning_rate: LearningRate
     ema: EMA | None
     saver: Any  # writes checkpoints as folders, if the model is sharded
     hooks: Hooks

@@ -38,6 +38,8 @@ class CocoMetric(Metric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
+            if answer.truth is None:
+                raise DataError(f"{answer.path or 'a sample'} has no boxes to compare with. Use ndformer predict")
             truth = {k: np.asarray(v) for k, v in answer.truth.items()}
             self.results.append((answer.sample["image_id"], truth, answer.predictions))
 

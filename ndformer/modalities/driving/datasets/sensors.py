@@ -58,7 +58,7 @@ class SensorDataset(Dataset):
 
     def sample(self, epoch: int, i: int) -> Sample:
         rng = np.random.default_rng((self.seed, epoch, i, 1))
-        over = self.paste_until is not None and epoch >= self.paste_until
+        over = self.paste_until is not None and epoch // self.loops >= self.paste_until
         if self.split != "train" or over or rng.random() >= self.paste:
             return super().sample(epoch, i)
         sample = self.decoded(i)

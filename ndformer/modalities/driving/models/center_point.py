@@ -88,7 +88,7 @@ class CenterPoint(Head):
         return Objects3D.from_samples(data_samples, self.classes, device)
 
     def loss(self, tokens: TokenSet, targets: Objects3D) -> dict[str, Tensor]:
-        """Return the `loss` and its detached parts for logging."""
+        """Return the `loss` and its detached parts."""
         cells = self(tokens)
         with without_autocast(cells.code):
             grid: BEVGrid = self.neck.out

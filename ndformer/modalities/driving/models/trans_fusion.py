@@ -106,7 +106,7 @@ class TransFusion(Head):
         return Objects3D.from_samples(data_samples, self.classes, device)
 
     def loss(self, tokens: TokenSet, targets: Objects3D) -> dict[str, Tensor]:
-        """Return the `loss` and its detached parts for logging."""
+        """Return the `loss` and its detached parts."""
         queries, grid = self(tokens), cast(BEVGrid, self.neck.out)
         with without_autocast(queries.code):
             heat = peak_focal(queries.peaks, peaks(targets, grid, self.classes))

@@ -22,7 +22,7 @@ import numpy as np
 
 from ndformer.framework import foreign
 from ndformer.modalities.events.formats import cameras
-from ndformer.modalities.events.formats.binary import comment_lines, cut_off, mapped
+from ndformer.modalities.events.formats.binary import comment_lines, cut_off, mapped, unwrapped
 from ndformer.modalities.events.formats.evt_words import Columns, Evt2, Evt3, Evt4, Evt21
 from ndformer.modalities.events.formats.stream import EVENT, Events, concatenate
 
@@ -72,6 +72,7 @@ class Dat:
         records = self.records[chosen]
         foreign.check_size(self.path, EVENT * len(records))
         time, word = np.asarray(records).T
+        time = unwrapped(time.astype(np.int64), 1 << 32)  # of microseconds: 71 minutes
         x, y = word & 0x3FFF, word >> 14 & 0x3FFF
         return Events.from_arrays(x, y, time, word >> 28 & 1, *(self.size or self._assume_size(cameras.extent(x, y))))
 

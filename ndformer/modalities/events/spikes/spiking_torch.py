@@ -75,7 +75,7 @@ class SpikingStreamOnDevice:
     def feed(self, x: Tensor, y: Tensor, t: Tensor, p: Tensor) -> Tensor:
         """Return the tokens (n, HEAD + threshold) int16 that the next piece, (N,) each, completes."""
         patch, bins, volume = self.tokenizer.patch, self.tokenizer.bins, self.tokenizer.volume
-        piece = torch.stack([x.long(), y.long(), t.long(), p.long()])  # (4, N)
+        piece = torch.stack([x.long(), y.long(), t.long(), (p > 0).long()])  # (4, N)
         if piece.shape[1]:
             if int(piece[2, 0]) < self.now:
                 raise ValueError(f"expected times >= {self.now}, got {int(piece[2, 0])}: {UNSORTED}")

@@ -214,7 +214,7 @@ class RotateEvents:
         matrix = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         middle = np.array([events.width / 2, events.height / 2])
         turn = lambda places: (places - middle) @ matrix.T + middle
-        x, y = np.floor(turn(np.stack([events.x, events.y], 1))).astype(np.int64).T
+        x, y = np.floor(turn(np.stack([events.x, events.y], 1) + 0.5)).astype(np.int64).T  # the centers of pixels
         sample = move_events(sample, x, y)
         if sample["events"] is not events and "boxes" in sample:
             corner, size = sample["boxes"][:, None, :2], sample["boxes"][:, None, 2:]

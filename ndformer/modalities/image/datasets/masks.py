@@ -24,6 +24,7 @@ from ndformer.modalities.image.datasets.sizes import SizedImages
 from ndformer.modalities.image.formats.files import ENDINGS, open_image
 from ndformer.modalities.image.transforms.boxes import IGNORED, framed
 
+GRAY_STEPS = {2: 85, 4: 17}  # gray levels of 8 bits from one number to the next, by the bits of a pixel
 NAMES = dict(train=("training", "train"), val=("validation", "val"), test=("test", "testing"))
 
 
@@ -71,6 +72,11 @@ class MaskFolder(SizedImages):
         numbers = _numbers(path)
         if self.zero_is_nothing:
             numbers = np.where((numbers == 0) | (numbers == IGNORED), IGNORED, numbers - 1)
+        if len(self.classes) > IGNORED:
+            raise DataError(
+                f"expected at most {IGNORED} classes, since masks have 8 bits in memory, got {len(self.classes)}. Join "
+                "some of them"
+            )
         labels = numbers[numbers != IGNORED]
         check_labels(labels, len(self.classes), path, "name it in classes.txt, or write 255 for unlabeled pixels")
         return numbers.astype(np.uint8)
@@ -103,4 +109,12 @@ def _numbers(path: Path) -> np.ndarray:
             raise DataError(
                 f"{path}: a mask must be gray or have a palette of class numbers, got an image in mode {mask.mode}"
             )
-        return np.asarray(mask).astype(np.int64)
+        numbers = np.asarray(mask).astype(np.int64)
+    return numbers // GRAY_STEPS.get(_gray_bits(path), 1)
+
+
+def _gray_bits(path: Path) -> int:
+    """Return the bits of a pixel of a gray PNG file; 0 with a palette. Pillow multiplies grays of 2 and 4 bits."""
+    with path.open("rb") as file:
+        head = file.read(26)
+    return head[24] if len(head) == 26 and head[25] == 0 else 0

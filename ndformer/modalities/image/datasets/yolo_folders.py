@@ -16,9 +16,11 @@ from typing import Any
 
 from ndformer.framework import foreign
 from ndformer.framework.data.folders import missing
+from ndformer.framework.errors import DataError
 from ndformer.modalities.image.formats.files import ENDINGS
 
 NAMES = dict(train=("train",), val=("val", "valid", "validation"), test=("test",))
+MAX_NUMBER = 10_000  # of classes
 CLASSES = ("classes.txt", "*.names", "_darknet.labels")  # a name per line
 
 
@@ -69,11 +71,25 @@ def label_file(root: Path, image: Path) -> Path:
     return image.with_suffix(".txt")
 
 
+def _by_number(root: Path, names: dict[Any, Any]) -> list[Any]:
+    """Return the names of data.yaml in the order of their numbers; a number without a name is its own."""
+    try:
+        numbered = {int(number): name for number, name in names.items()}
+    except (ValueError, TypeError):
+        numbered = {-1: ""}
+    if not 0 <= min(numbered, default=0) <= max(numbered, default=0) < MAX_NUMBER:
+        raise DataError(
+            f"{root / 'data.yaml'}: expected class numbers from 0 to {MAX_NUMBER - 1} before its names, got "
+            f"{', '.join(map(str, names))[:80]}. Write names: {{0: cat, 1: dog}}"
+        )
+    return [numbered.get(number, number) for number in range(max(numbered, default=-1) + 1)]
+
+
 def classes(root: Path, homes: Sequence[Path], about: dict[str, Any], fallback: list[str]) -> list[str]:
     """Read the class names from data.yaml, else from a text file, else return `fallback`."""
     names = about.get("names")
     if isinstance(names, dict):
-        names = [names[key] for key in sorted(names, key=lambda key: (str(type(key)), key))]
+        names = _by_number(root, names)
     if isinstance(names, list) and names:
         return [str(name) for name in names]
     file = foreign.below(root, names) if isinstance(names, str) else None

@@ -41,7 +41,7 @@ class Scenes(Dataset):
 
     The test set is read from the folder `test_on`. Benchmarks do not publish their test labels, so it is their
     validation set by default, and validation is held out from train, by whole rooms. If that folder does not exist,
-    test/ is read.
+    test/ is read. With `test_on="test"` validation is read from val/, if it exists.
     """
 
     answer = "Points"
@@ -64,6 +64,10 @@ class Scenes(Dataset):
         self.label_file, self.ignore, self.test_on = labels or self.file, ignore, test_on
         self.test_is_val = test_on == "val"
         super().__init__(*args, **kwargs)
+
+    def on_disk(self) -> dict[str, Any]:
+        has_val = self.test_on != "val" and _has_split(self.data_root / "val")
+        return dict.fromkeys(("train", "val", "test") if has_val else self.splits)
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:
         named = self.data_root / self.named if isinstance(self.named, str) else None

@@ -35,6 +35,11 @@ DISTANCES = 2**31  # distances that farthest point sampling may compute for one 
 
 def select_points(sample: Sample, index: np.ndarray) -> Sample:
     """Return the sample with the points of an index, in its order."""
+    if "inverse" in sample:
+        raise DataError(
+            "expected GridSample(whole=True) after all transforms that select or reorder points, got one after it: "
+            "predictions would go to other points. Move it, or remove `whole`"
+        )
     return sample | {name: sample[name][index] for name in POINT_ROWS if name in sample}
 
 

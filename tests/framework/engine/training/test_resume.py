@@ -268,6 +268,36 @@ def test_a_changed_config_is_listed_and_needs_an_option(tmp_path, capsys):
     assert "optimizer.lr was 0.003, is 0.001" in capsys.readouterr().out
 
 
+def test_changed_settings_of_the_optimizer_are_used(tmp_path):
+    """The config of the run named the new ones, and the optimizer had the old ones."""
+    kill(tmp_path, short(), 3)
+    cfg = short()
+    cfg.optimizer.update(weight_decay=0.3, betas=(0.8, 0.95))
+    cfg.param_groups = dict(lr_factors=dict(head=0.5))
+    with pytest.raises(DataError, match="optimizer.betas"):
+        train(cfg, tmp_path, resume=True)
+    kill(tmp_path / "same", short(), 3)
+    cfg.param_groups = None
+    train(cfg, tmp_path / "same", resume=True, allow_config_change=True)
+    (group,) = checkpoint.load(tmp_path / "same" / "last.pth")["optimizer"]["param_groups"]
+    assert (group["weight_decay"], group["betas"]) == (0.3, (0.8, 0.95))
+
+
+@pytest.mark.parametrize("steps, batch", [(4, 0), (5, 3)])
+def test_a_run_resumed_with_smaller_batches_goes_on_at_the_same_place_of_the_schedule(tmp_path, steps, batch):
+    """The schedule ended early and began to rise again, and an epoch ended within a step."""
+    kill(tmp_path / "run", short(4), steps + 1)  # two steps an epoch
+    before = checkpoint.load(tmp_path / "run" / "last.pth")
+    assert (before["epoch"], before["batch"]) == (2, batch)
+    cfg = short(4)
+    cfg.train_dataloader.batch_size = 4
+    train(cfg, tmp_path / "run", resume=True, allow_config_change=True)
+    train(cfg, tmp_path / "whole")
+    resumed, whole = (checkpoint.load(tmp_path / name / "last.pth") for name in ("run", "whole"))
+    assert [resumed[name] for name in ("iter", "updates")] == [whole[name] for name in ("iter", "updates")] == [32, 12]
+    assert [epoch["lr"] for epoch in resumed["history"][2:]] == [epoch["lr"] for epoch in whole["history"][2:]]
+
+
 def test_checkpoints_are_due_by_steps_or_minutes(monkeypatch):
     assert [step for step in range(1, 7) if CheckpointTimer(3).due(step)] == [3, 6]
     assert not CheckpointTimer(None).due(1)
