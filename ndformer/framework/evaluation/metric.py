@@ -72,9 +72,9 @@ class Metric(BaseMetric):
         return False
 
 
-def check_value_name(name: str, others: Collection[str], kind: str) -> None:
+def check_value_name(name: str, names: Collection[str], kind: str) -> None:
     """Raise if a value has the name of another metric's value, or of a column of the log."""
-    if name in others:
+    if name in names:
         raise ConfigError(f"metrics: two of them measure '{name}'. Leave out one, or give {kind} a default_prefix")
     if name in RESERVED:
         raise ConfigError(

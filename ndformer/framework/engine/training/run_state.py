@@ -99,7 +99,7 @@ def restore(trainer: Runner) -> None:
     check_same_data(state, trainer.data, _classes(trainer), trainer.allow_data_change)
     _check_best(trainer.folder, trainer.model, state["history"], trainer.history.main, templates)
     _report_threads(state.get("threads"))
-    state = _in_batches_of(trainer, state)
+    state = _in_new_batches(trainer, state)
     checkpoint.load_weights(trainer.model, state, path)
     if trainer.ema is not None:
         average = checkpoint.check_weights(trainer.model, dict(model=state["ema"] or state["model"]), path)
@@ -119,7 +119,7 @@ def restore(trainer: Runner) -> None:
     print(f"resumed after epoch {trainer.epoch} of {trainer.max_epochs}{within} from {path.name}")
 
 
-def _in_batches_of(trainer: Runner, state: dict[str, Any]) -> dict[str, Any]:
+def _in_new_batches(trainer: Runner, state: dict[str, Any]) -> dict[str, Any]:
     """Return a state at the same place of its epoch and of the schedule, in batches of this run.
 
     An epoch has another number of batches, or of steps, if the batch size, `accumulate`, the number of processes or the
