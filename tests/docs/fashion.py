@@ -50,12 +50,36 @@ SPREAD = paired.pool(VALUES.values())
 
 def mean(name: str) -> Summary:
     """Return the mean accuracy, with an interval from the spread of all rows."""
-    summary = Summary.from_values(list(VALUES[name].values()))
+    return mean_of(list(VALUES[name].values()))
+
+
+def mean_of(values: list[float]) -> Summary:
+    summary = Summary.from_values(values)
     return replace(summary, half=interval.student_t(SPREAD.freedom) * math.sqrt(SPREAD.variance / summary.n))
 
 
 def gain(name: str, base: str) -> Summary | None:
     return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY, SPREAD)
+
+
+def _other_rate() -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the runs with a rate that the search did not choose, by encoding and seed, of those with three seeds."""
+    content = json.loads((FOLDER.parent / "same_rate_fashion" / "compare.json").read_text())
+    runs: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    for run in [*content["runs"], *content["earlier_runs"]]:
+        if run["results"] and not run["failed"]:
+            runs[run["encoding"]][run["seed"]] = run
+    return {name: by_seed for name, by_seed in runs.items() if len(by_seed) >= interval.ENOUGH}
+
+
+OTHER_RATE = _other_rate()
+
+
+def other_rate_gain(name: str, base: str) -> Summary | None:
+    """Return the gain of an encoding with the other rate over one with the rate of the search."""
+    values = {seed: run["results"]["test"]["accuracy"] for seed, run in OTHER_RATE[name].items()}
+    correct = {seed: run["correct"] for seed, run in OTHER_RATE[name].items()}
+    return paired.gain_over(values, VALUES[base], correct, CORRECT[base], QUANTITY, SPREAD)
 
 
 def written(gains: dict[Any, Summary | None], quantity: Quantity = QUANTITY) -> dict[Any, str]:

@@ -5,7 +5,6 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from scipy import stats
 from ndformer.framework.engine.config.load import load
 from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, runner
 from ndformer.lab.experiment import Cell
-from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
 from ndformer.lab.verdicts import ERROR, Check
 from ndformer.studies import find
@@ -27,6 +25,7 @@ from tests.docs.fashion import (
     CORRECT,
     MAIN,
     NAMES,
+    OTHER_RATE,
     PLANNED,
     QUANTITY,
     RUNS,
@@ -39,6 +38,8 @@ from tests.docs.fashion import (
     gain,
     larger_runs,
     mean,
+    mean_of,
+    other_rate_gain,
     ranked,
     title,
     written,
@@ -46,7 +47,7 @@ from tests.docs.fashion import (
 
 PAGE = "docs/results/fashion-mnist.md"
 PAPERS = made.ROOT / "docs" / "papers"
-OTHER_RATE = made.ROOT / "docs" / "results" / "data" / "same_rate_fashion" / "compare.json"
+COMPARED = (BASELINE, "PaPECompact", "Sincos")
 HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" / "compare.json").read_text())
 
 
@@ -141,29 +142,19 @@ def tuning() -> str:
 
 
 def other_rate() -> str:
-    """Return the table of rotations with the rate that the search did not choose for them."""
-    at: dict[str, dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
-    content = json.loads(OTHER_RATE.read_text())
-    (rate,) = {run["point"]["optimizer.lr"] for run in content["runs"]}
-    for run in (run for run in [*content["runs"], *content["earlier_runs"]] if run["results"]):
-        for part in ("val", "test"):
-            at[run["encoding"]][part][run["seed"]] = run["results"][part]["accuracy"]
-        at[run["encoding"]]["correct"][run["seed"]] = run["correct"]
+    """Return the table of rows with a rate that the search did not choose for them."""
     val = by_row(lambda run: run["results"]["val"]["accuracy"], reported=True)
+    (rate,) = {run["point"]["optimizer.lr"] for runs in OTHER_RATE.values() for run in runs.values()}
+    (chosen,) = {max(TRIED[name], key=lambda rate: TRIED[name][rate]) for name in OTHER_RATE}
     rows = []
-    for name, runs in at.items():
-        value = Summary.from_values(list(runs["test"].values()))
-        spread = interval.student_t(SPREAD.freedom) * math.sqrt(SPREAD.variance / value.n)
-        gains = [
-            paired.gain_over(runs["test"], VALUES[base], runs["correct"], CORRECT[base], QUANTITY, SPREAD)
-            for base in (name, BASELINE, "PaPECompact", "Sincos")
-        ]
-        validated = [QUANTITY.text(statistics.fmean(values.values())) for values in (val[name], runs["val"])]
-        tested = interval.mean(replace(value, half=spread), QUANTITY)
-        rows.append([name, str(value.n), *validated, tested, *(interval.difference(g, QUANTITY) for g in gains)])
-    (chosen,) = {max(TRIED[name], key=lambda rate: TRIED[name][rate]) for name in at}
+    for name, runs in OTHER_RATE.items():
+        validated = [run["results"]["val"]["accuracy"] for run in runs.values()]
+        means = [QUANTITY.text(statistics.fmean(values)) for values in (val[name].values(), validated)]
+        tested = mean_of([run["results"]["test"]["accuracy"] for run in runs.values()])
+        gains = [interval.difference(other_rate_gain(name, base), QUANTITY) for base in (name, *COMPARED)]
+        rows.append([name, str(len(runs)), *means, interval.mean(tested, QUANTITY), *gains])
     head = ["encoding", "seeds", f"validation, {chosen}", f"validation, {rate}", f"test, {rate}"]
-    head += [f"over itself, {chosen}", "over PaPE spread", "over PaPECompact", "over Sincos"]
+    head += [f"gain over itself, {chosen}", "over PaPE spread", *(f"over {name}" for name in COMPARED[1:])]
     return f"\n{markdown.table(head, rows)}\n\n"
 
 

@@ -88,7 +88,18 @@ def first() -> str:
         f"**{linked([best.name])}** has the highest mean: {best.accuracy:.1f} ± {best.half:.1f} % of the test images "
         f"of Fashion-MNIST, at {best.time:.2f} times the training time of no encoding.{without_grid()} At less cost: "
         f"{also}\n\nIn points, it has more than others by (bold: significant by Holm's correction over all pairs): "
-        f"{behind}." + f" Planned, but not trained yet: {linked(missing)}." * bool(missing)
+        f"{behind}. {of_rates()}" + f" Planned, but not trained yet: {linked(missing)}." * bool(missing)
+    )
+
+
+def of_rates() -> str:
+    """Return the sentences on what another learning rate changes."""
+    gains = {name: fashion.other_rate_gain(name, name) for name in fashion.OTHER_RATE}
+    name, gain = max(gains.items(), key=lambda item: abs(item[1].mean if item[1] else 0.0))
+    return (
+        "Differences of a point or less may be those of learning rates, which one run with a quarter of the images "
+        f"chose: another one changes {linked([name])} by {interval.difference(gain, POINTS)} "
+        "([table](../results/fashion-mnist.md#learning-rates))."
     )
 
 
