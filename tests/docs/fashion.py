@@ -90,8 +90,9 @@ def written(gains: dict[Any, Summary | None], quantity: Quantity = QUANTITY) -> 
 
 
 def ranked() -> list[str]:
-    """Return the encodings with reported runs, best first."""
-    return sorted(VALUES, key=lambda name: -statistics.fmean(VALUES[name].values()))
+    """Return the encodings with three reported runs or more, best first."""
+    names = [name for name, values in VALUES.items() if len(values) >= interval.ENOUGH]
+    return sorted(names, key=lambda name: -statistics.fmean(VALUES[name].values()))
 
 
 def larger_runs() -> list[extrapolate.Tested]:
