@@ -57,6 +57,7 @@ def with_keys(**keys: Test) -> Test:
 
 
 WEIGHTS, COUNT, table = Key(by_name(kind(Tensor)), "tensors by name"), Key(count, "a whole number"), kind(dict)
+POSITIVE = Key(lambda value: count(value) and value > 0, "a whole number of 1 or more")
 METADATA = dict(  # optional, beside the weights
     format=COUNT,
     classes=Key(several(class_name), f"a list of names of up to {MAX_LETTERS} letters"),
@@ -66,6 +67,8 @@ METADATA = dict(  # optional, beside the weights
     architecture=Key(kind(str), "a text"),
     data=Key(by_name(table), "fingerprints of the data, by split"),
     threads=COUNT,
+    batches=POSITIVE,
+    accumulate=POSITIVE,
     hooks=Key(by_name(lambda value: True), "the states of hooks, by name"),
 )
 RUN = dict(  # required to resume a run
@@ -80,7 +83,7 @@ RUN = dict(  # required to resume a run
     seconds=Key(number, "a number"),
     history=Key(several(by_name(number)), "a list of numbers by name, one for each epoch"),
     bad=Key(by_name(table), "samples that could not be used, by split"),
-    processes=Key(lambda value: count(value) and value > 0, "a whole number of 1 or more"),
+    processes=POSITIVE,
     settings=Key(with_keys(train_cfg=with_keys(max_epochs=count)), "the config as a dict, with train_cfg.max_epochs"),
     epoch=COUNT,
     classes=METADATA["classes"],

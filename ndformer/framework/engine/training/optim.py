@@ -34,7 +34,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Build a torch.optim class by name, with the groups of `parameter_groups`."""
     defaults, _ = arguments(OPTIMIZERS.get(cfg["type"]))
-    decay = cfg.get("weight_decay", getattr(defaults.get("weight_decay"), "default", 0.0))  # of the class: AdamW's 0.01
+    own = defaults["weight_decay"].default if "weight_decay" in defaults else 0.0  # of the class: AdamW's is 0.01
+    decay = cfg.get("weight_decay", own)
     params = parameter_groups(model, decay, **(groups or {}))
     for group in params:
         group["lr"] = cfg["lr"] * group["lr_scale"]

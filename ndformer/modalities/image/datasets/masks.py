@@ -115,6 +115,6 @@ def _numbers(path: Path) -> np.ndarray:
 
 def _gray_bits(path: Path) -> int:
     """Return the bits of a pixel of a gray PNG file; 0 with a palette. Pillow multiplies grays of 2 and 4 bits."""
-    with path.open("rb") as file:
+    with foreign.opened(path) as file:
         head = file.read(26)
     return head[24] if len(head) == 26 and head[25] == 0 else 0
