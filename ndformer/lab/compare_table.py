@@ -106,16 +106,16 @@ def _may_be_best(
     quantity: Quantity,
 ) -> dict[Key, bool | None]:
     """Return whether rows have no gain below 0 over the best mean of their amount of data, by Holm's correction."""
-    found: dict[Key, bool | None] = {}
+    answers: dict[Key, bool | None] = {}
     for amount in {key[0] for key in summaries}:
         keys = [key for key in summaries if key[0] == amount]
         best = keys[quantity.best([summaries[key].mean for key in keys])]
         gains = {key: _gain(key, best, values, correct, quantity) for key in keys if key != best}
         signs = paired.significant(gains)
-        found[best] = True if summaries[best].margin is not None else None
+        answers[best] = True if summaries[best].margin is not None else None
         for key, gain in gains.items():
-            found[key] = None if gain is None or gain.margin is None else signs[key] >= 0
-    return found
+            answers[key] = None if gain is None or gain.margin is None else signs[key] >= 0
+    return answers
 
 
 def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: str, baseline: str) -> str:

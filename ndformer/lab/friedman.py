@@ -59,15 +59,15 @@ def _by_chance(table: NDArray[np.float64]) -> float:
     """
     rng, middle = np.random.default_rng(0), table.mean()
     spread = lambda tables: ((tables.sum(-2) - len(table) * middle) ** 2).sum(-1)
-    observed, found, chunk = spread(table), 0, max(1, DRAWS // 10)
+    observed, as_large, chunk = spread(table), 0, max(1, DRAWS // 10)
     for start in range(0, DRAWS, chunk):
         draws = np.broadcast_to(table, (min(chunk, DRAWS - start), *table.shape))
-        found += int((spread(rng.permuted(draws, axis=-1)) >= observed - 1e-9).sum())
-    return (found + 1) / (DRAWS + 1)
+        as_large += int((spread(rng.permuted(draws, axis=-1)) >= observed - 1e-9).sum())
+    return (as_large + 1) / (DRAWS + 1)
 
 
 def _agreement(table: NDArray[np.float64]) -> float:
-    """Return the probability that sets in random orders all agree, which is often too small to be drawn.
+    """Return the probability that sets in random orders all agree, which is often too small for random orders.
 
     Each set has one of n! / (t! ...) orders, where t names share a rank; all but the first have to repeat that order.
     """

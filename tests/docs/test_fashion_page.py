@@ -225,8 +225,8 @@ def test_claims_say_which_verdicts_the_intervals_of_the_page_would_change() -> N
         if word != claim.judge(published).word:
             assert (claim.judge(published).word, word) == ("inconclusive", "supported")
             others.add(claim.text)
-    said = experiment.about.split("would be supported: ")[1].split(".")[0]
-    assert {name.strip("*") for name in said.split(" and ")} == others
+    named = experiment.about.split("would be supported: ")[1].split(".")[0]
+    assert {name.strip("*") for name in named.split(" and ")} == others
 
 
 @pytest.mark.parametrize(

@@ -76,20 +76,20 @@ def test_an_encoding_that_is_not_worse_by_the_paired_test_is_not_significantly_d
 def test_encodings_with_one_common_seed_are_not_called_alike(tmp_path):
     """Seeds 0 to 2 at 91 % and 2 to 4 at 11 % had "no significant difference"; with test samples they are compared."""
     accuracies = {"A": [0.90, 0.91, 0.92, None, None], "B": [None, None, 0.10, 0.11, 0.12]}
-    found = outcomes({(name, None): values for name, values in accuracies.items()})
-    rows = compare_table.tabulate(found, "accuracy", "A")
+    runs = outcomes({(name, None): values for name, values in accuracies.items()})
+    rows = compare_table.tabulate(runs, "accuracy", "A")
     assert [row.may_be_best for row in rows] == [True, None]
-    table = compare_table.text("", rows, found, "accuracy", "A")
+    table = compare_table.text("", rows, runs, "accuracy", "A")
     assert "- A has the highest mean; too few seeds to judge: B." in table
     assert "paired by seed" in table
-    for one in found:
+    for one in runs:
         one.run.__dict__["folder"] = tmp_path / one.run.folder
         one.run.folder.mkdir()
         if one.results:
             paired.record(one.run.folder, np.arange(100) < round(100 * one.results["test"]["accuracy"]))
-    rows = compare_table.tabulate(found, "accuracy", "A")
+    rows = compare_table.tabulate(runs, "accuracy", "A")
     assert [row.may_be_best for row in rows] == [True, False]
-    assert "Gains are paired by test sample" in compare_table.text("", rows, found, "accuracy", "A")
+    assert "Gains are paired by test sample" in compare_table.text("", rows, runs, "accuracy", "A")
 
 
 def test_worse_than_the_best_takes_the_test_samples_into_account(tmp_path):

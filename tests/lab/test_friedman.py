@@ -99,9 +99,9 @@ def by_enumeration(rows):
 def test_p_is_exact_for_few_sets(rows):
     """By F it was 0.007, 0.049, 0.0015 and 0.020 of the first four."""
     names = "abcde"[: len(rows[0])]
-    found = ranking({name: [-row[i] for row in rows] for i, name in enumerate(names)})
+    result = ranking({name: [-row[i] for row in rows] for i, name in enumerate(names)})
     exact = by_enumeration(rows)
-    assert found.p == pytest.approx(exact, abs=5 * math.sqrt(exact / 100_000))
+    assert result.p == pytest.approx(exact, abs=5 * math.sqrt(exact / 100_000))
 
 
 def test_ranks_of_equal_values_are_shared():

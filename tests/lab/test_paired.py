@@ -61,24 +61,24 @@ def slow_contrast(*groups):
 def test_the_error_is_that_of_seeds_and_samples(second):
     ours, theirs = drawn(np.random.default_rng(0), 4, 60, 0.03, 0.1)
     theirs = {seed: theirs[seed] for seed in range(second)}
-    found = gain(ours, theirs)
+    result = gain(ours, theirs)
     mean, (a, b), samples = slow_contrast((1, ours), (-1, theirs))
-    assert found.mean == pytest.approx(mean, abs=1e-12)
-    assert found.error == pytest.approx(math.sqrt(a + b + samples), abs=1e-12)
-    assert found.freedom == pytest.approx((a + b) ** 2 / (a**2 / 3 + b**2 / (second - 1)))  # Welch (1947)
-    assert found.half == pytest.approx(stats.t.ppf(0.975, found.freedom) * found.error, abs=1e-12)
-    assert found.p == pytest.approx(2 * stats.t.sf(abs(found.mean) / found.error, found.freedom), abs=1e-12)
+    assert result.mean == pytest.approx(mean, abs=1e-12)
+    assert result.error == pytest.approx(math.sqrt(a + b + samples), abs=1e-12)
+    assert result.freedom == pytest.approx((a + b) ** 2 / (a**2 / 3 + b**2 / (second - 1)))  # Welch (1947)
+    assert result.half == pytest.approx(stats.t.ppf(0.975, result.freedom) * result.error, abs=1e-12)
+    assert result.p == pytest.approx(2 * stats.t.sf(abs(result.mean) / result.error, result.freedom), abs=1e-12)
     pooled = gain(ours, theirs, paired.Spread(0.25, 40))
     assert pooled.error == pytest.approx(math.sqrt(0.25 / 4 + 0.25 / second + samples), abs=1e-12)
-    assert (pooled.mean, pooled.freedom) == (found.mean, 40)
+    assert (pooled.mean, pooled.freedom) == (result.mean, 40)
 
 
 def test_without_test_samples_that_differ_it_is_welchs_test():
     rng = np.random.default_rng(8)
     runs = [{seed: np.full(500, value) for seed, value in enumerate(rng.random(count))} for count in (4, 6)]
     expected: Any = stats.ttest_ind(*([run[0] for run in one.values()] for one in runs), equal_var=False)
-    found = gain(*runs)
-    assert (found.p, found.freedom) == pytest.approx((expected.pvalue, expected.df))
+    result = gain(*runs)
+    assert (result.p, result.freedom) == pytest.approx((expected.pvalue, expected.df))
 
 
 def test_a_pooled_spread_is_that_of_one_way_analysis_of_variance():
@@ -123,8 +123,8 @@ def test_errors_on_different_samples_with_equal_accuracies_are_no_certainty():
     theirs = {seed: np.arange(153) != seed for seed in range(3)}
     assert gain(ours, theirs).p > 0.2
     rng = np.random.default_rng(10)
-    drawn_at = lambda accuracy: {seed: rng.random(153) < accuracy for seed in range(3)}
-    pairs = [gain(drawn_at(0.999), drawn_at(0.99)) for _ in range(600)]
+    with_accuracy = lambda accuracy: {seed: rng.random(153) < accuracy for seed in range(3)}
+    pairs = [gain(with_accuracy(0.999), with_accuracy(0.99)) for _ in range(600)]
     assert np.mean([abs(one.mean - 0.009) <= one.half for one in pairs]) >= 0.97
 
 
@@ -135,10 +135,10 @@ def test_runs_of_a_seed_are_paired_where_it_draws_their_training_samples():
     for seed, (share, more) in enumerate(zip((700, 750, 800), (26, 21, 18))):
         theirs[seed] = rng.permutation(np.arange(1000) < share)
         ours[seed] = theirs[seed] | (np.cumsum(~theirs[seed]) <= more)
-    found = paired.paired_gain(ours, theirs, by_seed=True)
-    assert found is not None
-    assert (found.mean, found.freedom) == (pytest.approx(0.0217, abs=1e-4), 2)
-    assert found.p < 0.05 < gain(ours, theirs).p
+    result = paired.paired_gain(ours, theirs, by_seed=True)
+    assert result is not None
+    assert (result.mean, result.freedom) == (pytest.approx(0.0217, abs=1e-4), 2)
+    assert result.p < 0.05 < gain(ours, theirs).p
     del theirs[2]
     fewer = paired.paired_gain(ours, theirs, by_seed=True)
     assert fewer is not None

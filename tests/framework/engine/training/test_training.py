@@ -12,7 +12,7 @@ from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import build_loader, evaluate, train
 from ndformer.framework.engine.training import checkpoint
-from ndformer.framework.engine.training.optim import parameter_groups
+from ndformer.framework.engine.training.optim import build_optimizer, parameter_groups
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.heads.classifier import Classifier
@@ -159,6 +159,14 @@ def test_beta1_reaches_the_optimizer_or_is_refused(tmp_path):
     assert [group["betas"][0] for group in groups] == pytest.approx([0.95] * len(groups))
     with pytest.raises(ValueError, match="expected an optimizer with betas, got SGD"):
         train(config(schedule=cycle, optimizer=dict(type="SGD", lr=1e-3)), tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "Adam", "SGD"])
+def test_an_optimizer_without_weight_decay_has_that_of_its_class(kind):
+    """AdamW had 0 instead of torch's 0.01."""
+    (group,) = build_optimizer(build_model(config()), dict(type=kind, lr=1e-3)).param_groups
+    own = getattr(torch.optim, kind)([torch.zeros(1, requires_grad=True)], lr=1e-3)
+    assert group["weight_decay"] == own.param_groups[0]["weight_decay"]
 
 
 def test_learning_rates_by_name():
