@@ -146,6 +146,7 @@ def run(experiment: Experiment, args: argparse.Namespace) -> None:
         before = pages.load_results(experiment, scale, args.onto)
         runner.take_over(experiment, scale, before, args.work_dir)
     folder = args.work_dir / runner.folder_name(experiment, scale)
+    runner.check_same_data(experiment, scale, args.work_dir, args.data)
     every = runner.cells(experiment, scale, seeds, args.work_dir, args.data)
     chosen = runner.cells(experiment, scale, seeds, args.work_dir, args.data, args.rows)
     if args.keep:

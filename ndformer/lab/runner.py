@@ -4,6 +4,7 @@ jobs = [Job(cell.folder, partial(measure, experiment, cell), command) for cell i
 results = collect(experiment, "small", seeds, work_dir)
 """
 
+import hashlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from ndformer.lab.experiment import Cell, Experiment, ScaleName
 from ndformer.lab.results import Results, Values
 
 CELL = "cell.json"
+DATA = "data.json"  # in the work dir: a digest of the files of each data set that cells were measured with
 TIMES = {"minutes"}  # columns that no second run repeats
 
 
@@ -72,6 +74,30 @@ def check_data(experiment: Experiment, scale: ScaleName, data: Path) -> None:
                 f"{experiment.name} reads {data / needed.folder}, which is not there: get {needed.source}",
                 "--data names the folder that holds the data sets",
             )
+
+
+def check_same_data(experiment: Experiment, scale: ScaleName, home: Path, data: Path) -> None:
+    """Raise if a work dir has cells that were measured with other files of the data sets."""
+    before = foreign.plain_json(home / DATA) if (home / DATA).exists() else {}
+    now = {needed.folder: _digest(data / needed.folder) for needed in experiment.scales[scale].data}
+    for name, digest in now.items():
+        if before.get(name, digest) != digest:
+            raise DataError(
+                f"{home} has cells that were measured with other files than {data / name} has now, and "
+                "results would mix both. Choose another --work-dir for these data",
+                f"if only files that are not read have changed, remove {home / DATA}",
+            )
+    if now:
+        home.mkdir(parents=True, exist_ok=True)
+        atomic.write(home / DATA, json.dumps({**before, **now}, indent=1) + "\n")
+
+
+def _digest(folder: Path) -> str:
+    """Return a digest of the names and sizes of all files in a folder."""
+    root = folder.resolve()
+    paths = filter(Path.is_file, root.rglob("*"))
+    files = sorted((path.relative_to(root).as_posix(), path.stat().st_size) for path in paths)
+    return hashlib.blake2b(json.dumps(files).encode(), digest_size=8).hexdigest()
 
 
 def measure(experiment: Experiment, cell: Cell) -> None:

@@ -1,10 +1,12 @@
 """The runs on Fashion-MNIST of docs/results/data/fashion, by encoding and seed."""
 
+from __future__ import annotations
+
 import json
 import math
 import statistics
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,24 +64,51 @@ def gain(name: str, base: str) -> Summary | None:
     return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY, SPREAD)
 
 
-def _other_rate() -> dict[str, dict[int, dict[str, Any]]]:
-    """Return the runs with a rate that the search did not choose, by encoding and seed, of those with three seeds."""
+@dataclass(frozen=True)
+class AtRate:
+    """The reported runs of an encoding with one learning rate, by seed."""
+
+    rate: str
+    val: dict[int, float]
+    test: dict[int, float]
+    correct: dict[int, str]
+
+    @classmethod
+    def of(cls, runs: list[dict[str, Any]]) -> AtRate:
+        (rate,) = {run["point"]["optimizer.lr"] for run in runs}
+        val, test = ({run["seed"]: run["results"][part]["accuracy"] for run in runs} for part in ("val", "test"))
+        return cls(rate, val, test, {run["seed"]: run["correct"] for run in runs})
+
+    def validation(self) -> float:
+        """Return the mean validation accuracy of the seeds that both rates have."""
+        return statistics.fmean(self.val[seed] for seed in SECOND_SEEDS)
+
+    def over(self, base: AtRate) -> Summary | None:
+        return paired.gain_over(self.test, base.test, self.correct, base.correct, QUANTITY, SPREAD)
+
+
+SECOND_SEEDS = (0, 1, 2)
+FIRST = {name: AtRate.of([r for r in RUNS if r["encoding"] == name and r["seed"] != TUNING]) for name in VALUES}
+
+
+def _second_rates() -> dict[str, AtRate]:
+    """Return the runs with the better neighbor of the chosen rate, of the encodings that have all seeds of it."""
     content = json.loads((FOLDER.parent / "same_rate_fashion" / "compare.json").read_text())
-    runs: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in [*content["runs"], *content["earlier_runs"]]:
         if run["results"] and not run["failed"]:
-            runs[run["encoding"]][run["seed"]] = run
-    return {name: by_seed for name, by_seed in runs.items() if len(by_seed) >= interval.ENOUGH}
+            runs[run["encoding"]].append(run)
+    rows = {name: AtRate.of(runs[name]) for name in MAIN if len(runs[name]) >= len(SECOND_SEEDS)}
+    return {name: row for name, row in rows.items() if set(SECOND_SEEDS) <= set(row.test)}
 
 
-OTHER_RATE = _other_rate()
+SECOND = _second_rates()
 
 
-def other_rate_gain(name: str, base: str) -> Summary | None:
-    """Return the gain of an encoding with the other rate over one with the rate of the search."""
-    values = {seed: run["results"]["test"]["accuracy"] for seed, run in OTHER_RATE[name].items()}
-    correct = {seed: run["correct"] for seed, run in OTHER_RATE[name].items()}
-    return paired.gain_over(values, VALUES[base], correct, CORRECT[base], QUANTITY, SPREAD)
+def validated_best(name: str) -> AtRate:
+    """Return the runs of an encoding with that of its two rates whose mean validation accuracy is higher."""
+    both = [FIRST[name], SECOND[name]] if name in SECOND else [FIRST[name]]
+    return max(both, key=AtRate.validation)
 
 
 def written(gains: dict[Any, Summary | None], quantity: Quantity = QUANTITY) -> dict[Any, str]:

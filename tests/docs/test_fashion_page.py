@@ -23,12 +23,13 @@ from tests.docs import made
 from tests.docs.fashion import (
     BASELINE,
     CORRECT,
+    FIRST,
     MAIN,
     NAMES,
-    OTHER_RATE,
     PLANNED,
     QUANTITY,
     RUNS,
+    SECOND,
     SPREAD,
     TRIED,
     TUNING,
@@ -39,15 +40,14 @@ from tests.docs.fashion import (
     larger_runs,
     mean,
     mean_of,
-    other_rate_gain,
     ranked,
     title,
+    validated_best,
     written,
 )
 
 PAGE = "docs/results/fashion-mnist.md"
 PAPERS = made.ROOT / "docs" / "papers"
-COMPARED = (BASELINE, "PaPECompact", "Sincos")
 HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" / "compare.json").read_text())
 
 
@@ -141,20 +141,31 @@ def tuning() -> str:
     return f"\n{markdown.table(['encoding', *rates], rows)}\n\n{note}\n\n"
 
 
-def other_rate() -> str:
-    """Return the table of rows with a rate that the search did not choose for them."""
-    val = by_row(lambda run: run["results"]["val"]["accuracy"], reported=True)
-    (rate,) = {run["point"]["optimizer.lr"] for runs in OTHER_RATE.values() for run in runs.values()}
-    (chosen,) = {max(TRIED[name], key=lambda rate: TRIED[name][rate]) for name in OTHER_RATE}
+def two_rates() -> str:
+    """Return the table of the main rows with a second learning rate."""
     rows = []
-    for name, runs in OTHER_RATE.items():
-        validated = [run["results"]["val"]["accuracy"] for run in runs.values()]
-        means = [QUANTITY.text(statistics.fmean(values)) for values in (val[name].values(), validated)]
-        tested = mean_of([run["results"]["test"]["accuracy"] for run in runs.values()])
-        gains = [interval.difference(other_rate_gain(name, base), QUANTITY) for base in (name, *COMPARED)]
-        rows.append([name, str(len(runs)), *means, interval.mean(tested, QUANTITY), *gains])
-    head = ["encoding", "seeds", f"validation, {chosen}", f"validation, {rate}", f"test, {rate}"]
-    head += [f"gain over itself, {chosen}", "over PaPE spread", *(f"over {name}" for name in COMPARED[1:])]
+    for name in filter(SECOND.__contains__, ranked()):
+        first, second, texts = FIRST[name], SECOND[name], []
+        for row in (first, second):
+            chosen = "**" if row is validated_best(name) else ""
+            texts += [row.rate, f"{chosen}{100 * row.validation():.2f}{chosen}"]
+            texts.append(interval.mean(mean_of(list(row.test.values())), QUANTITY))
+        rows.append([title(name), *texts, interval.difference(second.over(first), QUANTITY)])
+    head = ["encoding", *("rate", "validation", "test") * 2, "gain of the second"]
+    return f"\n{markdown.table(head, rows)}\n\n"
+
+
+def better_rates() -> str:
+    """Return the gains of the main rows over each other, each with the rate that validates better."""
+    best = {name: validated_best(name) for name in MAIN}
+    names = sorted(best, key=lambda name: -statistics.fmean(best[name].test.values()))
+    texts = written({(a, b): best[a].over(best[b]) for a, b in itertools.combinations(names, 2)})
+    rows = []
+    for name in names:
+        accuracy = interval.mean(mean_of(list(best[name].test.values())), QUANTITY)
+        gains = (texts.get((name, base), "") for base in names[1:])
+        rows.append([title(name), best[name].rate, str(len(best[name].test)), accuracy, *gains])
+    head = ["encoding", "rate", "seeds", "accuracy %", *("over " + title(name) for name in names[1:])]
     return f"\n{markdown.table(head, rows)}\n\n"
 
 
@@ -171,7 +182,9 @@ def of_claims() -> dict[str, Results]:
     return {"pape:fashion": Results(small), "pape:fashion-larger": Results(larger)}
 
 
-PARTS = dict(measured=measured, pairs=pairs, larger=larger, tuning=tuning, other_rate=other_rate)
+PARTS = dict(
+    measured=measured, pairs=pairs, larger=larger, tuning=tuning, two_rates=two_rates, better_rates=better_rates
+)
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -185,6 +198,14 @@ def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:
         if run["seed"] != TUNING:
             rates = TRIED[run["encoding"]]
             assert rates[run["point"]["optimizer.lr"]] == max(rates.values()), run["folder"]
+
+
+def test_the_second_rate_is_the_better_neighbor_of_the_chosen_one() -> None:
+    for name, row in SECOND.items():
+        rates = sorted(TRIED[name], key=float)
+        at = rates.index(FIRST[name].rate)
+        neighbors = rates[max(at - 1, 0) : at] + rates[at + 1 : at + 2]
+        assert row.rate == max(neighbors, key=lambda rate: TRIED[name][rate]), name
 
 
 def test_rows_vary_alike_so_that_their_spread_may_be_pooled() -> None:

@@ -94,7 +94,7 @@ def first() -> str:
 
 def of_rates() -> str:
     """Return the sentences on what another learning rate changes."""
-    gains = {name: fashion.other_rate_gain(name, name) for name in fashion.OTHER_RATE}
+    gains = {name: row.over(fashion.FIRST[name]) for name, row in fashion.SECOND.items()}
     name, gain = max(gains.items(), key=lambda item: abs(item[1].mean if item[1] else 0.0))
     return (
         "Differences of a point or less may be those of learning rates, which one run with a quarter of the images "

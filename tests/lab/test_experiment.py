@@ -93,6 +93,20 @@ def test_missing_data_is_an_error_that_names_the_source(tmp_path):
     runner.check_data(reads, "small", tmp_path)
 
 
+def test_cells_of_other_data_are_refused(tmp_path):
+    reads, home = replace(LENGTHS, scales={"small": Scale(3, data=(DataSet("rulers", ""),))}), tmp_path / "work"
+    for root in ("old", "new"):
+        folder = tmp_path / root / "rulers"
+        folder.mkdir(parents=True)
+        (folder / "first.txt").write_text(root * len(root))
+    runner.check_same_data(reads, "small", home, tmp_path / "old")
+    runner.check_same_data(reads, "small", home, tmp_path / "new")  # same names and sizes
+    (tmp_path / "new" / "rulers" / "second.txt").write_text("1")
+    with pytest.raises(DataError, match=r"other files than \S+rulers has now"):
+        runner.check_same_data(reads, "small", home, tmp_path / "new")
+    runner.check_same_data(reads, "small", tmp_path / "elsewhere", tmp_path / "new")
+
+
 def test_minutes_count_measured_cells(tmp_path):
     cell, *_ = runner.cells(LENGTHS, "small", [0], tmp_path)
     assert runner.minutes(LENGTHS, "small", [0], tmp_path) == 0
