@@ -15,6 +15,7 @@ from ndformer.framework.heads.head import Head
 from ndformer.framework.losses.labels import lovasz_softmax
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, NonNegative, Rate, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.processes import shared_divisor
 from ndformer.framework.tokens import TokenSet
 
@@ -74,7 +75,9 @@ class Classifier(Head):
 
     def forward(self, tokens: TokenSet) -> Tensor:
         """Return (B, classes) logits."""
-        return self.linear(self.hidden(self.norm(pooled(tokens, self.pool))))
+        x = self.hidden(self.norm(pooled(tokens, self.pool)))
+        with without_autocast(x):  # in 16 bits, the best of many classes often have equal logits
+            return self.linear(x.to(self.linear.weight.dtype))
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor:
         """Return (B, classes) one-hot targets; `blend` = (second label, weight of the first) mixes two labels."""
