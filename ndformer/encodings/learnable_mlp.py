@@ -46,7 +46,7 @@ class LearnableMLP(PositionEncoding):
 class _LearnableMLPLayer(LayerEncoding):
     def __init__(self, position_dims: int, dim: int, batch: bool) -> None:
         super().__init__()
-        self.batch = batch
+        self.batch = self.batch_statistics = batch
         norm = nn.BatchNorm1d(dim) if batch else nn.LayerNorm(dim)
         self.mlp = nn.Sequential(nn.Linear(position_dims, dim), norm, nn.ReLU(), nn.Linear(dim, dim))
 

@@ -54,7 +54,7 @@ class LogCPB(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.hidden, self.cosine = hidden, cosine
-        self.changes_unplaced = cosine
+        self.changes_unplaced = self.normalizes = cosine
         self.training_grid = None if trained is None else ints_per_axis(trained, self.position_dims, "trained")
 
     def covers(self, span: Span) -> list[Coverage]:

@@ -30,6 +30,9 @@ class WeightCache(nn.Module):
             return result
         return cached[0]
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | dict(cached=None)  # the versions of copied weights start anew
+
     def train(self, mode: bool = True) -> "WeightCache":
         self.cached = None
         return super().train(mode)

@@ -103,7 +103,11 @@ class Attention(nn.Module):
     def _grouped(self, x: Tensor, state: GroupedState, encoding: LayerEncoding) -> Tensor:
         """Return attention's output (B, N, dim) of packed rows before the last projection, one call for each group."""
         x = each_group(encoding.input, x, state)
-        qkv = self._qkv(x, each_group(encoding.qk_input, x, state))
+        if encoding.batch_statistics:
+            qk_input = encoding.qk_input(x, state.packed_state)
+        else:
+            qk_input = each_group(encoding.qk_input, x, state)
+        qkv = self._qkv(x, qk_input)
         with without_autocast(qkv):
             numbers = encoding.token_numbers(x, qkv)
         per_group = [None] * len(state.groups) if numbers is None else state.split(numbers)

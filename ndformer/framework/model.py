@@ -12,9 +12,10 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.answer import Answer
+from ndformer.framework.backbones.factorized import class_token_place
 from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.encoding import PositionEncoding
-from ndformer.framework.encoding.composed import class_place, with_periods
+from ndformer.framework.encoding.composed import with_periods
 from ndformer.framework.errors import ConfigError, NothingLeftError, UnknownNameError, nearest
 from ndformer.framework.heads.head import Head
 from ndformer.framework.packing import packed, unpacked
@@ -54,12 +55,12 @@ class TokenModel(nn.Module):
         # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
         self.width = getattr(self.backbone, "in_channels", dim)
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
-        self.position_dims = backbone.get("position_dims")
+        self.position_dims, encoding = backbone.get("position_dims"), backbone.get("encoding")
         for name, module in self.modalities.items():
             adapter = cast(Adapter, module)
             self._check_dims(name, adapter, adapter.position_dims)
             if adapter.prefix_names:
-                adapter.class_at = class_place(backbone.get("encoding"), adapter.class_at)
+                adapter.class_at = class_token_place(self.backbone, encoding, adapter.class_at)
         self.in_turn = "type" not in head and set(head) == set(modalities)
         self._check_grids()
         if self.in_turn:
@@ -170,15 +171,14 @@ class TokenModel(nn.Module):
         sets = []
         for i, (name, adapter) in enumerate(self.modalities.items()):
             value = inputs.get(name)
-            if value is None or name in self.masked:
-                continue
-            if not isinstance(value, Tensor) and all(item is None for item in value):
+            if value is None or name in self.masked or (isinstance(value, list) and all(x is None for x in value)):
                 continue
             extra_inputs = {name: inputs[name] for name in cast(Adapter, adapter).extra_inputs if name in inputs}
             call = partial(self._call_adapter, name, adapter)
             tokens = _adapt_present(call, value, extra_inputs, packs=not self.joint_modalities)
             if self.joint_modalities:
-                kind = torch.full(tokens.features.shape[:2], i, device=tokens.features.device)
+                if (kind := tokens.modality) is None:
+                    kind = torch.full(tokens.features.shape[:2], i, device=tokens.features.device)
                 tokens = TokenSet(tokens.features + self.kinds[i].to(tokens.features.dtype), tokens.where, kind)
             sets.append(tokens)
         if not sets:

@@ -5,7 +5,6 @@ from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
@@ -109,8 +108,7 @@ class Transformer(nn.Module):
     """A transformer of `depth` blocks with one position encoding, from TokenSet to TokenSet at the same positions.
 
     The PaPE paper's ViT uses `initial_norm`, `final_norm` and one `drop_path` rate in all layers; a sequence sets one
-    rate per layer. `checkpointing` saves memory by recomputing blocks in the backward pass. `norm_eps` is added to the
-    variance in norms; many pretrained weights need 1e-6.
+    rate per layer. `norm_eps` is added to the variance in norms; many pretrained weights need 1e-6.
 
     With `window` tokens attend within windows of so many tokens per axis, but in the `global_blocks`, as in ViTDet (Li
     2022: 14 and [2, 5, 8, 11]). This needs tokens of grids alone; grids may have any size.
@@ -132,7 +130,6 @@ class Transformer(nn.Module):
         qk_norm: bool = False,
         initial_norm: bool = False,
         final_norm: bool = True,
-        checkpointing: bool = False,
         backend: str = "auto",
         norm_eps: Positive = 1e-5,
         window: Few | None = None,
@@ -171,7 +168,6 @@ class Transformer(nn.Module):
             self.layers = nn.ModuleDict({space: nn.ModuleList(parts) for space, parts in layers.items()})
         self.initial_norm = nn.LayerNorm(dim, norm_eps) if initial_norm else nn.Identity()
         self.final_norm = nn.LayerNorm(dim, norm_eps) if final_norm else nn.Identity()
-        self.checkpointing = checkpointing
 
     def layer_index(self, name: str) -> int:
         """Return the layer number of a parameter, for layer-wise learning-rate decay."""
@@ -194,10 +190,7 @@ class Transformer(nn.Module):
         x = each_group(encoding.block_update, x, state, 0)
         for i, (block, layer) in enumerate(zip(self.blocks, layers)):
             state_of_block = within if isinstance(block, WindowBlock) else state
-            if self.checkpointing and torch.is_grad_enabled():
-                x = checkpoint(block, x, where, state_of_block, layer, use_reentrant=False)
-            else:
-                x = block(x, where, state_of_block, layer)
+            x = block(x, where, state_of_block, layer)
             x = each_group(encoding.block_update, x, state, i + 1)
         return TokenSet(self.final_norm(x), where, tokens.modality)
 

@@ -27,9 +27,9 @@ interval at 1 - 0.05 / k, because the more there are, the more often one fails b
 comparison that supports the claim least: mean ± half of its 95 % interval. *Would decide*: the number of seeds with
 which each comparison of an inconclusive claim, taken alone, gets a verdict in 80 % of cases, if means and standard
 deviations stay as they are; all at once get theirs less often; "-" if 1000 do not suffice, or if one seed says nothing
-of the standard deviation. Intervals are over seeds, on one test set: another
-test set would add to them. Claims are not corrected for the number of claims. *control* and *ours* mark claims that
-are not in the paper.
+of the standard deviation. Intervals are over seeds. Where all seeds have one test set, another one would add to them;
+generated tests, splits and folds differ by seed. Claims are not corrected for the number of claims. *control* and
+*ours* mark claims that are not in the paper.
 """
 
 

@@ -3,12 +3,13 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ndformer.encodings.learnable_absolute import interpolate, resample
 from ndformer.framework.attention import build_encoding
@@ -275,3 +276,20 @@ def test_for_a_later_stage_what_is_only_added_to_tokens_falls_away() -> None:
     assert list(later.parts[1:3]) == list(whole.parts[1:3])
     x, where = torch.randn(1, 5, 24), Where(torch.rand(1, 5, 2))
     assert later.embed(x, later.prepare(where)) is x
+
+
+def test_batch_norm_has_the_statistics_of_all_packed_samples() -> None:
+    outputs = []
+    for is_packed in (True, False):
+        torch.manual_seed(0)
+        net = Transformer(32, 1, 2, 2, dict(type="LearnableMLP", norm="batch")).train()
+        x, r = torch.randn(1, 90, 32), torch.rand(1, 90, 2)
+        where, split = Where(r, segment=torch.tensor([[0] * 40 + [1] * 50])), [40, 50]
+        if not is_packed:
+            x, r = (pad_sequence(t[0].split(split), batch_first=True) for t in (x, r))
+            where = Where(r, valid=torch.arange(50) < torch.tensor(split)[:, None])
+        y = net(TokenSet(x, where)).features
+        outputs.append(y[0] if is_packed else torch.cat([y[0, :40], y[1]]))
+        (norm,) = (m for m in net.modules() if isinstance(m, torch.nn.BatchNorm1d))
+        assert int(cast(Any, norm).num_batches_tracked) == 1
+    torch.testing.assert_close(*outputs)

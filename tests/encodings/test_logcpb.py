@@ -56,3 +56,12 @@ def test_one_cell_is_no_number_less() -> None:
     q = torch.randn(1, 2, 3, 8)
     *_, bias = encoding.layer(0, 1)(q, q, q.transpose(1, 2).flatten(2), encoding.prepare(where))
     assert attend(q, q, q, where, bias).isfinite().all()
+
+
+def test_cosine_attention_comes_first_of_several_encodings():
+    first, second = dict(type="AxialRoPE"), dict(type="LogCPB", cosine=True)
+    build_encoding([second, first], dim=16, heads=2, position_dims=2, depth=1)
+    with pytest.raises(
+        ValueError, match="LogCPB normalizes q and k, and with them what AxialRoPE adds: write it first"
+    ):
+        build_encoding([first, second], dim=16, heads=2, position_dims=2, depth=1)

@@ -66,6 +66,15 @@ def test_what_learns_makes_it_anew_with_gradients() -> None:
         assert not torch.equal(slopes(pape), before)
 
 
+@torch.no_grad()
+def test_weights_loaded_into_a_copy_are_seen() -> None:
+    pape = layer().eval()
+    slopes(pape)
+    other = copy.deepcopy(pape)
+    loaded(other)
+    torch.testing.assert_close(slopes(other), 4 * slopes(pape))
+
+
 def test_it_is_in_no_checkpoint_and_goes_with_copies() -> None:
     pape = layer().eval()
     with torch.inference_mode():

@@ -1,6 +1,7 @@
 """Several modalities in one transformer: in turn, or joined in one token set."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -301,3 +302,12 @@ def test_a_batch_with_nothing_in_it_is_refused() -> None:
     built.masked = {"a", "b"}
     with pytest.raises(ValueError, match=r"a batch must have at least one of a, b"):
         built.forward(**collate([sample(1, 1)]), mode="predict")
+
+
+def test_tokens_that_have_a_modality_keep_its_number() -> None:
+    built = joined()
+    forward = cast(Any, built.modalities["a"]).forward
+    cast(Any, built.modalities["a"]).forward = lambda marks: replace(forward(marks), modality=torch.full((1, 4), 7))
+    tokens = built.tokens(collate([sample(4, 3)])["inputs"])
+    assert tokens.modality is not None
+    assert tokens.modality[0].tolist() == [7] * 4 + [1] * 3

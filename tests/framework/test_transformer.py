@@ -203,36 +203,6 @@ def test_drop_path_takes_probabilities_below_one(rate: float) -> None:
         DropPath(rate)
 
 
-# ---------------------------------------------------------------------------------------------------- checkpointing
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("name", ["NoPE", "RoPEMixed", "PaPE"])
-def test_checkpointing_changes_memory_and_no_number(name: str, packed: bool) -> None:
-    masks: dict[str, Any] = {"segment": torch.tensor([[0, 0, 1, 1, 1, -1]] * 2)} if packed else {}
-    given, results = tokens(**masks), []
-    for checkpointing in (False, True):
-        network = model(dict(type=name), drop_path=0.5, checkpointing=checkpointing)
-        runs: list[int] = []
-        for block in network.blocks:
-            block.register_forward_pre_hook(lambda *_, runs=runs: runs.append(1))
-        torch.manual_seed(7)
-        y = network(given).features
-        assert len(runs) == 2
-        y.square().sum().backward()
-        assert len(runs) == (4 if checkpointing else 2)
-        results.append((y, gradients(network)))
-        with torch.no_grad():
-            runs.clear()
-            network(given)
-            assert len(runs) == 2
-    (y, grads), (again, grads_again) = results
-    assert torch.equal(y, again)
-    assert grads.keys() == grads_again.keys()
-    for weight in grads:
-        torch.testing.assert_close(grads[weight], grads_again[weight])
-
-
 # ---------------------------------------------------------------------------------------------------- the same numbers
 
 

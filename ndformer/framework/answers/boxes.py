@@ -97,16 +97,16 @@ def draw(pixels: np.ndarray, boxes: Sequence[Box], height: int, width: int) -> A
     from PIL import ImageDraw
 
     sheet = resize_to_fit(pixels, height, width)
-    pen, scale = ImageDraw.Draw(sheet), sheet.height / len(pixels)
+    pen, down, across = ImageDraw.Draw(sheet), sheet.height / pixels.shape[0], sheet.width / pixels.shape[1]
     thick = 2 if sheet.height < 480 else 3
     for box in boxes:
-        x1, y1, x2, y2 = (scale * side for side in box.corners)
+        x1, y1, x2, y2 = (scale * side for scale, side in zip((across, down) * 2, box.corners))
         x2, y2 = max(x1, x2 - 1), max(y1, y2 - 1)  # Pillow includes the last pixel
         pen.rectangle((x1, y1, x2, y2), outline=(0, 0, 0), width=thick + 1)
         pen.rectangle((x1, y1, x2, y2), outline=box.color, width=thick)
     for box in boxes:  # text on top of all outlines
         if text := foreign.printable(box.text):
-            x, y = scale * box.corners[0] + 2, max(0.0, scale * box.corners[1] - 14)
+            x, y = across * box.corners[0] + 2, max(0.0, down * box.corners[1] - 14)
             left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
             x -= max(0, right + 2 - sheet.width)  # move text left into the image
             left, top, right, bottom = pen.textbbox((x, y), text, font=font(11))
@@ -134,6 +134,7 @@ def outlines(answer: Boxes, verdict: Verdict, classes: Sequence[str]) -> Iterato
 
     Outlines are colored by right or wrong if the truth is known, otherwise by class.
     """
+    classes = answer.names(classes)
     colors = in_colors(classes)
     if answer.truth is not None:
         truth, labels = np.asarray(answer.truth["boxes"]).tolist(), np.asarray(answer.truth["labels"]).tolist()

@@ -65,8 +65,9 @@ class Objects(Answer):
         return card(self.draw(pixels, classes, min_score), str(verdict), self.path, verdict.color)
 
     def _objects(self, classes: Sequence[str]) -> Iterator[tuple[str, float, list[float]]]:
+        names = self.names(classes)
         for label, score, box in zip(self.labels.tolist(), self.scores.tolist(), self.boxes.tolist()):
-            yield classes[int(label)], score, box
+            yield names[int(label)], score, box
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
         """Return one table row per object."""

@@ -48,12 +48,13 @@ class Pixels(Answer):
         return labels.bincount(minlength=len(classes)) / max(1, len(labels))
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
-        shares = zip(classes, self._shares(classes).tolist())
-        return [dict(path=self.path, **{name: round(share, 6) for name, share in shares})]
+        names = self.names(classes)
+        shares = zip(map(_column, names), self._shares(names).tolist())
+        return [dict(path=self.path) | {name: round(share, 6) for name, share in shares}]
 
     @classmethod
     def header(cls, classes: Sequence[str]) -> Sequence[str]:
-        return ["path", *classes]
+        return ["path", *map(_column, classes)]
 
     def words(self, classes: Sequence[str], top: int, min_score: float) -> str:
         names = self.names(classes)
@@ -70,6 +71,7 @@ class Pixels(Answer):
         """Return a PIL image: the input, the masks (truth and prediction), and a legend of class colors."""
         from PIL import Image, ImageDraw
 
+        classes = self.names(classes)
         count, title = len(classes), f"{self.verdict(classes, min_score)}   {self.path}"
         masks = [np.asarray(mask) for mask in (self.truth, self.predicted) if mask is not None]
         parts = [resize_to_fit(part, SIDE, SIDE) for part in (pixels, *(painted(mask, count) for mask in masks))]
@@ -95,6 +97,10 @@ class Pixels(Answer):
         cls, pixels: np.ndarray, truth: Mapping[str, Any], classes: Sequence[str], size: tuple[int, int]
     ) -> Any:
         return resize_to_fit(over(pixels, np.asarray(truth["mask"]), len(classes)), *size)
+
+
+def _column(name: str) -> str:
+    return "class path" if name == "path" else name
 
 
 def colors(count: int) -> np.ndarray:

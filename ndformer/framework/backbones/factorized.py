@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.encoding.base import ClassPosition
+from ndformer.framework.encoding.composed import class_place
+from ndformer.framework.errors import ConfigError
 from ndformer.framework.packing import grids_by_sample, packed, unpacked
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Positive, Rate, Width
@@ -108,6 +111,18 @@ class FactorizedTransformer(RowCutter):
         _, real, owner = _owners(where, where.batch)
         moments = _groups(where.positions[..., 0], real, owner)[2]  # (R,)
         return torch.cat([moments[:, None, None].expand(-1, positions.shape[1], 1), positions], dim=2)
+
+
+def class_token_place(backbone: nn.Module, encoding: Encoding, position: ClassPosition) -> ClassPosition:
+    """Return where class tokens of a model are: by default the best place for the encoding."""
+    if not isinstance(backbone, FactorizedTransformer):
+        return class_place(encoding, position)
+    if position not in ("auto", "nowhere"):
+        raise ConfigError(
+            f"class_at: expected 'auto' or 'nowhere' with FactorizedTransformer, got '{position}': the class token "
+            "would be one of the frame at its time, and no head would read it"
+        )
+    return "nowhere"
 
 
 def _split_periods(encoding: Encoding, position_dims: int) -> tuple[Encoding, Encoding]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ndformer.framework.attention_maps import Frames
 from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.base import check_choice
+from ndformer.framework.encoding.composed import ComposedLayer
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Width
 from ndformer.framework.system.autocast import without_autocast
@@ -75,7 +76,8 @@ class PlatonicTransformer(Transformer, Frames):
         table = differences(rotations)
         for block in cast(Any, self.blocks):
             attention, mlp = block.attention, block.mlp
-            if type(attention.encoding).qk_input is not LayerEncoding.qk_input:
+            layers = [m for m in attention.encoding.modules() if not isinstance(m, ComposedLayer)]
+            if any(isinstance(m, LayerEncoding) and type(m).qk_input is not LayerEncoding.qk_input for m in layers):
                 raise ValueError(
                     "PlatonicTransformer projects q, k and v from one input, got "
                     f"{type(self.encoding).__name__}, which adds to that of q and k. Use AxialRoPE or PaPE"
@@ -96,10 +98,10 @@ class PlatonicTransformer(Transformer, Frames):
         inverse = cast(Tensor, self.rotations).mT.to(where.positions)
         with without_autocast(where.positions):  # 16 bits cannot represent positions
             r = torch.einsum("gpq,bnq->bgnp", inverse, where.positions).expand(batch, -1, -1, -1)
-        labels = where.valid, where.placed, where.segment
+        labels = where.valid, where.placed, where.segment, where.objects
         rows = (None if t is None else t.expand(batch, -1).repeat_interleave(self.frames, 0) for t in labels)
-        valid, placed, segment = rows
-        return Where(r.flatten(0, 1), valid, placed, segment)
+        valid, placed, segment, objects = rows
+        return Where(r.flatten(0, 1), valid, placed, segment, objects=objects)
 
 
 class GroupLinear(nn.Module):

@@ -33,6 +33,11 @@ class Composed(PositionEncoding):
                 f"at most one encoding can use cameras, got {' and '.join(with_cameras)}: their matrices do not "
                 "commute, so that outputs would depend on the shared space. Leave one out"
             )
+        late = next((type(part).__name__ for part in parts[1:] if part.normalizes), None)
+        if late is not None:
+            raise ValueError(
+                f"{late} normalizes q and k, and with them what {type(first).__name__} adds: write it first in the list"
+            )
         axes = zip(*(part.periods for part in parts))
         self.periods = tuple(next(filter(None, periods), None) for periods in axes)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))
@@ -93,6 +98,7 @@ class ComposedLayer(LayerEncoding):
     def __init__(self, parts: Sequence[LayerEncoding]) -> None:
         super().__init__()
         self.parts = cast(list[LayerEncoding], nn.ModuleList(parts))
+        self.batch_statistics = any(part.batch_statistics for part in parts)
 
     def input(self, x: Tensor, state: Any) -> Tensor:
         for part, s in zip(self.parts, state):

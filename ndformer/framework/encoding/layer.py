@@ -13,6 +13,7 @@ class LayerEncoding(nn.Module):
     """The part of an encoding in one attention layer, with the weights of this layer."""
 
     no_weight_decay: ClassVar[tuple[str, ...]] = ()  # names of parameters without weight decay
+    batch_statistics: bool = False  # qk_input takes statistics of all tokens of a batch
     circle_lengths: Periods | None = None  # see PositionEncoding.on_axes
 
     def forward(

@@ -212,6 +212,19 @@ def _check_dense_heads(model: TokenModel) -> None:
                 f"model.modalities.{name}: expected patches of one size and no dropped tokens with "
                 f"{type(head).__name__}, which makes maps of them, got patch_sizes or drop_tokens. Remove both"
             )
+        place = cast(Adapter, adapter).class_at if cast(Adapter, adapter).prefix_names else "nowhere"
+        if head.reads_cells and place != "nowhere":
+            raise ConfigError(
+                f"model.modalities.{name}: expected class_token=False or class_at='nowhere' with "
+                f"{type(head).__name__} and neck.cells, got class_at='{place}': the class token would cover the tokens "
+                "of its cell"
+            )
+        sides = cast(Adapter, adapter).patch_sides
+        if head.patch is not None and sides is not None and set(sides) != {head.patch}:
+            raise ConfigError(
+                f"model.head.patch: expected the side of a token of model.modalities.{name}, {sides[0]} pixels, got "
+                f"{head.patch:g}. Set it to {sides[0]}"
+            )
 
 
 def _rehearse_transforms(dataset: dict[str, Any], model: TokenModel, key: str) -> None:

@@ -55,7 +55,8 @@ class Detector(Head):
         norm_momentum: SomeShare = 0.03,
     ) -> None:
         super().__init__()
-        self.neck = NECKS.create(neck, dim=dim)
+        self.neck, self.patch = NECKS.create(neck, dim=dim), patch
+        self.reads_cells = self.neck.cells is not None
         self.classes, self.max_boxes, self.min_score, self.nms = classes, most, least_score, nms
         strides = [patch / scale for scale in self.neck.scales]
         self.many = Branch(self.neck.width, classes, strides, norm_eps, norm_momentum)

@@ -36,6 +36,8 @@ class Head(nn.Module):
 
     output_axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # axis names of each output of exported()
     makes_maps: ClassVar[bool] = False  # of the tokens: none may be dropped, and patches have one size
+    patch: float | None = None  # side of a token in pixels, of heads whose answers are in pixels
+    reads_cells: bool = False  # makes maps of tokens without a grid, in which a placed class token would cover others
     reads_class_token: bool = False  # if true, a model whose adapters make none is refused
     classes: int = 0  # number of classes; checked against the dataset unless 0
 

@@ -17,6 +17,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.heads.head import Head, finite
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.processes import shared_divisor
 from ndformer.framework.tokens import TokenSet, Where
 
@@ -108,7 +109,10 @@ class Regressor(Head):
 
     def per_token(self, tokens: TokenSet) -> Tensor:
         """Return (B, N, T) numbers for each token."""
-        return self.linear(F.gelu(self.hidden(tokens.features)))
+        x = F.gelu(self.hidden(tokens.features))
+        with without_autocast(x):
+            y = self.linear(x.to(self.linear.weight.dtype))
+        return y.to(torch.promote_types(y.dtype, torch.float32))  # sums over tokens, too: 16 bits are off by percents
 
     def read_out(self, y: Tensor, where: Where) -> Tensor:
         """Return (B, T) the sum, the mean or the first of the numbers (B, N, T) of tokens."""

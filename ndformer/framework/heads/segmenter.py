@@ -1,5 +1,6 @@
 """A semantic segmentation head that sums the levels of a feature pyramid at the finest resolution."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -38,11 +39,12 @@ class Segmenter(Head):
     ) -> None:
         super().__init__()
         self.neck = NECKS.create(neck, dim=dim)
+        self.reads_cells = self.neck.cells is not None
         self.classes, self.lovasz = classes, lovasz
         width = self.neck.width
         self.levels = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in self.neck.scales)
         self.answer = nn.Sequential(ChannelNorm(width), nn.GELU(), nn.Conv2d(width, classes, 1))
-        self.stride = patch / max(self.neck.scales)
+        self.patch, self.stride = patch, patch / max(self.neck.scales)
 
     def forward(self, tokens: TokenSet) -> Tensor | list[Tensor]:
         """Return float32 logits (B, classes, h, w), one per `stride` pixels.
@@ -57,8 +59,9 @@ class Segmenter(Head):
     def _logits(self, tokens: TokenSet) -> Tensor:
         """Return (B, classes, h, w) of images of one size."""
         maps = [level(x) for level, x in zip(self.levels, self.neck(tokens))]
-        finest = max(maps, key=lambda x: x.shape[-1]).shape[-2:]
-        resized = [x if x.shape[-2:] == finest else _resized(x, finest) for x in maps]
+        finest = max(self.neck.scales)
+        size = maps[self.neck.scales.index(finest)].shape[-2:]
+        resized = [_enlarged(x, finest / scale, size) for x, scale in zip(maps, self.neck.scales)]
         return self.answer(torch.stack(resized).sum(0)).float()
 
     def targets(self, data_samples: list[dict[str, Any]], device: torch.device) -> Tensor | list[Tensor]:
@@ -72,12 +75,12 @@ class Segmenter(Head):
         if tokens.where.grids is None:
             logits, labels = self._logits(tokens), cast(Tensor, targets)
             with without_autocast(logits):
-                return label_loss(_resized(logits, labels.shape[-2:]), labels, self.lovasz)
+                return label_loss(_enlarged(logits, self.stride, labels.shape[-2:]), labels, self.lovasz)
         scores, classes = [], []  # of all pixels: (pixels, classes) and (pixels,) of each size
         for samples, part in by_grid(tokens):
             logits, labels = self._logits(part), torch.stack([targets[i] for i in samples])
             with without_autocast(logits):
-                scores.append(_resized(logits, labels.shape[-2:]).movedim(1, -1).flatten(0, -2))
+                scores.append(_enlarged(logits, self.stride, labels.shape[-2:]).movedim(1, -1).flatten(0, -2))
             classes.append(labels.flatten())
         return label_loss(torch.cat(scores), torch.cat(classes), self.lovasz)
 
@@ -102,5 +105,8 @@ class Segmenter(Head):
         return torch.cat(parts).view(grid.shape[:2])
 
 
-def _resized(x: Tensor, size: Any) -> Tensor:
-    return F.interpolate(x, size=tuple(size), mode="bilinear", align_corners=False)
+def _enlarged(x: Tensor, factor: float, size: Sequence[int]) -> Tensor:
+    """Return a map enlarged by a factor, and cut to a size: a last cell can lie half outside of the image."""
+    if factor != 1:
+        x = F.interpolate(x, scale_factor=factor, mode="bilinear", align_corners=False)
+    return x[..., : size[0], : size[1]]

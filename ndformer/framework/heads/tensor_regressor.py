@@ -13,6 +13,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.heads.regressor import Regressor
 from ndformer.framework.registry import HEADS
 from ndformer.framework.registry.ranges import Classes, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.tokens import TokenSet, Where
 
 Readout = Literal["sum", "mean", "class", "dipole", "anisotropy", "extent", "vector", "tensor"]
@@ -152,12 +153,14 @@ def _centered(where: Where) -> tuple[Tensor, Tensor]:
 
 def _dipole(q: Tensor, r: Tensor) -> Tensor:
     """Return (B, P) sum_i q_i r_i."""
-    return torch.einsum("bn,bnp->bp", q, r)
+    with without_autocast(r):
+        return torch.einsum("bn,bnp->bp", q, r)
 
 
 def _traceless(q: Tensor, r: Tensor) -> Tensor:
     """Return (B, P, P) sum_i q_i (r_i r_i' - |r_i|^2 / P)."""
-    tensor = torch.einsum("bn,bni,bnj->bij", q, r, r)
+    with without_autocast(r):
+        tensor = torch.einsum("bn,bni,bnj->bij", q, r, r)
     trace = tensor.diagonal(dim1=1, dim2=2).mean(1)
     return tensor - trace[:, None, None] * torch.eye(r.shape[2], dtype=r.dtype, device=r.device)
 

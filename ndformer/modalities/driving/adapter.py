@@ -156,6 +156,7 @@ class Pillars(SensorAdapter):
         nx, ny = cells(self.low[:2], self.high[:2], self.cell)
         place = ((points[:, :2].double() - tensor_like(self.low[:2], points).double()) / self.cell).floor()
         inside = (place >= 0).all(1) & (place < tensor_like([nx, ny], place)).all(1) & points.isfinite().all(1)
+        inside = inside & (points[:, 2] >= self.low[2]) & (points[:, 2] < self.high[2])
         points, sample, place = points[inside], sample[inside], place[inside].long()
         number = (sample * nx + place[:, 0]) * ny + place[:, 1]
         number, order = number.sort(stable=True)

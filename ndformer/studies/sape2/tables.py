@@ -135,9 +135,7 @@ EXPERIMENTS = [
             ahead("abstract: SaPE2 is better than 2D RoPE on larger digits", "SaPE2", "2D RoPE", "digits larger"),
             ahead("abstract: ViT loses more than SaPE2 + APE on shifted images", "ViT", "SaPE2 + APE", LOST),
             ahead("abstract: 2D RoPE loses more than SaPE2 on shifted images", "2D RoPE", "SaPE2", LOST),
-            ahead(
-                "text: similar tokens attend more (sign -1, not eq. 16)", "SaPE2, sign -1 + APE", "SaPE2 + APE", SETS
-            ),
+            ahead("ours: sign -1, as in the text, is better than eq. 16", "SaPE2, sign -1 + APE", "SaPE2 + APE", SETS),
             ahead("control: SaPE2 + APE is better than no positions", "SaPE2 + APE", "NoPE", SETS),
             ahead("control: SaPE2 alone is better than no positions", "SaPE2", "NoPE", SETS),
             ahead("control: SaPE2 is better than no positions on larger digits", "SaPE2", "NoPE", "digits larger"),
@@ -170,7 +168,7 @@ EXPERIMENTS = [
             ahead("5.3 (1): SaPE2 with K is better than APE alone", "SaPE2(K) + APE", "APE", TOP1),
             ahead("5.3 (1): SaPE2 with Q is better than APE alone", "SaPE2(Q) + APE", "APE", TOP1),
             ahead("5.3 (2): K is better than Q", "SaPE2(K) + APE", "SaPE2(Q) + APE", TOP1),
-            ahead("Q and K are better than K (5.3, not in the table)", "SaPE2(Q and K) + APE", "SaPE2(K) + APE", TOP1),
+            ahead("5.3 (2): K is better than Q and K", "SaPE2(K) + APE", "SaPE2(Q and K) + APE", TOP1),
             ahead("control: SaPE2(K) + APE is better than no positions", "SaPE2(K) + APE", "NoPE", TOP1),
             ahead("control: SaPE2(K) + APE is better than shuffled positions", "SaPE2(K) + APE", PLACES, TOP1),
             below("control: random labels give chance level (below 20 %)", LABELS, TOP1, 20),

@@ -80,10 +80,12 @@ EXPERIMENTS = [
             ahead("pretrained Fourier is always better than random Fourier", PRETRAINED, "Learnable Fourier", AMOUNTS),
             ahead("fixed sinusoidal is always better than absolute", FIXED, "Absolute", AMOUNTS),
             ahead("Fourier is always better than absolute", "Learnable Fourier", "Absolute", AMOUNTS),
-            ahead("learnable sinusoidal is always better than fixed", "Learnable sinusoidal", FIXED, AMOUNTS),
+            ahead(
+                "learnable sinusoidal is better than fixed with all images", "Learnable sinusoidal", FIXED, AMOUNTS[-1]
+            ),
             ahead("relative is better than absolute with few images", "Relative", "Absolute", AMOUNTS[0]),
             ahead("relative is worse than absolute with all images", "Absolute", "Relative", AMOUNTS[-1]),
-            ahead("absolute is always better than no positions", "Absolute", "None", AMOUNTS),
+            ahead("control: absolute is always better than no positions", "Absolute", "None", AMOUNTS),
             ahead("control: fixed sinusoidal is better than shuffled positions", FIXED, SHUFFLED, AMOUNTS),
             below("control: random labels give chance level (below 20 %)", LABELS, AMOUNTS, 20),
         ),

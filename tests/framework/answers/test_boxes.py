@@ -95,6 +95,20 @@ def test_a_box_is_drawn_on_the_pixels_it_is_of():
     assert (columns.min(), rows.min(), columns.max(), rows.max()) == (20, 40, 59, 59)
 
 
+def test_boxes_on_long_pictures_are_scaled_along_each_side():
+    sheet = np.asarray(draw(np.zeros((50, 3000, 3), np.uint8), [Box((2900, 0, 3000, 50), (255, 0, 0))], 640, 1280))
+    columns = np.nonzero((sheet[..., 0] == 255).any(0))[0]
+    assert (columns.min(), columns.max()) == (1237, 1279)
+
+
+def test_objects_have_the_class_names_of_their_task():
+    one = replace(answer([(A, 1)], [(A, 0, 0.9)]), task="image")
+    joint = ["points: chair", "points: desk", "image: ant", "image: bee"]
+    assert one.words(joint, 1, 0.3).startswith("ant 0.900")
+    assert [row["class"] for row in one.rows(joint)] == ["ant"]
+    assert [box.text for box in outlines(one, one.compared(0.3), joint)] == ["bee", "ant 0.90"]
+
+
 def test_true_boxes_are_drawn_on_a_sample():
     pixels, held = np.zeros((20, 20, 3), np.uint8), dict(boxes=torch.tensor([A]), labels=np.array([1]))
     drawn = Boxes.annotated(pixels, held, CLASSES, (80, 80))

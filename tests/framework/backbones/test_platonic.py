@@ -15,6 +15,7 @@ from ndformer.framework.transformer import Transformer
 from ndformer.lab.explorer import forms
 from tests.explored import terms_of
 
+ROPE = dict(type="AxialRoPE")
 SIZES = {"square": (2, 4), "tetrahedron": (3, 12), "octahedron": (3, 24)}
 
 
@@ -103,6 +104,21 @@ def test_packed_samples_are_as_alone() -> None:
     for tokens in (slice(0, 4), slice(4, 7)):
         alone = ours(TokenSet(x[:, tokens], Where(r[:, tokens]))).features
         assert (both[:, tokens] - alone).abs().max() < 1e-10
+
+
+def test_encodings_in_a_list_are_both_applied() -> None:
+    r = torch.randn(1, 9, 2, dtype=torch.float64)
+    given = TokenSet(torch.randn(1, 9, 24, dtype=torch.float64), Where(r))
+    both, first = (model("square", encoding)(given).features for encoding in ([ROPE, dict(type="ALiBi")], ROPE))
+    assert not torch.allclose(both, first)
+
+
+def test_objects_are_in_all_frames() -> None:
+    numbers = torch.arange(9)[None]
+    x, r = torch.randn(1, 9, 32, dtype=torch.float64), torch.randn(1, 9, 2, dtype=torch.float64)
+    built = model("square", "ObjectSincos", width=8)
+    plain, objects = (built(TokenSet(x, Where(r, objects=o))).features for o in (None, numbers))
+    assert not torch.allclose(plain, objects)
 
 
 def test_it_has_a_share_of_the_weights_of_a_transformer() -> None:

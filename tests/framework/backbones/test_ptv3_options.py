@@ -129,3 +129,12 @@ def test_loading_fresh_weights_resets_the_momentum_of_a_norm() -> None:
     norm(torch.randn(50, 3) + 5)
     assert norm.running_mean is not None
     assert (norm.running_mean - 5.0).abs().max() < 1.0
+
+
+def test_packed_samples_that_are_not_in_order_are_refused_without_a_decoder() -> None:
+    tokens = packed(cloud(20), cloud(9, seed=1))
+    assert tokens.where.segment is not None
+    swapped = TokenSet(tokens.features, Where(tokens.where.positions, segment=1 - tokens.where.segment))
+    small()(swapped)
+    with pytest.raises(ValueError, match="packed samples numbered 0, 1, 2 ... in their order, got other"):
+        small(dec_depths=())(swapped)

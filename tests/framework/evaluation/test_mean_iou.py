@@ -92,3 +92,11 @@ def test_samples_that_cannot_be_measured_are_errors():
 def test_a_prediction_beyond_the_classes_is_no_other_class(predicted):
     with pytest.raises(ValueError, match=f"predicted class {predicted} for a sample, but there are 3"):
         measured([(np.array([0, 1]), np.array([0, predicted]))], 3)
+
+
+def test_a_class_named_path_has_a_column_of_its_own_and_tasks_have_their_classes():
+    answer = Pixels(sample=dict(path="a.png"), predicted=torch.tensor([[0, 1], [1, 1]]), classes=2)
+    assert answer.rows(["wall", "path"]) == [{"path": "a.png", "wall": 0.25, "class path": 0.75}]
+    assert Pixels.header(["wall", "path"]) == ["path", "wall", "class path"]
+    answer.task = "image"
+    assert answer.rows(["points: desk", "image: sky", "image: road"]) == [{"path": "a.png", "sky": 0.25, "road": 0.75}]

@@ -268,3 +268,12 @@ def test_targets_whose_names_differ_in_the_unit_only_are_refused():
     for names in (["gap (meV)", "gap (eV)"], ["gap (meV)", "gap (meV)"]):
         with pytest.raises(ConfigError, match="differ without their units, got 'gap' more than once in"):
             RegressionError(targets=names)
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "class"])
+def test_numbers_of_tokens_are_not_rounded_to_16_bits_under_autocast(readout):
+    head, given = fitted(readout), tokens()
+    head.hidden = torch.nn.Identity()
+    expected = head(given)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(head(given), expected)

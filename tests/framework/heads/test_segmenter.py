@@ -54,6 +54,19 @@ def test_a_class_beyond_the_head_s_is_one_sentence():
         head().targets([dict(mask=torch.full((8, 8), 3), path="a.jpg")], torch.device("cpu"))
 
 
+def test_an_odd_last_column_does_not_move_coarse_maps():
+    own, whole = head(), tokens(3, 11)
+    inner = TokenSet(whole.features.view(1, 3, 11, 16)[:, :, :10].flatten(1, 2), tokens(3, 10).where)
+    torch.testing.assert_close(own(whole)[..., :16], own(inner)[..., :16])
+
+
+def test_an_image_of_one_column_is_answered_at_its_finest_scale():
+    neck = dict(type="SimpleFeaturePyramid", width=8, scales=(0.5, 1), reduced=True)
+    own = HEADS.create(dict(type="Segmenter", classes=3, neck=neck, patch=8), dim=16)
+    (answer,) = own.predict(tokens(4, 1), [{}])
+    assert answer.predicted.shape == (32, 8)
+
+
 def test_answers_come_at_the_input_s_size_without_a_frame():
     own, given = head(), tokens()
     (found,) = own.predict(given, [{}])

@@ -181,3 +181,15 @@ def test_positions_that_are_not_in_space_are_one_sentence():
     for readout in ("dipole", "vector"):
         with pytest.raises(ValueError, match="positions in 3 dimensions, got 2"):
             TensorRegressor(8, classes=3, readout=readout)(flat)
+
+
+def test_vectors_rotate_with_the_sample_under_autocast():
+    torch.manual_seed(0)
+    built = components()
+    torch.nn.init.normal_(built.linear.weight)
+    turn = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(2))).Q
+    given = [tokens(lambda r, R=R: r @ R.double().T) for R in (torch.eye(3), turn)]
+    single = [TokenSet(t.features.float(), Where(t.where.positions.float(), valid=t.where.valid)) for t in given]
+    with torch.autocast("cpu", torch.bfloat16):
+        plain, turned = (built(t)[:, 1:4] for t in single)
+    torch.testing.assert_close(turned, plain @ turn.T, rtol=1e-4, atol=1e-4)

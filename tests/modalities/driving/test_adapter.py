@@ -112,6 +112,13 @@ def test_neither_batch_mates_nor_the_order_of_points_change_a_pillar():
 
 
 @torch.no_grad()
+def test_points_above_and_below_the_range_are_left_out():
+    inside = torch.tensor([[1.5, 0.5, 0.0, 9.0, 0.0]])
+    outside = torch.tensor([[1.5, 0.5, 50.0, 9.0, 0.0], [-2.5, 0.5, -40.0, 9.0, 0.0]])
+    alone, both = (pillars()([points], **rig(0.0)) for points in (inside, torch.cat([inside, outside])))
+    assert torch.equal(alone.features, both.features)
+
+
 def test_empty_clouds_and_a_single_point_are_clouds_too():
     net = pillars()
     assert net([cloud(0, 0)]).features.shape == (1, 0, 16)

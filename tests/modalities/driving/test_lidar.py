@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ndformer.framework.errors import DataError, MissingError
 from ndformer.framework.registry import DATASETS, METRICS
@@ -71,6 +72,15 @@ Tr_velo_to_cam: 0.0075 -0.9999 -0.0006 -0.0041 0.0148 0.0007 -0.9999 -0.0763 0.9
 """
 
 
+POINTS = [
+    (10, 0, 0, 1),
+    (20, 10, 0, 1),
+    (-10, 0, 0, 1),
+    (10, 20, 0, 1),
+    (10, 0, 9, 1),
+]  # the first two are in the image
+
+
 @pytest.fixture
 def kitti(tmp_path):
     for part in ("velodyne", "label_2", "calib"):
@@ -78,7 +88,7 @@ def kitti(tmp_path):
     (tmp_path / "ImageSets").mkdir()
     for split, name in (("train", "000003"), ("val", "000007")):
         (tmp_path / "ImageSets" / f"{split}.txt").write_text(f"{name}\n")
-        np.ones((9, 4), "<f4").tofile(tmp_path / "training/velodyne" / f"{name}.bin")
+        np.array(POINTS, "<f4").tofile(tmp_path / "training/velodyne" / f"{name}.bin")
         (tmp_path / "training/calib" / f"{name}.txt").write_text(KITTI_CALIBRATION)
         (tmp_path / "training/label_2" / f"{name}.txt").write_text(
             "Car 0 0 1.57 614 181 727 284 1.5 1.8 4.2 1.0 1.7 13.2 1.62\n"
@@ -86,6 +96,16 @@ def kitti(tmp_path):
             "Van 0 0 1.5 5 5 9 9 2 2 5 1 1.7 20 0\n"
         )
     return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore:boxes of .* are of no class")
+def test_kittis_points_are_those_in_the_image_where_objects_have_labels(kitti):
+    assert opened(kitti, "test")[0]["points"][:, :4].tolist() == [list(point) for point in POINTS[:2]]
+    (kitti / "training/image_2").mkdir()
+    Image.new("RGB", (630, 375)).save(kitti / "training/image_2/000007.png")  # its right border is at the middle
+    assert opened(kitti, "test")[0]["points"][:, 1].tolist() == [0, 10]
+    Image.new("RGB", (300, 375)).save(kitti / "training/image_2/000007.png")
+    assert opened(kitti, "test")[0]["points"][:, 1].tolist() == [10]
 
 
 def test_kittis_boxes_are_turned_into_the_frame_of_the_lidar(kitti):

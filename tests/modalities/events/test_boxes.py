@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from ndformer.framework.data.batches import collate
+from ndformer.framework.engine.building import build_model, rehearse
 from ndformer.framework.engine.config.load import load
+from ndformer.framework.errors import ConfigError
 from ndformer.framework.registry import METRICS, MODELS, TRANSFORMS
 from ndformer.modalities.events.formats.stream import Events
 from tests.encodings_of_papers import with_encodings
@@ -60,6 +62,12 @@ def test_the_config_is_the_papers_recipe():
     events = cfg.model.modalities.events
     assert (events.time_unit, events.class_token, events.patch, events.bins) == (100_000, False, 16, 10)
     assert (cfg.model.head.neck.cells, cfg.model.head.neck.ages) == ((15, 19), True)
+
+
+def test_a_class_token_in_a_cell_of_the_map_is_refused():
+    cfg = load(CONFIG, ["model.modalities.events.class_token=True", "model.modalities.events.class_at=center"])
+    with pytest.raises(ConfigError, match="class_at='nowhere' with Detector and neck.cells, got class_at='center'"):
+        rehearse(cfg, build_model(cfg, "cpu"))
 
 
 @pytest.mark.parametrize("path, encoding", with_encodings("gen1"))

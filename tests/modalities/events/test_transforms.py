@@ -12,6 +12,7 @@ from ndformer.modalities.events.adapter import SpikingPatches
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.spikes.spiking import Rule
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer
+from ndformer.modalities.events.spikes.tokens import unpack
 from ndformer.modalities.events.transforms.events import (
     DropArea,
     DropEvents,
@@ -19,7 +20,9 @@ from ndformer.modalities.events.transforms.events import (
     FlipEvents,
     LastEvents,
     OneOf,
+    PackFrames,
     PackSpikes,
+    PackVoxels,
     RollEvents,
     RotateEvents,
     ShearEvents,
@@ -247,3 +250,12 @@ def test_the_last_events_before_a_moment(make_events):
             LastEvents(30, until=late)(given, rng)
     nothing = LastEvents(5)(given | dict(events=events.take(slice(0))), rng)
     assert (len(nothing["events"]), nothing["start"], nothing["end"]) == (0, 200_000, 200_000)
+
+
+@pytest.mark.parametrize("kind", [PackFrames, PackVoxels])
+def test_windows_of_ages_end_at_the_end(kind):
+    t = np.arange(0, 100_000, 500)
+    events = Events(np.zeros(200, np.int16), np.zeros(200, np.int16), t, np.zeros(200, bool), 16, 16)
+    packed = kind(window=30_000, reference="end")(dict(events=events, start=0, end=100_000), np.random.default_rng(0))
+    ages, *_ = unpack(packed["inputs"]["events"])
+    assert sorted(ages.tolist()) == [0, 29_999, 59_999, 89_999]

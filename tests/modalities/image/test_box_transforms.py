@@ -111,3 +111,13 @@ def test_an_object_that_is_cut_away_is_gone():
     jitter = dict(type="LargeScaleJitter", size=32, scale=(2.0, 2.0))
     counts = {len(changed(sample(box=(0, 0, 8, 8)), jitter, seed=seed)["labels"]) for seed in range(20)}
     assert counts == {0, 1}
+
+
+@pytest.mark.parametrize("pack", ["PackBoxes", "PackMask"])
+def test_a_file_without_truth_is_resized_with_the_frame_of_a_sample(pack):
+    steps = dict(type="Resize", size=(30, 20)), dict(type="Resize", size=(60, 60)), dict(type=pack)
+    whole = {name: value for name, value in sample().items() if name != "truth"}
+    known, file = (changed(given, *steps)["data_sample"] for given in (whole, dict(image=whole["image"])))
+    assert file["size"] == known["size"] == (60, 80)
+    assert file["frame"].tolist() == pytest.approx(known["frame"].tolist())
+    assert original(torch.tensor([[0.0, 0, 60, 60]]), file).tolist() == [[0, 0, 80, 60]]

@@ -19,6 +19,7 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.packing import unpacked
 from ndformer.framework.registry import ENCODINGS, MIXERS, MODALITIES
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.image.adapter import ImagePatches
 
 DIM, HEADS, CLASSES = 24, 2, 5
 OPTIONS: dict[str, dict[str, Any]] = dict(
@@ -282,3 +283,11 @@ def test_no_mask_over_the_packed_row_is_built(monkeypatch):
         new_model(name)(images([(2, 5), (3, 3), (4, 2), (1, 7)] * 8, 4))
     assert widths
     assert max(widths) <= 2 * 11
+
+
+def test_positions_in_a_plane_are_as_exact_under_autocast():
+    adapter = ImagePatches(8, patch=8, plane=[(10.3, 0, 1.7), (0, 0, -0.37), (0, 0.41, 0)])
+    image = torch.zeros(1, 3, 128, 128)
+    exact = adapter(image).where.positions
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(adapter(image).where.positions, exact)

@@ -106,6 +106,12 @@ def test_the_budget_is_for_the_smallest_patch_and_sides_divide_by_all():
     assert (made.count_tokens((12, 24)), made.patch_sides) == (18, (4, 4))
 
 
+def test_a_head_in_pixels_has_the_patch_of_its_tokens():
+    cfg = load("configs/custom_segmentation.py", ["model.modalities.image.patch=8", "model.head.classes=2"])
+    with pytest.raises(ConfigError, match="model.head.patch: expected .* of model.modalities.image, 8 pixels, got 16"):
+        rehearse(cfg, build_model(cfg, "cpu"))
+
+
 @pytest.mark.parametrize("option", ["patch_sizes=[8,16]", "drop_tokens=0.5"])
 def test_heads_that_make_maps_are_refused(option):
     cfg = load("configs/custom_segmentation.py", [f"model.modalities.image.{option}", "model.head.classes=2"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ndformer.framework.backbones.factorized import FactorizedTransformer
+from ndformer.framework.errors import ConfigError
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import ENCODINGS as REGISTERED
 from ndformer.framework.tokens import TokenSet, Where
@@ -89,11 +90,11 @@ TAKEN += [dict(type=name) for name in sorted(REGISTERED.all()) if name not in {e
 @pytest.mark.parametrize("class_at", ["nowhere", "center"])
 def test_clips_of_mixed_sizes_are_those_of_each_clip_alone(sizes, backbone, encoding, class_at):
     """Features, losses and gradients of one packed row, whose clips are not in the order of the batch."""
-    made: Any = model(backbone, encoding, class_at=class_at)
-    if backbone == "FactorizedTransformer" and class_at == "center" and made.backbone.on_grids:
-        with pytest.raises(ValueError, match="requires a full grid"):  # the class token is in a frame
-            made([video(*size) for size in sizes])
+    if backbone == "FactorizedTransformer" and class_at == "center":
+        with pytest.raises(ConfigError, match="class_at: expected 'auto' or 'nowhere' with FactorizedTransformer"):
+            model(backbone, encoding, class_at=class_at)
         return
+    made: Any = model(backbone, encoding, class_at=class_at)
     with torch.no_grad():  # zeros at the start would hide the terms of encodings
         for parameter in made.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -150,3 +151,9 @@ def test_factorized_is_space_and_then_time():
     )
     torch.testing.assert_close(found.features, wanted.features, rtol=1e-4, atol=1e-5)
     assert found.where.positions[0, :, 0].tolist() == [0, 0, 1, 2]
+
+
+def test_the_class_token_of_frames_is_the_first_output():
+    made: Any = model("FactorizedTransformer", dict(type="PaPE", m=8), class_at="auto")
+    out = made.features(dict(video=video(4)[None]))
+    assert out.where.placed[0].tolist() == [False, True, True]  # and one token for each of two times

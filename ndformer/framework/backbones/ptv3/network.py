@@ -114,6 +114,8 @@ class PTv3(nn.Module):
     def forward(self, tokens: TokenSet, grid: Tensor | None = None) -> TokenSet:
         """Encode tokens; `grid` (B, N, 3) gives voxel indices other than floor(positions / grid_size)."""
         points = Flat.from_tokens(tokens)
+        if not self.decoder and tokens.where.segment is not None:
+            points.check_order(tokens.where.segment)
         x = points.flat(tokens.features)
         if x.shape[1] != self.in_channels:
             raise ValueError(f"PTv3 expects points with in_channels={self.in_channels} features, got {x.shape[1]}")
@@ -208,6 +210,14 @@ class Flat:
             samples = int(sample[-1]) + 1
         objects = None if where.objects is None else where.objects.expand(shape).flatten()[index]
         return cls(positions, sample, samples, index, shape, objects)
+
+    def check_order(self, segment: Tensor) -> None:
+        """Raise unless packed samples are in order: without a decoder, row s of the output is sample s."""
+        if not torch.equal(self.sample, segment.expand(self.shape).flatten()[self.index]):
+            raise ValueError(
+                "PTv3 without a decoder expects packed samples numbered 0, 1, 2 ... in their order, got other "
+                "segments. Pack them in order, or pad"
+            )
 
     def flat(self, values: Tensor) -> Tensor:
         """Select the points (N, C) of padded or packed values (B, T, C)."""

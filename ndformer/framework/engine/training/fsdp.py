@@ -21,12 +21,8 @@ from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 
 METHODS = ("features", "tokens")  # of TokenModel, which use weights outside forward()
-LAYER_METHODS = (
-    "input",
-    "qk_input",
-    "values",
-    "output",
-)  # of a LayerEncoding, which Attention calls besides forward()
+# of a LayerEncoding, which Attention calls besides forward()
+LAYER_METHODS = ("input", "qk_input", "values", "output", "token_numbers")
 
 
 def shard(

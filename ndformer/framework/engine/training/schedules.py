@@ -95,6 +95,12 @@ class LearningRate:
         if not any(self.schedule(int(update), updates) for update in samples):
             raise ValueError(f"schedule: the learning rate is 0 in all {updates} steps, so nothing would be learned")
 
+    @property
+    def current(self) -> float:
+        """The learning rate of groups without a factor of their own, as `set` returned it."""
+        group = max(self.optimizer.param_groups, key=lambda group: group["lr_scale"])
+        return group["lr"] / (group["lr_scale"] or 1.0)
+
     def set(self, update: int) -> float:
         """Set the learning rates of an optimizer step, and return that of groups without a factor of their own."""
         factor, beta1 = self.schedule(update, self.updates), self.schedule.beta1(update, self.updates)

@@ -188,8 +188,9 @@ class Trainer(Runner):
             self.epoch -= 1  # a resumed run validates first
             self.stop_requested = True
             return run_state.save(self)
-        lr = self.optim_wrapper.param_groups[0]["lr"]
-        self.history.epochs.append(dict(epoch=self.epoch, loss=self.progress.mean_loss, lr=lr, **metrics))
+        self.history.epochs.append(
+            dict(epoch=self.epoch, loss=self.progress.mean_loss, lr=self.learning_rate.current, **metrics)
+        )
         self.seconds += time.perf_counter() - self.progress.epoch_start
         self.batch = 0
         self.progress.new_epoch()
@@ -213,7 +214,7 @@ class Trainer(Runner):
             if self.history.is_best(evaluation.values):
                 run_state.save_best(self, evaluation.values)
                 run_state.wait_staged(self)
-        self.progress.end_epoch(self.optim_wrapper.param_groups[0]["lr"], f"{self.throughput.line}  {evaluation.line}")
+        self.progress.end_epoch(self.learning_rate.current, f"{self.throughput.line}  {evaluation.line}")
         return evaluation.values
 
     def _call_validation_hook(self, point: str, **arguments: Any) -> None:

@@ -24,10 +24,11 @@ from ndformer.framework.registry.ranges import Few
 from ndformer.modalities.driving.datasets.nuscenes.rules import NONE, Boxes, Racks
 from ndformer.modalities.driving.datasets.sensors import SensorDataset
 from ndformer.modalities.driving.formats.classes import LIDAR
-from ndformer.modalities.driving.formats.labels import kitti_boxes, plain_boxes
+from ndformer.modalities.driving.formats.labels import in_image, kitti_boxes, plain_boxes, to_image
 from ndformer.modalities.driving.formats.scans import read_scan
 
 KITTI = ["Car", "Pedestrian", "Cyclist"]
+KITTI_IMAGE = 1242, 375  # width and height of most images
 ENDINGS = (".bin", ".npy")
 
 
@@ -37,6 +38,7 @@ class Scan(NamedTuple):
     path: Path
     boxes: np.ndarray  # (K, 9)
     labels: np.ndarray  # (K,)
+    projection: np.ndarray  # (3, 4) to the image in which objects have labels; (0, 4) if they have labels everywhere
 
 
 @DATASETS.register_module()
@@ -109,15 +111,19 @@ class Lidar(SensorDataset):
 
     def _scan(self, path: Path, other_names: Counter[str]) -> Scan:
         home, name = path.parent.parent, f"{path.stem}.txt"
+        projection = np.zeros((0, 4))
         if self.kitti:
             boxes, names = kitti_boxes(home / "label_2" / name, home / "calib" / name)
+            image = home / "image_2" / f"{path.stem}.png"
+            size = foreign.image_size(image) if image.exists() else KITTI_IMAGE
+            projection = to_image(home / "calib" / name, size)
         else:
             boxes, names = plain_boxes(home / "labels" / name)
         mask = np.array([label in self.classes for label in names], bool)
         other_names.update(label for label in names if label not in self.classes)
         unknown = np.full((len(boxes), 2), np.nan)  # velocities
         labels = np.array([self.classes.index(label) for label in names if label in self.classes], np.int64)
-        return Scan(path, np.column_stack([boxes, unknown])[mask].astype(np.float32), labels)
+        return Scan(path, np.column_stack([boxes, unknown])[mask].astype(np.float32), labels, projection)
 
     def absent(self) -> list[str]:
         present = {label for record in self.records for label in record.labels.tolist()}
@@ -130,7 +136,10 @@ class Lidar(SensorDataset):
         parts = boxes[:, :3], boxes[:, 3:6], boxes[:, 6], boxes[:, 7:]
         truth = Boxes(np.zeros(len(boxes), np.int64), scan.labels, *parts, none, np.zeros(0), np.zeros(0, np.int64))
         annotation = dict(boxes=scan.boxes.copy(), classes=scan.labels, attributes=none, truth=truth)
-        cloud = dict(points=read_points(scan.path, self.columns), path=str(scan.path), token=str(scan.path))
+        points = read_points(scan.path, self.columns)
+        if len(scan.projection):  # objects elsewhere have no labels, and would be trained and counted as background
+            points = points[in_image(points, scan.projection)]
+        cloud = dict(points=points, path=str(scan.path), token=str(scan.path))
         return about_no_camera() | annotation | dict(racks=Racks.none()) | cloud
 
 

@@ -39,19 +39,34 @@ def kitti_boxes(path: Path, calibration: Path) -> tuple[np.ndarray, list[str]]:
     return np.column_stack([place, width, length, height, yaw]), [row[0] for row in rows]
 
 
+def to_image(calibration: Path, size: tuple[int, int]) -> np.ndarray:
+    """Read the projection (3, 4) from KITTI's LiDAR to its left color image of `size` (width, height), from 0 to 1."""
+    return np.diag([1 / size[0], 1 / size[1], 1]) @ _matrix(calibration, "P2", 12)[:3] @ to_camera(calibration)
+
+
+def in_image(points: np.ndarray, projection: np.ndarray) -> np.ndarray:
+    """Return (n,) which points (n, 3 or more) a projection to an image has in the image."""
+    u, v, depth = projection[:, :3] @ points[:, :3].T.astype(np.float64) + projection[:, 3:]
+    return (depth > 0) & (u >= 0) & (u < depth) & (v >= 0) & (v < depth)
+
+
 def to_camera(path: Path) -> np.ndarray:
     """Read the transform (4, 4) from KITTI's LiDAR to its rectified camera."""
-    named = {row[0].rstrip(":"): row[1:] for row in _words(path) if row}
-    pose, turn = np.eye(4), np.eye(4)
-    for name, count, into in (("Tr_velo_to_cam", 12, pose), ("R0_rect", 9, turn)):
-        if len(named.get(name, ())) != count:
-            raise DataError(f"{path} has no {name} of {count} numbers, as KITTI's calibrations have: get it again")
-        wide = count // 3
-        into[:3, :wide] = _numbers(path, [named[name]], count).reshape(3, wide)
+    pose, turn = _matrix(path, "Tr_velo_to_cam", 12), _matrix(path, "R0_rect", 9)
     to_cam = turn @ pose
     if np.abs(to_cam[:3, :3] @ to_cam[:3, :3].T - np.eye(3)).max() > 1e-2:
         raise DataError(f"{path} has a calibration from LiDAR to camera that is no rotation: get it again")
     return to_cam
+
+
+def _matrix(path: Path, name: str, count: int) -> np.ndarray:
+    """Read a matrix of three rows, as the upper ones of (4, 4)."""
+    named = {row[0].rstrip(":"): row[1:] for row in _words(path) if row}
+    if len(named.get(name, ())) != count:
+        raise DataError(f"{path} has no {name} of {count} numbers, as KITTI's calibrations have: get it again")
+    matrix = np.eye(4)
+    matrix[:3, : count // 3] = _numbers(path, [named[name]], count).reshape(3, count // 3)
+    return matrix
 
 
 def _words(path: Path) -> list[list[str]]:

@@ -69,7 +69,7 @@ class WindowTokenizer:
     """Make a token for each patch and time window with at least `threshold` events.
 
     With one bin these are event frames, with several `bins` in each window voxel grids. The time of a token is the end
-    of its window; windows are counted from the start of the recording.
+    of its window; windows are counted from the start of the recording, or, as ages are, back from its end.
     """
 
     def __init__(self, window: int, patch: int = 16, bins: int = 1, threshold: int = 1) -> None:
@@ -79,6 +79,10 @@ class WindowTokenizer:
             )
         self.window, self.patch, self.bins, self.threshold = window, patch, bins, threshold
         self.volume = check_patch(patch, bins)
+
+    def back_from(self, end: int, start: int) -> int:
+        """Return the start of the first of as many windows as there are between `start` and `end`, which ends them."""
+        return end - -(-(end - start) // self.window) * self.window
 
     def __call__(self, events: Events, start: int = 0) -> Tokens:
         neuron, rows, columns = patches(events, self.patch)

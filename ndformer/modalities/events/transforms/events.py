@@ -266,10 +266,13 @@ class PackTokens(Pack):
         self.tokenizer, self.reference, self.ages = tokenizer, reference, reference == "end"
 
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
-        tokens = self.tokenizer(sample["events"], sample["start"])
+        start = sample["start"]
+        if self.ages and isinstance(self.tokenizer, WindowTokenizer):
+            start = self.tokenizer.back_from(sample["end"] + 1, start)  # events at the end are included
+        tokens = self.tokenizer(sample["events"], start)
         if len(tokens) == 0 and "before" in sample:
             return self(sample["before"], rng)
-        since = sample["end"] - tokens.t if self.ages else tokens.t - sample["start"]
+        since = np.maximum(sample["end"] - tokens.t, 0) if self.ages else tokens.t - sample["start"]
         data_sample = {name: value for name, value in sample.items() if name not in STREAM_KEYS}
         return dict(inputs=dict(events=tokens.pack(since)), data_sample=data_sample)
 

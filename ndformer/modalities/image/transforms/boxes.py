@@ -32,11 +32,9 @@ def clip_boxes(boxes: np.ndarray, labels: np.ndarray, width: int, height: int, m
 
 def framed(sample: Sample) -> Sample:
     """Return the sample with boxes, size and frame; a sample without annotation has no boxes and the identity frame."""
-    if "frame" in sample:
-        return sample
     image = sample["image"]
     empty = dict(boxes=np.empty((0, 4)), labels=np.empty(0, np.int64))
-    return sample | empty | dict(size=(image.height, image.width), frame=np.array([1.0, 1.0, 0.0, 0.0]))
+    return empty | dict(size=(image.height, image.width), frame=np.array([1.0, 1.0, 0.0, 0.0])) | sample
 
 
 def moved(sample: Sample, image: Image.Image, scale: tuple[float, float], offset: tuple[float, float]) -> Sample:
@@ -95,7 +93,9 @@ class Resize:
         size = shorter_side_to(image, self.size) if isinstance(self.size, int) else (self.size[1], self.size[0])
         if "boxes" in sample or "mask" in sample:
             return resize_and_crop(sample, size, 0, 0, size[1], size[0], self.resample)
-        return sample | dict(image=resized(image, size, self.resample, sample.get("path")))
+        new = resized(image, size, self.resample, sample.get("path"))
+        out = moved(sample, new, (size[0] / image.width, size[1] / image.height), (0, 0))
+        return {name: out[name] for name in (*sample, "size", "frame")}  # of a file: its boxes will be predicted
 
 
 @TRANSFORMS.register_module()

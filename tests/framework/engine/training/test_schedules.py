@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from ndformer.framework.engine.training.schedules import OneCycle, WarmupCosine
+from ndformer.framework.engine.training.schedules import LearningRate, OneCycle, WarmupCosine
 
 
 @pytest.mark.parametrize("warmup, total", [(0.3, 100), (0.1, 37)])
@@ -46,3 +46,9 @@ def test_warmup_rises_linearly_then_half_a_cosine_falls():
     assert rates[110] == pytest.approx(middle)
     assert rates[20] == pytest.approx(1.0)
     assert rates[199] < 0.0102
+
+
+def test_the_current_rate_is_that_of_groups_without_a_factor():
+    groups = [dict(params=[torch.zeros(1, requires_grad=True)], lr_scale=scale) for scale in (0.01, 1.0, 0.5)]
+    rate = LearningRate(dict(type="WarmupCosine"), 2e-3, torch.optim.SGD(groups, lr=1.0), 100)
+    assert [rate.set(update) == rate.current for update in (0, 30, 99)] == [True] * 3

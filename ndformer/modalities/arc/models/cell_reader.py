@@ -1,5 +1,6 @@
 """A head that predicts a class for every cell of a full grid of tokens."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,12 +45,13 @@ class CellReader(Head):
 
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         best = finite(self(tokens), data_samples).argmax(-1).to(torch.int16).cpu()
-        return [self._answer(labels, sample) for labels, sample in zip(best, data_samples)]
+        side = round(best.shape[1] ** 0.5)
+        grid = tokens.where.grid or (side, side)
+        return [self._answer(labels, sample, grid) for labels, sample in zip(best, data_samples)]
 
-    def _answer(self, best: Tensor, sample: dict[str, Any]) -> Cells:
+    def _answer(self, best: Tensor, sample: dict[str, Any], grid: Sequence[int]) -> Cells:
         truth = sample.get("labels")
-        side = round(len(best) ** 0.5)
-        predicted = best.view((side, side) if truth is None else truth.shape)
+        predicted = best.view(tuple(grid) if truth is None else truth.shape)
         fields = {name: sample[name] for name in ("path", "index") if name in sample}
         fields |= {} if truth is None else dict(truth=truth)
         return Cells(sample=fields, predicted=predicted, classes=self.classes)

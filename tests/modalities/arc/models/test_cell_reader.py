@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from ndformer.framework.answers.pixels import Cells
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.mean_iou import SolveRate
-from ndformer.framework.heads.cell_reader import CellReader
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.arc.models.cell_reader import CellReader
 
 NAMES = ["a", "b", "c"]
 
@@ -46,6 +46,13 @@ def test_labels_of_another_grid_and_of_no_class_are_errors(tokens):
         head.loss(tokens, torch.zeros(2, 4, dtype=torch.int64))
     with pytest.raises(DataError, match="has the label 3"):
         head.targets([dict(labels=torch.full((2, 3), 3), path="x")], torch.device("cpu"))
+
+
+def test_without_labels_the_grid_is_that_of_the_tokens():
+    torch.manual_seed(0)
+    tokens = TokenSet(torch.randn(1, 16, 4), Where(torch.rand(1, 16, 2), grid=(2, 8)))
+    (answer,) = CellReader(4, 3).predict(tokens, [{}])
+    assert answer.predicted.shape == (2, 8)
 
 
 def answer(predicted, truth):

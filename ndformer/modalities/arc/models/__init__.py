@@ -1,0 +1,1 @@
+"""The head of grids of colored cells."""
