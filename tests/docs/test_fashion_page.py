@@ -210,6 +210,8 @@ def test_the_second_rate_is_the_better_neighbor_of_the_chosen_one() -> None:
 
 def test_rows_vary_alike_so_that_their_spread_may_be_pooled() -> None:
     assert of_equal_spreads() > 0.05
+    both = [*VALUES.values(), *(row.test for row in SECOND.values())]  # those of a second rate have the same spread
+    assert stats.bartlett(*(list(row.values()) for row in both if len(row) > 1)).pvalue > 0.05
 
 
 @pytest.mark.parametrize("name", of_claims())
