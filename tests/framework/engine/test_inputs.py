@@ -46,7 +46,9 @@ def folder(tmp_path):
 def test_a_file_goes_through_the_tests_transforms_in_the_models_channels(folder):
     batch = Preparation(config(transforms=RESIZED), model(image=IMAGE))((folder / "b.png",))
     torch.testing.assert_close(batch["inputs"]["image"], torch.full((1, 1, 8, 12), 0.2))
-    assert batch["data_samples"] == [dict(label=-1, index=0, path=str(folder / "b.png"))]
+    (sample,) = batch["data_samples"]
+    assert sample | dict(frame=None) == dict(label=-1, index=0, path=str(folder / "b.png"), size=(20, 30), frame=None)
+    assert sample["frame"].tolist() == [2.5, 2.5, 0, 0]  # from the input to the file
 
 
 def test_folders_are_searched_and_files_taken_as_they_are(folder):
