@@ -59,7 +59,9 @@ class SampleAttention:
     maps: list[AttentionMaps]
     canvas: Canvas
     positions: Tensor  # (N, P) of its tokens
-    prefix: int  # number of class and register tokens before them
+    slots: Tensor  # (N,) of these tokens in the sequence
+    prefix_slots: Tensor  # (S,) of class and register tokens
+    has_class: bool  # the first of them is a class token
 
     @property
     def layers(self) -> list[list[AttentionMaps]]:
@@ -74,9 +76,9 @@ class SampleAttention:
 
     def token(self, text: str | None) -> int | None:
         """Return the index of the token that a text names; None: the class token, which is the default."""
-        if text == "class" and self.prefix == 0:
+        if text == "class" and not self.has_class:
             raise DataError(f"this model has no class token: choose another, --query {self.canvas.how}")
-        if text == "class" or (text is None and self.prefix):
+        if text == "class" or (text is None and self.has_class):
             return None
         return self.canvas.middle if text is None else self.canvas.token(text)
 
@@ -92,8 +94,8 @@ class SampleAttention:
         """Return where a query token and all keys are in attention maps; rows are matched by position."""
         N = len(self.positions)
         if maps.cut is None:
-            query = torch.tensor([0 if token is None else self.prefix + token])
-            return QueryView(torch.zeros(N, dtype=torch.long), self.prefix + torch.arange(N), query)
+            query = self.prefix_slots[:1] if token is None else self.slots[token][None]
+            return QueryView(torch.zeros(N, dtype=torch.long), self.slots, query)
         positions, row_positions, valid = self._shared_axes(maps)
         R, K = valid.shape
         min_distance, index = _nearest(positions, row_positions.flatten(0, 1), valid.flatten())
@@ -159,14 +161,20 @@ def record(
     name = next(name for name in model.modalities if sample["inputs"].get(name) is not None)
     adapter = cast(Adapter, model.modalities[name])
     mask = where.positions.new_ones(where.positions.shape[1], dtype=torch.bool)
-    mask = mask if where.valid is None else where.valid[0]
-    mask = mask & (torch.arange(len(mask), device=mask.device) >= len(adapter.prefix_names))
+    mask = (mask if where.valid is None else where.valid[0]).clone()
+    owners = {number: model.modalities[name] for name, number in model.numbers.items()}
+    prefix = []
+    for number, owner in owners.items() if tokens.modality is not None else [(0, adapter)]:
+        own = mask if tokens.modality is None else mask & (tokens.modality[0] == number)
+        prefix.append(own.nonzero()[:, 0][: len(cast(Adapter, owner).prefix_names)])
+    prefix_slots = torch.cat(prefix)
+    mask[prefix_slots] = False
     positions = where.positions[0][mask].cpu()
     pack = find_pack(name, prepared.steps.get(name) or next(iter(prepared.steps.values())))
     if model.joint_modalities:
         assert tokens.modality is not None
         kinds = tokens.modality[0][mask].cpu()
-        by_modality = {name: positions[kinds == i].double().numpy() for i, name in enumerate(model.modalities)}
+        by_modality = {name: positions[kinds == i].double().numpy() for name, i in model.numbers.items()}
         canvas = adapter.joint_canvas(sample, pack, by_modality)
     else:
         canvas = adapter.canvas(sample, pack, positions.double().numpy())
@@ -175,7 +183,9 @@ def record(
     if not maps:
         raise DataError(f"{type(model.backbone).__name__} has no attention layers that can be recorded")
     answer.class_names = list(classes)
-    return SampleAttention(printable(title), answer, maps, canvas, positions, len(adapter.prefix_names))
+    has_class = adapter.prefix_names[:1] == ("class token",)
+    slots, prefix_slots = mask.nonzero()[:, 0].cpu(), prefix_slots.cpu()
+    return SampleAttention(printable(title), answer, maps, canvas, positions, slots, prefix_slots, has_class)
 
 
 def samples(
@@ -273,12 +283,14 @@ def panels(
     for r, (layer, token) in enumerate(rows):
         maps, view = sample.select(layer, token)
         terms = logit_terms(maps)
+        logits = sum(terms.values(), torch.zeros(()))
+        unseen = logits.isneginf()  # keys, which are gray in all panels
         for name, term in terms.items() if parts else ():
-            if name == "mask":  # 0 wherever attention is not 0
+            if name == "mask":  # 0 or -inf
                 continue
-            by_name.setdefault(name, {})[r] = view.values(term.expand_as(terms["semantic"])).numpy()
-        attention = sum(terms.values(), torch.zeros(())).softmax(-1)
-        by_name.setdefault("attention", {})[r] = view.values(attention).numpy()
+            by_name.setdefault(name, {})[r] = view.values(term.expand_as(logits).masked_fill(unseen, -math.inf)).numpy()
+        attention = logits.softmax(-1)
+        by_name.setdefault("attention", {})[r] = view.values(attention.masked_fill(unseen, math.inf)).numpy()
         off[r] = _off_share(sample, maps, view, attention)
     N = len(sample.positions)
     blocks = []
@@ -298,7 +310,7 @@ def panels(
 def _off_share(sample: SampleAttention, maps: AttentionMaps, view: QueryView, attention: Tensor) -> np.ndarray:
     """Return the share of attention to class and register tokens, by head; empty if there are none."""
     if maps.cut is None:
-        outside = torch.arange(attention.shape[-1]) < sample.prefix
+        outside = torch.zeros(attention.shape[-1], dtype=torch.bool).index_fill(0, sample.prefix_slots, True)
         outside = outside.expand(len(attention), -1)
     else:
         placed = maps.where.placed

@@ -32,6 +32,7 @@ class Adapter(nn.Module):
     more_tokens: str = "Make its patches or windows smaller."  # advice in the warning about few tokens; "": no warning
     extra_inputs: ClassVar[tuple[str, ...]] = ()  # extra keyword inputs of forward(), for example calibrations
     tokens: nn.Parameter  # (prefix, dim) class token and registers, after add_tokens()
+    number: int | None = None  # of the modality in joint token sets; None: its place in the config
     class_at: ClassPosition = "nowhere"  # position of class token and registers
     prefix_names: tuple[str, ...] = ()  # names of these tokens, which precede those of a sample
     renamed_options: ClassVar[Mapping[str, Renamed]] = dict(class_at=CLASS_POSITIONS)

@@ -55,6 +55,8 @@ class TokenModel(nn.Module):
         # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
         self.width = getattr(self.backbone, "in_channels", dim)
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
+        numbers = enumerate(cast(Adapter, adapter).number for adapter in self.modalities.values())
+        self.numbers = dict(zip(modalities, (i if number is None else number for i, number in numbers)))
         self.position_dims, encoding = backbone.get("position_dims"), backbone.get("encoding")
         for name, module in self.modalities.items():
             adapter = cast(Adapter, module)
@@ -177,8 +179,7 @@ class TokenModel(nn.Module):
             call = partial(self._call_adapter, name, adapter)
             tokens = _adapt_present(call, value, extra_inputs, packs=not self.joint_modalities)
             if self.joint_modalities:
-                if (kind := tokens.modality) is None:
-                    kind = torch.full(tokens.features.shape[:2], i, device=tokens.features.device)
+                kind = torch.full(tokens.features.shape[:2], self.numbers[name], device=tokens.features.device)
                 tokens = TokenSet(tokens.features + self.kinds[i].to(tokens.features.dtype), tokens.where, kind)
             sets.append(tokens)
         if not sets:

@@ -1,26 +1,30 @@
 """Attention of one query token, also in models with windows or moments."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from ndformer.cli.attention import SampleAttention, logit_terms
+from ndformer.cli.attention import SampleAttention, logit_terms, panels, record
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, record_attention
 from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.backbones.ptv3.network import PTv3
+from ndformer.framework.data.batches import collate
 from ndformer.framework.errors import DataError
+from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
 from tests.encodings.references.gta import random_cameras
 from tests.modalities.driving.models import test_unitr as unitr
 
 
 def seen(looks: list[AttentionMaps], places: torch.Tensor, prefix: int = 0) -> SampleAttention:
-    return SampleAttention("", None, looks, None, places, prefix)  # pyright: ignore[reportArgumentType]
+    slots = prefix + torch.arange(len(places))
+    return SampleAttention("", None, looks, None, places, slots, torch.arange(prefix), prefix > 0)  # pyright: ignore[reportArgumentType]
 
 
 def test_points_see_those_of_their_own_window_by_where_they_are():
@@ -124,3 +128,51 @@ def test_what_would_fill_the_memory_is_a_sentence():
     look = AttentionMaps(Attention(64, 16), torch.empty(1, 8192, 64), Where(torch.empty(1, 8192, 3)))
     with pytest.raises(DataError, match=r"1 x 8192 tokens and 16 heads, 4\.3 GB for a term"):
         logit_terms(look)
+
+
+def recorded(modalities: dict[str, Any], inputs: dict[str, Any], **backbone: Any) -> tuple[SampleAttention, Any]:
+    """Return the attention on a sample, and the tokens."""
+    torch.manual_seed(0)
+    dims = 3 if "points" in modalities else 2
+    transformer = dict(
+        type="Transformer", dim=24, depth=2, heads=2, position_dims=dims, encoding=dict(type="PaPE", m=3)
+    )
+    model = TokenModel(modalities, transformer | backbone, dict(type="Classifier", classes=3, pool="mean")).eval()
+    prepared: Any = SimpleNamespace(steps=dict.fromkeys(modalities, []))
+    sample = dict(inputs=inputs, data_sample=dict(label=0))
+    shown = record(model, prepared, sample, "", ["a", "b", "c"])
+    return shown, model.tokens(collate([sample])["inputs"])
+
+
+JOINT: dict[str, Any] = dict(
+    points=dict(type="PointPatches", centers=6, neighbors=2, features=0),
+    image=dict(type="ImagePatches", patch=4, plane=[(0, 0, 0), (1, 0, 0), (0, 1, 0)]),
+)
+
+
+@pytest.mark.parametrize("class_token", [False, True])
+def test_tokens_beside_padding_and_class_tokens_of_other_modalities_are_at_their_slots(class_token: bool) -> None:
+    modalities = {name: cfg | dict(class_token=class_token) for name, cfg in JOINT.items()}
+    shown, tokens = recorded(modalities, dict(points=torch.rand(3, 3), image=torch.randn(3, 8, 12)))
+    placed = torch.ones_like(tokens.where.valid) if tokens.where.placed is None else tokens.where.placed
+    slots = (tokens.where.valid & placed)[0].nonzero()[:, 0]
+    assert len(shown.positions) == len(slots) == 3 + 6
+    torch.testing.assert_close(shown.positions, tokens.where.positions[0, slots])
+    attention = shown.maps[0].attention()
+    expected = attention[0, :, slots[-1]][:, slots]
+    torch.testing.assert_close(shown.view(shown.maps[0], 8).values(attention), expected)
+
+
+def test_keys_outside_of_a_window_are_gray_in_all_panels() -> None:
+    image = dict(image=dict(type="ImagePatches", patch=4, class_token=False))
+    shown, _ = recorded(image, dict(image=torch.randn(3, 24, 32)), window=3, global_blocks=[1])
+    for block in panels(shown, [(shown.layers[0], 0)], [0, 1], True):
+        assert np.isnan(block.values[0]).sum(-1).tolist() == [48 - 9] * 2, block.name
+
+
+def test_a_register_is_no_class_token() -> None:
+    image = dict(image=dict(type="ImagePatches", patch=4, class_token=False, registers=2))
+    shown, _ = recorded(image, dict(image=torch.randn(3, 8, 12)))
+    assert shown.token(None) == shown.canvas.middle
+    with pytest.raises(DataError, match="this model has no class token"):
+        shown.token("class")

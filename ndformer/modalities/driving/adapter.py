@@ -103,6 +103,8 @@ class Pillars(SensorAdapter):
 
     endings = (".bin", ".npy")  # of the files that open() reads
 
+    number = 0
+
     def __init__(
         self,
         dim: Width,
@@ -219,6 +221,8 @@ class CameraPatches(SensorAdapter):
     each cell in `layers` between `heights`; the remaining offset is part of its position. Positions are cached by
     calibration.
     """
+
+    number = 1
 
     def __init__(
         self,

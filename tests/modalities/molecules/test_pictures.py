@@ -8,7 +8,7 @@ import torch
 
 from ndformer.framework.data.describe import describe
 from ndformer.modalities.molecules.adapter import Atoms
-from ndformer.modalities.molecules.pictures.balls import SIZE, TurningMolecule, draw
+from ndformer.modalities.molecules.pictures.balls import SIZE, TurningMolecule, draw, flat
 from ndformer.modalities.molecules.transforms.atoms import PackAtoms
 from tools.show_tokens import draw_tokens
 
@@ -31,6 +31,13 @@ def test_atoms_are_drawn_at_their_spots():
     assert not is_red(picture)[round(y), round(x)]
     columns = [canvas.spot(1, moment)[1] for moment in range(canvas.moments)]
     assert max(columns) - min(columns) > SIZE / 2  # it turns
+
+
+def test_molecules_are_rotated_and_not_mirrored():
+    for seed in range(20):
+        positions = np.random.default_rng(seed).normal(size=(4, 3))
+        volumes = [np.linalg.det((places - places[0])[1:]) for places in (positions, flat(positions))]
+        np.testing.assert_allclose(*volumes, rtol=1e-9)
 
 
 def test_token_values_color_their_atoms():

@@ -27,7 +27,9 @@ COLORS[[15, 16, 17, 35, 53]] = [(255, 140, 0), (230, 200, 40), (40, 200, 40), (1
 def flat(positions: np.ndarray) -> np.ndarray:
     """Return positions (n, 3) rotated so that the molecule is widest along x and thinnest along z."""
     around = positions.astype(np.float64) - positions.mean(0)
-    return around @ np.linalg.svd(around, full_matrices=True)[2].T
+    axes = np.linalg.svd(around, full_matrices=True)[2]
+    axes[2] *= np.sign(np.linalg.det(axes))  # a reflection would show the mirror image
+    return around @ axes.T
 
 
 class TurningMolecule(Canvas):
