@@ -13,6 +13,8 @@ from ndformer.integrations.importers import vit
 
 PATCHES = "patch_embed.proj"
 TIMM_LICENSE = "timm is Apache-2.0; each of its weights has a license of its own: see its model card"
+# channels of a head by width, where published models have others than 64
+TIMM_HEADS, VJEPA2_HEADS = {1152: 72, 1280: 80, 1408: 88, 1664: 104}, {1280: 80}
 BACKBONE = r"^(module\.)?(backbone\.)?"  # prefix of names in files of a larger model
 
 
@@ -24,6 +26,8 @@ def timm(state_dict: State, head_dim: int, model: str = "a ViT as timm's") -> Im
     """
     reader = StateDictReader(state_dict, model)
     dim, class_token = vit.width(reader, PATCHES), "cls_token" in reader
+    head_dim = _published(TIMM_HEADS, dim, head_dim)
+    eps = 1e-5 if "norm_pre.weight" in reader else 1e-6  # of timm's CLIP
     names = ("cls_token", "reg_token", "register_tokens")  # in the order of tokens
     rows = [reader.take(name, 1, None, dim) for name in names if name in reader]
     entries = sum(row.shape[1] for row in rows)
@@ -31,10 +35,10 @@ def timm(state_dict: State, head_dim: int, model: str = "a ViT as timm's") -> Im
     encoding = dict(type="LearnableAbsolute", grid=grid, class_entries=prefix)
     parts = {
         "modalities.image": vit.patches(reader, PATCHES, *rows, class_token=class_token),
-        "backbone": vit.backbone(reader, dim, head_dim, encoding, eps=1e-6, more={"encoding.table": table}),
+        "backbone": vit.backbone(reader, dim, head_dim, encoding, eps=eps, more={"encoding.table": table}),
     }
     parts |= vit.classifier(reader, dim, "class" if class_token else "mean")
-    return Imported(parts, reader.check_unused("mask_token"), vit.assumed(head_dim, 1e-6))
+    return Imported(parts, reader.check_unused("mask_token"), vit.assumed(head_dim, eps))
 
 
 importer("deit", "Apache-2.0")(partial(timm, model="DeiT"))
@@ -167,6 +171,7 @@ def vjepa2(state_dict: State, head_dim: int) -> Imported:
             f"{PATCHES}.weight: expected 5 dimensions, as in V-JEPA 2's video encoders, got {dims}. Image encoders "
             "cannot be converted"
         )
+    head_dim = _published(VJEPA2_HEADS, dim, head_dim)
     encoding = dict(type="RotaryND", preset="vjepa2")
     parts = {
         "modalities.video": vit.tubelets(reader, PATCHES, dim),
@@ -174,6 +179,11 @@ def vjepa2(state_dict: State, head_dim: int) -> Imported:
     }
     left = reader.check_unused("pos_embed")  # sinusoidal embeddings that are not used
     return Imported(parts, left, vit.assumed(head_dim, 1e-6))
+
+
+def _published(widths: dict[int, int], dim: int, head_dim: int) -> int:
+    """Return the channels of a head of published models of a width, unless others than 64 are requested."""
+    return widths.get(dim, 64) if head_dim == 64 else head_dim
 
 
 def _check_head_dim(reader: StateDictReader, dim: int, head_dim: int) -> int:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ndformer.framework.importer import IMPORTERS
 from tests.integrations.importers import plain
 from tests.integrations.importers.given import (
     CLS,
@@ -61,9 +62,9 @@ def test_learned_tables(case, converted):
 
 def test_a_norm_before_the_blocks_stays_there(converted):
     s = vit(**CLS, pos_embed=(1, N + 1, D), **{"norm_pre.weight": (D,), "norm_pre.bias": (D,)})
-    x = plain.norm(s, "norm_pre", before(s["cls_token"], patches(s, IMAGES)) + s["pos_embed"], 1e-6)
+    x = plain.norm(s, "norm_pre", before(s["cls_token"], patches(s, IMAGES)) + s["pos_embed"], 1e-5)
     model, _ = converted("timm", s, "--head-dim", "16")
-    alike(model.features(IMAGES).features, plain.norm(s, "norm", plain.blocks(s, x, HEADS, 1e-6), 1e-6))
+    alike(model.features(IMAGES).features, plain.norm(s, "norm", plain.blocks(s, x, HEADS, 1e-5), 1e-5))
 
 
 def spun(q: Tensor, angle: Tensor) -> Tensor:
@@ -234,3 +235,11 @@ def test_vjepa2(converted):
     alike(model.features(data).features, plain.norm(s, "norm", x, 1e-6))
     assert "license of vjepa2: MIT" in said
     assert "unused: pos_embed\n" in said
+
+
+@pytest.mark.parametrize(
+    "source, dim, heads", [("timm", 1280, 16), ("deit", 1280, 16), ("timm", 1152, 16), ("timm", 128, 2)]
+)
+def test_wide_models_have_the_heads_of_published_ones(source, dim, heads):
+    s = vit(TIMM, dim, True, cls_token=(1, 1, dim), pos_embed=(1, N + 1, dim))
+    assert IMPORTERS.get(source).convert(s, 64).parts["backbone"].config["heads"] == heads
