@@ -20,6 +20,7 @@ from ndformer.cli.program import new_parser, run
 from ndformer.framework.engine.config.text import format_config
 from ndformer.framework.engine.training.checkpoint import check_weights, load, save
 from ndformer.framework.engine.training.pretrained import collect_architecture
+from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.weights import load_tensors
 from ndformer.framework.registry import BACKBONES, HEADS, IMPORTERS, MODALITIES
 from ndformer.framework.system import atomic
@@ -34,18 +35,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("input", metavar="IN", type=Path)
     parser.add_argument("output", metavar="OUT", type=Path)
     parser.add_argument("--head-dim", metavar="N", type=int, help="channels of a head: 64; for pointcept 16")
-    parser.add_argument("--fov", type=int, choices=[180, 90, 45], default=90, help="field of view of lookhere (90)")
-    parser.add_argument("--rope-base", metavar="N", type=int, default=0, help="of naflexvit's axial RoPE (0: none)")
+    parser.add_argument("--fov", type=int, choices=[180, 90, 45], help="field of view of lookhere (90)")
+    parser.add_argument("--rope-base", metavar="N", type=int, help="of naflexvit's axial RoPE (0: none)")
     args = parser.parse_args(arguments)
+    for option, value, origin in (("--fov", args.fov, "lookhere"), ("--rope-base", args.rope_base, "naflexvit")):
+        if value is not None and args.origin != origin:
+            raise DataError(f"{option} is an option of {origin}, got {args.origin}: leave it out")
     atomic.make_parent(args.output)
     if args.origin == FOLDER:
         save(args.output, load(args.input))
         print(f"{args.output} has the content of {args.input}")
         return
     source = IMPORTERS.get(args.origin)
-    extra_options = dict(lookhere=dict(fov=args.fov), naflexvit=dict(rope_base=args.rope_base)).get(args.origin, {})
+    extra_options = dict(lookhere=dict(fov=args.fov or 90), naflexvit=dict(rope_base=args.rope_base or 0))
     imported = source.convert(
-        load_tensors(args.input, source.inside), args.head_dim or source.head_dim, **extra_options
+        load_tensors(args.input, source.inside), args.head_dim or source.head_dim, **extra_options.get(args.origin, {})
     )
     weights = {}
     dim = 0

@@ -108,9 +108,7 @@ def main() -> None:
     checkpoint.arguments(parser)
     parser.add_argument("out", metavar="OUT", type=Path, help=".onnx, .pt2, .safetensors, or a folder")
     parser.add_argument("--size", metavar=("HEIGHT", "WIDTH"), type=int, nargs=2, help="image size of the comparison")
-    parser.add_argument(
-        "--license", metavar="NAME", default="unknown", help="license of a folder's weights, as on the hub: cc-by-4.0"
-    )
+    parser.add_argument("--license", metavar="NAME", help="license of a folder's weights, as on the hub: cc-by-4.0")
     parser.add_argument("--licence", dest="license", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # its old name
     args = parser.parse_args()
     cfg = config_from(args)
@@ -119,6 +117,10 @@ def main() -> None:
         graphs = " or ".join(graph.ENDINGS)
         raise DataError(f"expected .safetensors for weights, {graphs} for a graph, got {args.out}")
     (graph.can_save if kind in graph.ENDINGS else exported.can_export if kind else modelcard.can_write)(args.out)
+    if args.license is not None and kind:
+        raise DataError(f"--license is written into a folder's model card, got {args.out}: leave it out, or the ending")
+    if args.size is not None and kind not in graph.ENDINGS:
+        raise DataError(f"--size is of the images that a graph is compared with, got {args.out}: leave it out")
     content = checkpoint.load(args.checkpoint)
     cfg = with_classes(cfg, content.get("classes"))
     model = build_model(cfg, "cpu").eval()
@@ -131,7 +133,7 @@ def main() -> None:
     elif kind:
         exported.export(args.out, content)
     else:
-        modelcard.write(args.out, cfg, content, args.checkpoint.parent, args.license)
+        modelcard.write(args.out, cfg, content, args.checkpoint.parent, args.license or "unknown")
     print(args.out)
 
 

@@ -98,6 +98,9 @@ def main(words: Sequence[str] | None = None) -> None:
     cfg = config_from(args, ["test"])
     for path in [args.out] if args.out else ():
         output.ready(path, ENDINGS)
+    chosen = {"--layer": args.layer, "--head": args.head, "--query": args.query, "--parts": args.parts}
+    for option in (option for option, value in chosen.items() if value and args.z_scores):
+        raise DataError(f"--z-scores has all layers, heads and tokens, got {option}: leave it out")
     if args.z_scores and args.out and args.out.suffix == ".gif":
         raise DataError("--z-scores: expected a .png in --out, got a .gif")
     content = checkpoint.load(args.checkpoint)

@@ -126,6 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise DataError(
             "--out: expected a folder for the predictions of each scene, got none, and voting on scenes takes long"
         )
+    is_scene = isinstance(model.head, TokenSegmenter)
+    if (args.submit is not None and not is_scene) or (args.repeats != 1 and is_scene):
+        raise DataError("--submit is for scenes, --repeats for objects: leave the other one out")
     if args.repeats < 1:
         raise DataError(f"--repeats: expected 1 or more, got {args.repeats}")
     if out is not None:

@@ -168,3 +168,9 @@ def test_what_is_no_such_checkpoint_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "in.pth").write_bytes(b"half")
     with pytest.raises(DataError, match="cannot|not a checkpoint"):
         load_tensors(tmp_path / "in.pth")
+
+
+@pytest.mark.parametrize("option, origin", [("--fov", "lookhere"), ("--rope-base", "naflexvit")])
+def test_options_of_other_sources_are_refused(option, origin, tmp_path):
+    with pytest.raises(DataError, match=f"{option} is an option of {origin}, got timm: leave it out"):
+        convert_checkpoint.main(["timm", str(tmp_path / "in.pth"), str(tmp_path / "out.pth"), option, "90"])

@@ -15,6 +15,7 @@ import ndformer
 from ndformer.cli.modelcard import plain
 from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.load import load as load_config
+from ndformer.framework.errors import DataError
 from tests.programs import CONFIGS, SMALL, run, save_untrained
 from tools import export
 
@@ -94,6 +95,12 @@ def test_nothing_in_the_folder_names_a_place_on_the_machine(home: Path) -> None:
     for path in folder.iterdir():
         assert b"somebody" not in path.read_bytes(), path.name
         assert str(home).encode() not in path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("out, option", [("w.safetensors", "--license"), ("w.onnx", "--license"), ("w", "--size")])
+def test_options_of_other_kinds_of_files_are_refused(home: Path, out: str, option: str) -> None:
+    with pytest.raises(DataError, match=f"{option} is .* got .*{out}: leave it out"):
+        exported(home, out, option, *(["28", "28"] if option == "--size" else ["mit"]))
 
 
 def test_other_things_are_not_written_over(home: Path) -> None:

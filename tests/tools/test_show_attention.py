@@ -93,6 +93,8 @@ def test_z_scores_are_drawn_and_told(show, home):
     assert out == "z_scores.png"
     assert len(layers) == 2
     assert all(-1 < float(word) < 1 for line in layers for word in line.split()[2:])
+    with pytest.raises(DataError, match="--z-scores has all layers, heads and tokens, got --layer: leave it out"):
+        show("image", home / HOSTILE, "--z-scores", "--layer", "1")
 
 
 @pytest.mark.filterwarnings("ignore:.*has no events")

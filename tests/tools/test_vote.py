@@ -198,6 +198,8 @@ def test_scenes_are_kept_gone_on_with_and_refused_for_another_model(trained, hom
         vote.main([*arguments, "--out", str(out)])
     with pytest.raises(DataError, match="--out: expected a folder"):
         vote.main(arguments)
+    with pytest.raises(DataError, match="--submit is for scenes, --repeats for objects"):
+        vote.main([*arguments, "--out", str(out), "--repeats", "2"])
 
 
 def test_scenes_of_one_name_have_files_of_their_own(tmp_path):
@@ -254,6 +256,8 @@ def test_repeats_of_votes_on_objects_are_told_as_mean_and_spread(objects, capsys
         i = next(looked)
         return [np.eye(2)[labels[i] if right[repeat][i] else 1 - labels[i]] for repeat in range(repeats)]
 
+    with pytest.raises(DataError, match="--submit is for scenes, --repeats for objects"):
+        vote.main([*arguments, "--submit", "out"])
     monkeypatch.setattr(voting, "object_votes", votes)
     vote.main([*arguments, "--repeats", "3"])
     said = capsys.readouterr().out.strip()
