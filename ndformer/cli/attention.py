@@ -61,7 +61,7 @@ class SampleAttention:
     positions: Tensor  # (N, P) of its tokens
     slots: Tensor  # (N,) of these tokens in the sequence
     prefix_slots: Tensor  # (S,) of class and register tokens
-    has_class: bool  # the first of them is a class token
+    has_class_token: bool  # the first of them is a class token
 
     @property
     def layers(self) -> list[list[AttentionMaps]]:
@@ -76,9 +76,9 @@ class SampleAttention:
 
     def token(self, text: str | None) -> int | None:
         """Return the index of the token that a text names; None: the class token, which is the default."""
-        if text == "class" and not self.has_class:
+        if text == "class" and not self.has_class_token:
             raise DataError(f"this model has no class token: choose another, --query {self.canvas.how}")
-        if text == "class" or (text is None and self.has_class):
+        if text == "class" or (text is None and self.has_class_token):
             return None
         return self.canvas.middle if text is None else self.canvas.token(text)
 
@@ -183,9 +183,9 @@ def record(
     if not maps:
         raise DataError(f"{type(model.backbone).__name__} has no attention layers that can be recorded")
     answer.class_names = list(classes)
-    has_class = adapter.prefix_names[:1] == ("class token",)
+    has_class_token = adapter.prefix_names[:1] == ("class token",)
     slots, prefix_slots = mask.nonzero()[:, 0].cpu(), prefix_slots.cpu()
-    return SampleAttention(printable(title), answer, maps, canvas, positions, slots, prefix_slots, has_class)
+    return SampleAttention(printable(title), answer, maps, canvas, positions, slots, prefix_slots, has_class_token)
 
 
 def samples(
@@ -225,8 +225,8 @@ def _read_files(prepared: Preparation, files: tuple[Path, ...]) -> Sample:
 
 def _truth(sample: Sample, classes: Sequence[str]) -> str:
     label = sample.get("data_sample", {}).get("label", -1)
-    has_class = isinstance(label, (int, np.integer)) and 0 <= label < len(classes)
-    return f", class {classes[int(label)]}" if has_class else ""
+    has_class_token = isinstance(label, (int, np.integer)) and 0 <= label < len(classes)
+    return f", class {classes[int(label)]}" if has_class_token else ""
 
 
 def indices(number: int | None, count: int, option: str) -> list[int]:

@@ -139,9 +139,9 @@ def recorded(modalities: dict[str, Any], inputs: dict[str, Any], **backbone: Any
     )
     model = TokenModel(modalities, transformer | backbone, dict(type="Classifier", classes=3, pool="mean")).eval()
     prepared: Any = SimpleNamespace(steps=dict.fromkeys(modalities, []))
-    sample = dict(inputs=inputs, data_sample=dict(label=0))
-    shown = record(model, prepared, sample, "", ["a", "b", "c"])
-    return shown, model.tokens(collate([sample])["inputs"])
+    packed = dict(inputs=inputs, data_sample=dict(label=0))
+    sample = record(model, prepared, packed, "", ["a", "b", "c"])
+    return sample, model.tokens(collate([packed])["inputs"])
 
 
 JOINT: dict[str, Any] = dict(
@@ -153,26 +153,26 @@ JOINT: dict[str, Any] = dict(
 @pytest.mark.parametrize("class_token", [False, True])
 def test_tokens_beside_padding_and_class_tokens_of_other_modalities_are_at_their_slots(class_token: bool) -> None:
     modalities = {name: cfg | dict(class_token=class_token) for name, cfg in JOINT.items()}
-    shown, tokens = recorded(modalities, dict(points=torch.rand(3, 3), image=torch.randn(3, 8, 12)))
+    sample, tokens = recorded(modalities, dict(points=torch.rand(3, 3), image=torch.randn(3, 8, 12)))
     placed = torch.ones_like(tokens.where.valid) if tokens.where.placed is None else tokens.where.placed
     slots = (tokens.where.valid & placed)[0].nonzero()[:, 0]
-    assert len(shown.positions) == len(slots) == 3 + 6
-    torch.testing.assert_close(shown.positions, tokens.where.positions[0, slots])
-    attention = shown.maps[0].attention()
+    assert len(sample.positions) == len(slots) == 3 + 6
+    torch.testing.assert_close(sample.positions, tokens.where.positions[0, slots])
+    attention = sample.maps[0].attention()
     expected = attention[0, :, slots[-1]][:, slots]
-    torch.testing.assert_close(shown.view(shown.maps[0], 8).values(attention), expected)
+    torch.testing.assert_close(sample.view(sample.maps[0], 8).values(attention), expected)
 
 
 def test_keys_outside_of_a_window_are_gray_in_all_panels() -> None:
     image = dict(image=dict(type="ImagePatches", patch=4, class_token=False))
-    shown, _ = recorded(image, dict(image=torch.randn(3, 24, 32)), window=3, global_blocks=[1])
-    for block in panels(shown, [(shown.layers[0], 0)], [0, 1], True):
+    sample, _ = recorded(image, dict(image=torch.randn(3, 24, 32)), window=3, global_blocks=[1])
+    for block in panels(sample, [(sample.layers[0], 0)], [0, 1], True):
         assert np.isnan(block.values[0]).sum(-1).tolist() == [48 - 9] * 2, block.name
 
 
 def test_a_register_is_no_class_token() -> None:
     image = dict(image=dict(type="ImagePatches", patch=4, class_token=False, registers=2))
-    shown, _ = recorded(image, dict(image=torch.randn(3, 8, 12)))
-    assert shown.token(None) == shown.canvas.middle
+    sample, _ = recorded(image, dict(image=torch.randn(3, 8, 12)))
+    assert sample.token(None) == sample.canvas.middle
     with pytest.raises(DataError, match="this model has no class token"):
-        shown.token("class")
+        sample.token("class")

@@ -67,7 +67,7 @@ def test_what_learns_makes_it_anew_with_gradients() -> None:
 
 
 @torch.no_grad()
-def test_weights_loaded_into_a_copy_are_seen() -> None:
+def test_weights_loaded_into_a_copy_are_used() -> None:
     pape = layer().eval()
     slopes(pape)
     other = copy.deepcopy(pape)

@@ -114,7 +114,7 @@ class FactorizedTransformer(RowCutter):
 
 
 def class_token_place(backbone: nn.Module, encoding: Encoding, position: ClassPosition) -> ClassPosition:
-    """Return where class tokens of a model are: by default the best place for the encoding."""
+    """Return the position of class tokens: 'auto' is the best one for the encoding, and none for this backbone."""
     if not isinstance(backbone, FactorizedTransformer):
         return class_place(encoding, position)
     if position not in ("auto", "nowhere"):

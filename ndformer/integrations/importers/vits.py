@@ -26,7 +26,7 @@ def timm(state_dict: State, head_dim: int, model: str = "a ViT as timm's") -> Im
     """
     reader = StateDictReader(state_dict, model)
     dim, class_token = vit.width(reader, PATCHES), "cls_token" in reader
-    head_dim = _published(TIMM_HEADS, dim, head_dim)
+    head_dim = _published_head_dim(TIMM_HEADS, dim, head_dim)
     eps = 1e-5 if "norm_pre.weight" in reader else 1e-6  # of timm's CLIP
     names = ("cls_token", "reg_token", "register_tokens")  # in the order of tokens
     rows = [reader.take(name, 1, None, dim) for name in names if name in reader]
@@ -171,7 +171,7 @@ def vjepa2(state_dict: State, head_dim: int) -> Imported:
             f"{PATCHES}.weight: expected 5 dimensions, as in V-JEPA 2's video encoders, got {dims}. Image encoders "
             "cannot be converted"
         )
-    head_dim = _published(VJEPA2_HEADS, dim, head_dim)
+    head_dim = _published_head_dim(VJEPA2_HEADS, dim, head_dim)
     encoding = dict(type="RotaryND", preset="vjepa2")
     parts = {
         "modalities.video": vit.tubelets(reader, PATCHES, dim),
@@ -181,7 +181,7 @@ def vjepa2(state_dict: State, head_dim: int) -> Imported:
     return Imported(parts, left, vit.assumed(head_dim, 1e-6))
 
 
-def _published(widths: dict[int, int], dim: int, head_dim: int) -> int:
+def _published_head_dim(widths: dict[int, int], dim: int, head_dim: int) -> int:
     """Return the channels of a head of published models of a width, unless others than 64 are requested."""
     return widths.get(dim, 64) if head_dim == 64 else head_dim
 

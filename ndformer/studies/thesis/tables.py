@@ -137,7 +137,7 @@ EXPERIMENTS = [
         ),
         about=f"As in Table 1, but {STEPS} steps for every number of images; accuracy in %, R² of distance. The "
         "thesis shows curves without numbers, and gives neither the numbers of images nor the steps. Claims compare "
-        "100 and 400 images: with more, most rows are at their ceiling, and no difference can be seen (chosen after "
+        "100 and 400 images: with more, most rows are at their ceiling, and there is no difference left (chosen after "
         "the runs).",
         draw=draw,
     ),

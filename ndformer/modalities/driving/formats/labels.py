@@ -60,7 +60,7 @@ def to_camera(path: Path) -> np.ndarray:
 
 
 def _matrix(path: Path, name: str, count: int) -> np.ndarray:
-    """Read a matrix of three rows, as the upper ones of (4, 4)."""
+    """Read a named matrix with three rows and `count` numbers of a calibration, extended to (4, 4)."""
     named = {row[0].rstrip(":"): row[1:] for row in _words(path) if row}
     if len(named.get(name, ())) != count:
         raise DataError(f"{path} has no {name} of {count} numbers, as KITTI's calibrations have: get it again")

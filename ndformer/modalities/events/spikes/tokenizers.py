@@ -80,8 +80,8 @@ class WindowTokenizer:
         self.window, self.patch, self.bins, self.threshold = window, patch, bins, threshold
         self.volume = check_patch(patch, bins)
 
-    def back_from(self, end: int, start: int) -> int:
-        """Return the start of the first of as many windows as there are between `start` and `end`, which ends them."""
+    def aligned_start(self, end: int, start: int) -> int:
+        """Return the start of consecutive windows that end at `end` and of which the first contains `start`."""
         return end - -(-(end - start) // self.window) * self.window
 
     def __call__(self, events: Events, start: int = 0) -> Tokens:

@@ -268,7 +268,7 @@ class PackTokens(Pack):
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         start = sample["start"]
         if self.ages and isinstance(self.tokenizer, WindowTokenizer):
-            start = self.tokenizer.back_from(sample["end"] + 1, start)  # events at the end are included
+            start = self.tokenizer.aligned_start(sample["end"] + 1, start)  # events at the end are included
         tokens = self.tokenizer(sample["events"], start)
         if len(tokens) == 0 and "before" in sample:
             return self(sample["before"], rng)
