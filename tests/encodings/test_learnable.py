@@ -286,7 +286,7 @@ def test_batch_norm_has_the_statistics_of_all_packed_samples() -> None:
         x, r = torch.randn(1, 90, 32), torch.rand(1, 90, 2)
         where, split = Where(r, segment=torch.tensor([[0] * 40 + [1] * 50])), [40, 50]
         if not is_packed:
-            x, r = (pad_sequence(t[0].split(split), batch_first=True) for t in (x, r))
+            x, r = (pad_sequence(list(t[0].split(split)), batch_first=True) for t in (x, r))
             where = Where(r, valid=torch.arange(50) < torch.tensor(split)[:, None])
         y = net(TokenSet(x, where)).features
         outputs.append(y[0] if is_packed else torch.cat([y[0, :40], y[1]]))
