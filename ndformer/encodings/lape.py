@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.base import scaled
-from ndformer.framework.encoding.composed import build_encoding, with_periods
+from ndformer.framework.encoding.composed import Composed, build_encoding, with_periods
 from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
@@ -41,7 +41,8 @@ class LaPE(PositionEncoding):
         cfg = dict(type="Sincos") if encoding is None else encoding
         self.encoding = build_encoding(with_periods(cfg, self.circle_lengths) if any(self.periods) else cfg, **sizes)
         kind = type(self.encoding)
-        if kind.embed is PositionEncoding.embed or self.encoding.content_dependent:
+        composed = issubclass(kind, Composed)  # its embedding is more than a sum, as PEMixer's
+        if kind.embed is PositionEncoding.embed or self.encoding.content_dependent or composed:
             raise ValueError(
                 f"LaPE takes an encoding that is added to the tokens, such as Sincos, got {kind.__name__}. Use it "
                 "without LaPE"

@@ -29,6 +29,7 @@ class PoPE(RotaryND):
     """
 
     changes_unplaced = True  # to lengths
+    widens = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

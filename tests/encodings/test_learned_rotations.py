@@ -175,3 +175,14 @@ def test_pope_widens_q_and_k_and_says_in_the_phase_alone_where() -> None:
     assert wide.shape[-1] == 50
     lengths = wide.unflatten(-1, (25, 2)).norm(dim=-1)
     torch.testing.assert_close(lengths, torch.nn.functional.softplus(q))
+
+
+@pytest.mark.parametrize("other", ["STRING", "GRAPE", "AxialRoPE", "PoPE"])
+def test_pope_whose_channels_are_more_comes_last_of_several_encodings(other):
+    sizes: dict[str, int] = dict(dim=16, heads=2, position_dims=2, depth=1)
+    if other != "PoPE":
+        both = build_encoding([dict(type=other), dict(type="PoPE")], **sizes)
+        q, x, where = torch.randn(1, 2, 3, 8), torch.randn(1, 3, 16), Where(torch.rand(1, 3, 2))
+        assert both.layer(0, 1)(q, q, x, both.prepare(where))[0].shape == (1, 2, 3, 16)
+    with pytest.raises(ValueError, match=f"PoPE doubles the channels of q and k, which {other} after it has not"):
+        build_encoding([dict(type="PoPE"), dict(type=other)], **sizes)

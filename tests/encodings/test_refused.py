@@ -84,6 +84,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [  # options, c
     ("LearnableFourier", dict(groups=3), {}, "groups must divide the 2 position dimensions and the width 16, got 3"),
     ("LaPE", dict(encoding=dict(type="PaPE")), {}, "added to the tokens, such as Sincos, got PaPE"),
     ("LaPE", dict(encoding=dict(type="LaPE")), {}, "such as Sincos, got LaPE"),
+    ("LaPE", dict(encoding=dict(type="PEMixer")), {}, "such as Sincos, got PEMixer"),
     ("PEMixer", dict(second=dict(type="ALiBi")), {}, "adds an embedding to tokens, got ALiBi. Take Sincos"),
     ("PEMixer", dict(strategy="sum"), {}, "strategy must be 'default', 'hardcoded_normalization'.*, got 'sum'"),
     ("PEMixer", dict(strategy="positional_attention", attention_heads=3), {},

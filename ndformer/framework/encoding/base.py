@@ -53,6 +53,7 @@ class PositionEncoding(nn.Module):
     embeds_unplaced: bool = False  # adds an embedding also to tokens without a position
     changes_unplaced: bool = False  # changes q and k also of tokens without a position, by their features
     normalizes: bool = False  # q and k, so it comes first of several encodings
+    widens: bool = False  # q and k, so it comes last of several encodings
     bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
     circular_axes: bool = False  # accepts `periods`: a whole turn along such an axis changes nothing

@@ -38,6 +38,12 @@ class Composed(PositionEncoding):
             raise ValueError(
                 f"{late} normalizes q and k, and with them what {type(first).__name__} adds: write it first in the list"
             )
+        wide = next((type(part).__name__ for part in parts[:-1] if part.widens), None)
+        if wide is not None:
+            raise ValueError(
+                f"{wide} doubles the channels of q and k, which {type(parts[-1]).__name__} after it has not: write "
+                f"{wide} last in the list"
+            )
         axes = zip(*(part.periods for part in parts))
         self.periods = tuple(next(filter(None, periods), None) for periods in axes)
         self.parts = cast(list[PositionEncoding], nn.ModuleList(parts))

@@ -161,9 +161,12 @@ def naflexvit(state_dict: State, head_dim: int, rope_base: int = 0) -> Imported:
     return Imported(parts, reader.check_unused(), vit.assumed(head_dim, 1e-6) + assumed)
 
 
-@importer("vjepa2", "MIT; parts of its code are Apache-2.0", ("encoder", "state_dict", "model"))
+@importer("vjepa2", "MIT; parts of its code are Apache-2.0", ("target_encoder", "encoder", "state_dict", "model"))
 def vjepa2(state_dict: State, head_dim: int) -> Imported:
-    """Convert V-JEPA 2's video encoders: tubelets, no class token, RoPE with tiled frequencies and adjacent pairs."""
+    """Convert V-JEPA 2's video encoders: tubelets, no class token, RoPE with tiled frequencies and adjacent pairs.
+
+    Of a pretraining checkpoint it is the average over training steps, the target encoder, which its authors evaluate.
+    """
     reader = StateDictReader(state_dict, "V-JEPA 2", BACKBONE)
     dim, dims = vit.width(reader, PATCHES), reader.left[f"{PATCHES}.weight"].dim()
     if dims != 5:

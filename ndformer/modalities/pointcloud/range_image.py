@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import Sample
-from ndformer.framework.pictures.canvas import Canvas
+from ndformer.framework.pictures.canvas import Canvas, GridCanvas
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.ranges import Finite, Side, Width, WidthOrNone
 from ndformer.framework.tokens import TokenSet
@@ -56,7 +55,13 @@ class RangePatches(Clouds):
         return 2
 
     def canvas(self, sample: Sample, pack: PackPoints, places: np.ndarray) -> Canvas:
-        return Adapter.canvas(self, sample, pack, places)
+        """Return the range image, bright where points are near and black where there are none."""
+        any_point, distance = self.image(sample["inputs"]["points"])[:2].numpy()
+        low, high = (distance[any_point > 0].min(), distance[any_point > 0].max()) if any_point.any() else (0, 1)
+        gray = np.where(any_point > 0, 255 - 195 * (distance - low) / max(high - low, 1e-6), 0).astype(np.uint8)
+        higher = max(1, self.columns // (4 * self.rows))  # so that rows of a wide image can be told apart
+        picture = np.repeat(np.repeat(gray, higher, 0)[..., None], 3, 2)
+        return GridCanvas(picture[None], (self.rows // self.patch[0], self.columns // self.patch[1]))
 
     def image(self, cloud: Tensor) -> Tensor:
         """Return the range image (2 + features, rows, columns) of a scan (n, 3 + features)."""

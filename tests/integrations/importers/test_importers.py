@@ -209,7 +209,8 @@ def test_pape(dims, trained, converted):
     assert "unused: nothing\n" in said
 
 
-def test_vjepa2(converted):
+@pytest.mark.parametrize("averaged", [False, True])
+def test_vjepa2(converted, averaged):
     s = vit(LS, **{"patch_embed.proj.weight": (D, 3, 2, PATCH, PATCH)})
     s = {name: value for name, value in s.items() if ".ls" not in name}
     data = torch.randint(0, 255, (2, 6, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
@@ -231,6 +232,9 @@ def test_vjepa2(converted):
     x = plain.blocks(s, x.flatten(2).transpose(1, 2), HEADS, 1e-6, turn=turn)
     saved: dict[str, Any] = dict(encoder={f"module.backbone.{name}": value for name, value in s.items()}, epoch=3)
     saved["encoder"] |= {"module.backbone.pos_embed": torch.zeros(1, 9, D)}
+    if averaged:
+        average, others = saved["encoder"], {name: torch.zeros_like(value) for name, value in saved["encoder"].items()}
+        saved |= dict(encoder=others, target_encoder=average)
     model, said = converted("vjepa2", saved, "--head-dim", "16")
     alike(model.features(data).features, plain.norm(s, "norm", x, 1e-6))
     assert "license of vjepa2: MIT" in said

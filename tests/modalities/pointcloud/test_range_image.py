@@ -3,12 +3,14 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from ndformer.framework.model import TokenModel
 from ndformer.modalities.pointcloud.range_image import RangePatches
+from ndformer.modalities.pointcloud.transforms.points import PackPoints
 
 SIZE = dict[str, Any](features=1, rows=8, columns=32, patch=(2, 4))
 
@@ -54,6 +56,24 @@ def test_a_scan_is_the_same_alone_and_in_a_batch() -> None:
     batch = model(clouds)
     for i, cloud in enumerate(clouds):
         torch.testing.assert_close(model(cloud[None]).features[0], batch.features[i])
+
+
+def test_attention_is_drawn_on_the_range_image_with_the_highest_row_at_the_top() -> None:
+    adapter = RangePatches(12, **SIZE)
+    near_above, far_below = [2.0, 0.1, 0.3, 0], [-20.0, 0.1, -9.0, 0]
+    cloud = torch.tensor([near_above, far_below])
+    places = adapter(cloud[None]).where.positions[0].numpy()
+    canvas = adapter.canvas(dict(inputs=dict(points=cloud)), PackPoints(), places)
+    plain = canvas.plain(0)
+    assert plain.shape == (8, 32, 3)
+    assert np.argwhere(plain.all(2)).tolist() == [[0, 0], [6, 15]]
+    assert plain[0, 0, 0] > plain[6, 15, 0]
+    middles = [canvas.spot(token, 0) for token in range(len(places))]
+    rows, columns = zip(*(middle for middle in middles if middle))
+    assert [(row + 0.5) / 8 for row in rows] == pytest.approx(((10 - places[:, 0]) / 40).tolist())
+    assert [(column + 0.5) / 32 for column in columns] == pytest.approx((places[:, 1] / 360).tolist())
+    empty = adapter.canvas(dict(inputs=dict(points=cloud[:0])), PackPoints(), places)
+    assert not empty.plain(0).any()
 
 
 @pytest.mark.parametrize("encoding", ["AxialRoPE", "ALiBi", "PaPE", "RelativeBias", "PRoPE"])
