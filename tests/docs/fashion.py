@@ -1,67 +1,21 @@
-"""The runs on Fashion-MNIST of docs/results/data/fashion, by encoding and seed."""
+"""The runs on Fashion-MNIST: with the rate of the search, with a second one, and on larger images."""
 
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ndformer.framework.quantity import Quantity
-from ndformer.lab import extrapolate, extrapolate_table, interval, paired
+from ndformer.lab import extrapolate, extrapolate_table, paired
 from ndformer.lab.interval import Summary
-from tests.docs import made
+from tests.docs.reported import SPREAD_START, TUNING, Reported
 
-FOLDER = made.ROOT / "docs" / "results" / "data" / "fashion"
-TUNING = 100  # the seed that rates are chosen on
-BASELINE = "PaPE(init_radius='spread')"
-MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", BASELINE, "PaPECompact")
-PLANNED: dict[str, int] = dict.fromkeys(MAIN, 5)  # seeds; others have 3
-CONTENT = json.loads((FOLDER / "compare.json").read_text())
-QUANTITY = Quantity(**CONTENT["quantity"])
-NOT_A_ROW = "LearnableAbsolute"  # one run with the default table, before the row got a table of the grid's size
-RUNS: list[dict[str, Any]] = [
-    run
-    for run in [*CONTENT["runs"], *CONTENT["earlier_runs"]]
-    if run["results"] and not run["failed"] and run["encoding"] != NOT_A_ROW
-]
-NAMES = sorted({run["encoding"] for run in RUNS}, key=lambda name: (name not in MAIN, name))
-
-
-def title(name: str) -> str:
-    return name if "(" in name else name.replace(", ", " + ")
-
-
-def by_row(field: Any, reported: bool) -> dict[str, dict[Any, Any]]:
-    """Return field(run) by encoding and seed, of the reported runs, or by encoding and rate, of the tuning runs."""
-    table: dict[str, dict[Any, Any]] = defaultdict(dict)
-    for run in RUNS:
-        if (run["seed"] != TUNING) == reported:
-            table[run["encoding"]][run["seed"] if reported else run["point"]["optimizer.lr"]] = field(run)
-    return table
-
-
-VALUES = by_row(lambda run: run["results"]["test"]["accuracy"], reported=True)
-CORRECT = by_row(lambda run: run["correct"], reported=True)
-TRIED = by_row(lambda run: run["results"]["val"]["accuracy"], reported=False)
-SPREAD = paired.pool(VALUES.values())
-
-
-def mean(name: str) -> Summary:
-    """Return the mean accuracy, with an interval from the spread of all rows."""
-    return mean_of(list(VALUES[name].values()))
-
-
-def mean_of(values: list[float]) -> Summary:
-    summary = Summary.from_values(values)
-    return replace(summary, half=interval.student_t(SPREAD.freedom) * math.sqrt(SPREAD.variance / summary.n))
-
-
-def gain(name: str, base: str) -> Summary | None:
-    return paired.gain_over(VALUES[name], VALUES[base], CORRECT[name], CORRECT[base], QUANTITY, SPREAD)
+MAIN = ("NoPE", "Sincos", "LearnableAbsolute(grid=7)", "AxialRoPE", "RoPEMixed", "ALiBi", SPREAD_START, "PaPECompact")
+# without one run with the default table, from before the row got a table of the grid's size
+FASHION = Reported("fashion", MAIN, planned=5, others=3, left_out="LearnableAbsolute")
 
 
 @dataclass(frozen=True)
@@ -84,16 +38,19 @@ class AtRate:
         return statistics.fmean(self.val[seed] for seed in SECOND_SEEDS)
 
     def over(self, base: AtRate) -> Summary | None:
-        return paired.gain_over(self.test, base.test, self.correct, base.correct, QUANTITY, SPREAD)
+        return paired.gain_over(self.test, base.test, self.correct, base.correct, FASHION.quantity, FASHION.spread)
 
 
 SECOND_SEEDS = (0, 1, 2)
-FIRST = {name: AtRate.of([r for r in RUNS if r["encoding"] == name and r["seed"] != TUNING]) for name in VALUES}
+FIRST = {
+    name: AtRate.of([run for run in FASHION.runs if run["encoding"] == name and run["seed"] != TUNING])
+    for name in FASHION.values
+}
 
 
 def _second_rates() -> dict[str, AtRate]:
     """Return the runs with the better neighbor of the chosen rate, of the encodings that have all seeds of it."""
-    content = json.loads((FOLDER.parent / "same_rate_fashion" / "compare.json").read_text())
+    content = json.loads((FASHION.folder.parent / "same_rate_fashion" / "compare.json").read_text())
     runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in [*content["runs"], *content["earlier_runs"]]:
         if run["results"] and not run["failed"]:
@@ -111,23 +68,10 @@ def validated_best(name: str) -> AtRate:
     return max(both, key=AtRate.validation)
 
 
-def written(gains: dict[Any, Summary | None], quantity: Quantity = QUANTITY) -> dict[Any, str]:
-    """Return gains as texts, significant ones in bold."""
-    signs = paired.significant(gains)
-    texts = {key: interval.difference(value, quantity) for key, value in gains.items()}
-    return {key: f"**{text}**" if signs[key] else text for key, text in texts.items()}
-
-
-def ranked() -> list[str]:
-    """Return the encodings with three reported runs or more, best first."""
-    names = [name for name, values in VALUES.items() if len(values) >= interval.ENOUGH]
-    return sorted(names, key=lambda name: -statistics.fmean(VALUES[name].values()))
-
-
 def larger_runs() -> list[extrapolate.Tested]:
     """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
-    rows_of = {Path(run["folder"]).name: run["encoding"] for run in RUNS}
-    runs = extrapolate_table.add_earlier([], FOLDER)
+    rows_of = {Path(run["folder"]).name: run["encoding"] for run in FASHION.runs}
+    runs = extrapolate_table.add_earlier([], FASHION.folder)
     return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -20,87 +19,26 @@ from ndformer.studies import find
 from ndformer.studies.pape import extrapolation, fashion
 from ndformer.studies.training import NO_MATTER
 from tests.docs import made
-from tests.docs.fashion import (
-    BASELINE,
-    CORRECT,
-    FIRST,
-    MAIN,
-    NAMES,
-    PLANNED,
-    QUANTITY,
-    RUNS,
-    SECOND,
-    SPREAD,
-    TRIED,
-    TUNING,
-    VALUES,
-    at_size,
-    by_row,
-    gain,
-    larger_runs,
-    mean,
-    mean_of,
-    ranked,
-    title,
-    validated_best,
-    written,
-)
+from tests.docs.fashion import FASHION, FIRST, MAIN, SECOND, at_size, larger_runs, validated_best
+from tests.docs.reported import SPREAD_START, TUNING, point, title
 
 PAGE = "docs/results/fashion-mnist.md"
 PAPERS = made.ROOT / "docs" / "papers"
 HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" / "compare.json").read_text())
 
 
-def measured() -> str:
-    """Return the table of test accuracies."""
-    gains = written({name: gain(name, BASELINE) for name in VALUES if name != BASELINE})
-    params = by_row(lambda run: run["results"]["params"], reported=True)
-    rows = []
-    for name in ranked():
-        summary = mean(name)
-        seeds, (size,) = f"{summary.n} of {PLANNED.get(name, 3)}", set(params[name].values())
-        sd = "" if summary.sd is None else QUANTITY.text(summary.sd)
-        gained = gains.get(name, "")
-        rows.append([title(name), f"{size:,}", seeds, interval.mean(summary, QUANTITY), sd, gained])
-    head = ["encoding", "parameters", "seeds", "accuracy %", "sd", "gain over PaPE spread"]
-    minutes = by_row(lambda run: run["results"]["minutes"], reported=True)
-    spent = sum(sum(row.values()) for row in minutes.values())
-    done, planned = sum(map(len, VALUES.values())), sum(PLANNED.get(name, 3) for name in NAMES)
-    note = (
-        f"{done} of {planned} planned runs are finished; they took {spent:,.0f} core-minutes. Seeds have a standard "
-        f"deviation of {QUANTITY.text(math.sqrt(SPREAD.variance))} points, pooled over all rows ({SPREAD.freedom} "
-        f"degrees of freedom); Bartlett's test finds no difference between rows (p = {of_equal_spreads():.2f})."
-    )
-    return f"\n{markdown.table(head, rows)}\n\n{note}\n\n"
-
-
-def of_equal_spreads() -> float:
-    """Return the p-value of Bartlett's test that seeds vary alike in all rows."""
-    return float(stats.bartlett(*(list(row.values()) for row in VALUES.values() if len(row) > 1)).pvalue)
-
-
 def pairs() -> str:
-    """Return the gains of the main rows over each other, and how wide their intervals are."""
-    names = [name for name in ranked() if name in MAIN]
-    gains = {(a, b): gain(a, b) for a, b in itertools.combinations(names, 2)}
-    texts = written(gains)
-    rows = [[title(a), *(texts.get((a, b), "") for b in names[1:])] for a in names[:-1]]
-    halves = sorted(100 * value.margin for value in gains.values() if value and value.margin is not None)
-    few, middle = sum(half < 0.7 for half in halves), statistics.median(halves)
-    note = (
-        f"The {len(halves)} half-widths are {halves[0]:.2f} to {halves[-1]:.2f} points, with a median of {middle:.2f}; "
-        f"{few} are below 0.7."
-    )
-    return f"\n{markdown.table(['gain of', *('over ' + title(name) for name in names[1:])], rows)}\n\n{note}\n\n"
+    """Return the gains of the main rows over each other, with the half-width that the design aims at."""
+    return FASHION.pairs(limit=0.7)
 
 
 def larger() -> str:
     """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
     rows = extrapolate_table.summarize(larger_runs())
-    ranks = {name: rank for rank, name in enumerate(ranked())}
+    ranks = {name: rank for rank, name in enumerate(FASHION.ranked())}
     rows = {(title(key[0]), *key[1:]): rows[key] for key in sorted(rows, key=lambda key: ranks[key[0]])}
     sizes = list(extrapolate_table.shapes(larger_runs()))
-    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', QUANTITY, '28')}\n{larger_gains()}\n\n"
+    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', FASHION.quantity, '28')}\n{larger_gains()}\n\n"
 
 
 def larger_gains() -> str:
@@ -109,27 +47,20 @@ def larger_gains() -> str:
         (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
     }
     gains = {
-        (name, *column): paired.gain_over(rows[name], rows[BASELINE], {}, {}, QUANTITY)
+        (name, *column): paired.gain_over(rows[name], rows[SPREAD_START], {}, {}, FASHION.quantity)
         for column, rows in columns.items()
         for name in rows
-        if name != BASELINE
+        if name != SPREAD_START
     }
-    texts = written(gains)
+    texts = FASHION.written(gains)
     head = [f"{size}, {way}" for size, way in columns]
-    names = [name for name in ranked() if any((name, *column) in texts for column in columns)]
+    names = [name for name in FASHION.ranked() if any((name, *column) in texts for column in columns)]
     rows = [[title(name), *(texts.get((name, *column), "") for column in columns)] for name in names]
     return f"gain over PaPE spread in points, paired by seed\n\n{markdown.table(['encoding', *head], rows)}"
 
 
 def tuning() -> str:
-    """Return the table of validation accuracies in %, with the best of each encoding in bold."""
-    rates = sorted({rate for row in TRIED.values() for rate in row}, key=float)
-    rows = []
-    for name in NAMES:
-        values = TRIED[name]
-        best = max(values.values()) if len(values) == len(rates) else None
-        texts = {rate: f"**{100 * v:.2f}**" if v == best else f"{100 * v:.2f}" for rate, v in values.items()}
-        rows.append([title(name), *(texts.get(rate, "") for rate in rates)])
+    """Return the table of the search, and rates beyond it."""
     beyond = ", ".join(
         f"{title(run['encoding'])} {100 * run['results']['val']['accuracy']:.2f}" for run in HIGHER["runs"]
     )
@@ -138,19 +69,19 @@ def tuning() -> str:
         f"Beyond the search, at {rate}, to see whether it was wide enough "
         f"([JSON](data/higher_fashion/compare.json)): {beyond} %."
     )
-    return f"\n{markdown.table(['encoding', *rates], rows)}\n\n{note}\n\n"
+    return f"\n{FASHION.search()}\n\n{note}\n\n"
 
 
 def two_rates() -> str:
     """Return the table of the main rows with a second learning rate."""
     rows = []
-    for name in filter(SECOND.__contains__, ranked()):
+    for name in filter(SECOND.__contains__, FASHION.ranked()):
         first, second, texts = FIRST[name], SECOND[name], []
         for row in (first, second):
             chosen = "**" if row is validated_best(name) else ""
             texts += [row.rate, f"{chosen}{100 * row.validation():.2f}{chosen}"]
-            texts.append(interval.mean(mean_of(list(row.test.values())), QUANTITY))
-        rows.append([title(name), *texts, interval.difference(second.over(first), QUANTITY)])
+            texts.append(interval.mean(FASHION.mean_of(list(row.test.values())), FASHION.quantity))
+        rows.append([title(name), *texts, interval.difference(second.over(first), FASHION.quantity)])
     head = ["encoding", *("rate", "validation", "test") * 2, "gain of the second"]
     return f"\n{markdown.table(head, rows)}\n\n"
 
@@ -159,10 +90,10 @@ def better_rates() -> str:
     """Return the gains of the main rows over each other, each with the rate that validates better."""
     best = {name: validated_best(name) for name in MAIN}
     names = sorted(best, key=lambda name: -statistics.fmean(best[name].test.values()))
-    texts = written({(a, b): best[a].over(best[b]) for a, b in itertools.combinations(names, 2)})
+    texts = FASHION.written({(a, b): best[a].over(best[b]) for a, b in itertools.combinations(names, 2)})
     rows = []
     for name in names:
-        accuracy = interval.mean(mean_of(list(best[name].test.values())), QUANTITY)
+        accuracy = interval.mean(FASHION.mean_of(list(best[name].test.values())), FASHION.quantity)
         gains = (texts.get((name, base), "") for base in names[1:])
         rows.append([title(name), best[name].rate, str(len(best[name].test)), accuracy, *gains])
     head = ["encoding", "rate", "seeds", "accuracy %", *("over " + title(name) for name in names[1:])]
@@ -174,7 +105,7 @@ def of_claims() -> dict[str, Results]:
     small: dict[str, dict[int, Values]] = defaultdict(dict)
     larger: dict[str, dict[int, Values]] = defaultdict(dict)
     for row, encoding in fashion.ENCODINGS.items():
-        for seed, value in sorted(VALUES.get(encoding, {}).items()):
+        for seed, value in sorted(FASHION.values.get(encoding, {}).items()):
             small[row][seed] = {"accuracy": 100 * value}
         for run in larger_runs():
             if run.encoding == encoding:
@@ -183,7 +114,12 @@ def of_claims() -> dict[str, Results]:
 
 
 PARTS = dict(
-    measured=measured, pairs=pairs, larger=larger, tuning=tuning, two_rates=two_rates, better_rates=better_rates
+    measured=FASHION.accuracies,
+    pairs=pairs,
+    larger=larger,
+    tuning=tuning,
+    two_rates=two_rates,
+    better_rates=better_rates,
 )
 
 
@@ -194,23 +130,26 @@ def test_tables_are_those_of_the_results(name: str) -> None:
 
 
 def test_every_row_is_tested_with_the_rate_that_validated_best() -> None:
-    for run in RUNS:
+    for run in FASHION.runs:
         if run["seed"] != TUNING:
-            rates = TRIED[run["encoding"]]
-            assert rates[run["point"]["optimizer.lr"]] == max(rates.values()), run["folder"]
+            rates = FASHION.tried[run["encoding"]]
+            assert rates[point(run)] == max(rates.values()), run["folder"]
 
 
 def test_the_second_rate_is_the_better_neighbor_of_the_chosen_one() -> None:
     for name, row in SECOND.items():
-        rates = sorted(TRIED[name], key=float)
+        rates = sorted(FASHION.tried[name], key=float)
         at = rates.index(FIRST[name].rate)
         neighbors = rates[max(at - 1, 0) : at] + rates[at + 1 : at + 2]
-        assert row.rate == max(neighbors, key=lambda rate: TRIED[name][rate]), name
+        assert row.rate == max(neighbors, key=lambda rate: FASHION.tried[name][rate]), name
 
 
 def test_rows_vary_alike_so_that_their_spread_may_be_pooled() -> None:
-    assert of_equal_spreads() > 0.05
-    both = [*VALUES.values(), *(row.test for row in SECOND.values())]  # those of a second rate have the same spread
+    assert (FASHION.of_equal_spreads() or 0) > 0.05
+    both = [
+        *FASHION.values.values(),
+        *(row.test for row in SECOND.values()),
+    ]  # those of a second rate have the same spread
     assert stats.bartlett(*(list(row.values()) for row in both if len(row) > 1)).pvalue > 0.05
 
 
@@ -227,8 +166,8 @@ ROWS = {encoding: row for row, encoding in fashion.ENCODINGS.items()}
 def _verdict(check: Check, checks: int) -> str:
     """Return the verdict of a check by the page's gain."""
     names = [fashion.ENCODINGS[row] for row in (check.row, check.over)]
-    ours, theirs = ({seed: paired.decode(text) for seed, text in CORRECT[name].items()} for name in names)
-    value = paired.paired_gain(ours, theirs, SPREAD)
+    ours, theirs = ({seed: paired.decode(text) for seed, text in FASHION.correct[name].items()} for name in names)
+    value = paired.paired_gain(ours, theirs, FASHION.spread)
     assert value is not None
     distance = value.mean - check.limit / 100
     p = paired.p_value(distance, value.error, value.freedom)
@@ -253,7 +192,7 @@ def test_claims_say_which_verdicts_the_intervals_of_the_page_would_change() -> N
 
 
 @pytest.mark.parametrize(
-    "run", [r for r in RUNS if r["seed"] == 0 and r["encoding"] in ROWS], ids=lambda r: r["encoding"]
+    "run", [r for r in FASHION.runs if r["seed"] == 0 and r["encoding"] in ROWS], ids=lambda r: r["encoding"]
 )
 def test_claims_are_tested_with_the_settings_of_the_runs(run: dict[str, Any]) -> None:
     config, *arguments = run["arguments"]

@@ -8,7 +8,9 @@ import re
 from ndformer.lab import interval, markdown
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
+from tests.docs.fashion import FASHION
 from tests.docs.made import ROOT, encodings
+from tests.docs.reported import title
 
 README = (ROOT / "README.md").read_text()
 
@@ -55,13 +57,13 @@ def results() -> str:
     columns = (fashion.at_size(56, interpolated=False), fashion.at_size(56, interpolated=True))
     steps = (ROOT / "docs" / "results" / "benchmarks-gpu.md").read_text().split("A training step of ViT-B/16 with")[1]
     lines = []
-    names = fashion.ranked()
+    names = FASHION.ranked()
     better = names[: min(map(names.index, fashion.MAIN))]  # than all main encodings
     for name in [*better, *filter(fashion.MAIN.__contains__, names)]:
-        summaries = [fashion.mean(name), *(Summary.from_values(list(column[name].values())) for column in columns)]
+        summaries = [FASHION.mean(name), *(Summary.from_values(list(column[name].values())) for column in columns)]
         step = first_row(steps, name.split("(")[0])
-        cells = [interval.mean(summary, fashion.QUANTITY) for summary in summaries]
-        lines.append([fashion.title(name), *cells, step[1].split()[0] if step else ""])
+        cells = [interval.mean(summary, FASHION.quantity) for summary in summaries]
+        lines.append([title(name), *cells, step[1].split()[0] if step else ""])
     head = ["encoding", "28 px", "56 px", "56 px, positions interpolated", "step"]
     return f"\n{markdown.table(head, lines)}\n\n"
 

@@ -14,11 +14,12 @@ from ndformer.framework.system import atomic
 from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
-from tests.docs.fashion import written
+from tests.docs.fashion import FASHION
+from tests.docs.reported import title, written
 from tests.framework.helpers import CAMERAS
 
 PAGE = "docs/how-to/which-encoding.md"
-POINTS = replace(fashion.QUANTITY, decimals=1)
+POINTS = replace(FASHION.quantity, decimals=1)
 DOCS = made.ROOT / "docs"
 PICTURE = DOCS / "results" / "data" / "which_encoding.png"
 ENCODINGS.get("NoPE")  # finds them all
@@ -51,8 +52,8 @@ def rows() -> list[Row]:
     """Return the encodings with three seeds or more whose time is measured, the most accurate first."""
     times = training_times()
     encodings = []
-    for name in fashion.ranked():
-        accuracy = fashion.mean(name)
+    for name in FASHION.ranked():
+        accuracy = FASHION.mean(name)
         time = times.get(name, times.get(name.split("(")[0]))
         if accuracy.n >= 3 and accuracy.half is not None and time is not None:
             encodings.append(Row(name, 100 * accuracy.mean, 100 * accuracy.half, time))
@@ -76,14 +77,14 @@ def front(encodings: list[Row]) -> list[Row]:
 
 def first() -> str:
     best, *cheaper = front(rows())
-    gains = {(a, b): fashion.gain(a, b) for a, b in itertools.combinations(fashion.ranked(), 2)}
+    gains = {(a, b): FASHION.gain(a, b) for a, b in itertools.combinations(FASHION.ranked(), 2)}
     texts = written(gains, POINTS)
-    others = [name for name in fashion.ranked() if name != best.name]
+    others = [name for name in FASHION.ranked() if name != best.name]
     behind = ", ".join(f"{linked([name])} {texts[best.name, name]}" for name in others)
     also = " ".join(
         f"{linked([row.name])} has {row.accuracy:.1f} ± {row.half:.1f} % at {row.time:.2f} times." for row in cheaper
     )
-    missing = sorted(set(fashion.NAMES) - set(fashion.ranked()))
+    missing = sorted(set(FASHION.names) - set(FASHION.ranked()))
     return (
         f"**{linked([best.name])}** has the highest mean: {best.accuracy:.1f} ± {best.half:.1f} % of the test images "
         f"of Fashion-MNIST, at {best.time:.2f} times the training time of no encoding.{without_grid()} At less cost: "
@@ -128,10 +129,7 @@ def larger() -> str:
     text = lambda runs: interval.mean(Summary.from_values(list(runs.values())), POINTS)
     table = markdown.table(
         ["encoding", "seeds", "56 px, continued", "56 px, interpolated"],
-        [
-            [fashion.title(name), str(len(continued[name])), text(continued[name]), text(interpolated[name])]
-            for name in names
-        ],
+        [[title(name), str(len(continued[name])), text(continued[name]), text(interpolated[name])] for name in names],
         words=1,
     )
     most = max(names, key=lambda name: mean(interpolated[name]))
@@ -150,7 +148,7 @@ def larger() -> str:
 def not_worse(best: str, table: dict[str, dict[int, float]], without: list[str]) -> str:
     """Return the words on encodings that are not significantly worse than the best, paired by seed."""
     others = [name for name in table if name not in (best, *without)]
-    gains = {name: paired.gain_over(table[name], table[best], {}, {}, fashion.QUANTITY) for name in others}
+    gains = {name: paired.gain_over(table[name], table[best], {}, {}, FASHION.quantity) for name in others}
     signs = paired.significant(gains)
     same = sorted((name for name in others if not signs[name]), key=lambda name: -mean(table[name]))
     if not same:
