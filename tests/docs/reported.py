@@ -124,7 +124,7 @@ class Reported:
         rows = [[title(a), *(texts.get((a, b), "") for b in names[1:])] for a in names[:-1]]
         halves = sorted(100 * gain.margin for gain in gains.values() if gain and gain.margin is not None)
         note = (
-            f"The {len(halves)} half-widths are {halves[0]:.2f} to {halves[-1]:.2f} points, with a median of "
+            f"The {len(halves)} half-widths are {halves[0]:.3f} to {halves[-1]:.3f} points, with a median of "
             f"{statistics.median(halves):.2f}"
         )
         below = "" if limit is None else f"; {sum(half < limit for half in halves)} are below {limit:g}"
