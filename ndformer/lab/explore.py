@@ -66,6 +66,7 @@ def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequ
     """
     entries, texts = [], {}
     each = [attention.samples(side.cfg, side.prepared, samples, side.sample, side.classes) for side in sides]
+    _check_same_samples(sides, each)
     for alike in zip(*each):
         (name, _), *_ = alike
         content = []
@@ -77,6 +78,20 @@ def write(out: Path, sides: Sequence[Side], samples: Sequence[str], chosen: Sequ
         entries.append(dict(name=name, sides=content))
     title = f"{entries[0]['name']}: where {' and '.join(side.name for side in sides)} look{'s' * (len(sides) == 1)}"
     atomic.write(out, page(title, entries, texts))
+
+
+def _check_same_samples(sides: Sequence[Side], each: Sequence[Sequence[tuple[str, Sample]]]) -> None:
+    """Raise unless all models have the same samples: numbers count in the test set of each one's own config."""
+    path = lambda name, sample: Path(sample.get("data_sample", {}).get("path", name)).name
+    listed = [[(name, path(name, sample)) for name, sample in some] for some in each]
+    for side, other in zip(sides[1:], listed[1:]):
+        if other != listed[0]:
+            i = next((i for i, (a, b) in enumerate(zip(listed[0], other)) if a != b), min(len(listed[0]), len(other)))
+            first, second = (" of ".join(some[i]) if i < len(some) else "no sample" for some in (listed[0], other))
+            raise DataError(
+                f"expected the same samples for both models, got '{first}' for {sides[0].name} and '{second}' for "
+                f"{side.name}. Give files, or models with the same test set"
+            )
 
 
 @torch.no_grad()

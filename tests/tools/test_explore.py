@@ -1,8 +1,13 @@
 """tools/explore.py: a page for each modality, and errors."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
+from ndformer.framework.errors import DataError
+from ndformer.lab import explore as explore_data
 from tests.explored import KINDS, SMALL, page_of, run_of, terms_of, told, write_files
 from tests.programs import refusal
 from tools import explore
@@ -69,6 +74,16 @@ sample = dict(model=dict(backbone=dict(depth=1, dim=32, heads=2)))
     (expected,) = other.looks(home / "photo.png")
     found = terms_of(second["layers"][0], texts[second["numbers"][0]], 0)
     np.testing.assert_allclose(found["semantic"], expected["semantic"][0].numpy(), atol=1e-3)
+
+
+def test_two_models_with_other_test_sets_are_refused():
+    sides: list[Any] = [SimpleNamespace(name="first"), SimpleNamespace(name="second")]
+    sample = lambda number, path: (f"sample {number}", dict(data_sample=dict(path=path)))
+    ours = [sample(0, "one/a.png"), sample(1, "one/b.png")]
+    explore_data._check_same_samples(sides, [ours, [sample(0, "two/a.png"), sample(1, "two/b.png")]])
+    for theirs, found in (([ours[0], sample(1, "one/c.png")], "sample 1 of c.png"), (ours[:1], "no sample")):
+        with pytest.raises(DataError, match=f"got 'sample 1 of b.png' for first and '{found}' for second"):
+            explore_data._check_same_samples(sides, [ours, theirs])
 
 
 def test_names_of_others_are_text(home, tmp_path):
