@@ -124,6 +124,17 @@ def test_lost_jobs_are_submitted_again_and_runs_in_use_are_not(tmp_path, monkeyp
     assert set(json.loads((tmp_path / "submitted.json").read_text())) == {str(job.folder) for job in jobs}
 
 
+def test_a_run_in_use_takes_no_worker_from_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "WAIT", 0.0)
+    executor = Executor(tmp_path, {})
+    jobs = [Job(tmp_path / name, int, ["train", name]) for name in "abcd"]
+    with owned(jobs[0].folder):
+        ends = cluster.run_submitted(jobs, executor, 2, 0)
+        first = [next(ends).job.folder.name for _ in range(3)]
+        assert (first, "".join(executor.submitted)) == (["b", "c", "d"], "|bc|d")
+    assert [end.job.folder.name for end in ends] == ["a"]
+
+
 @pytest.mark.parametrize("command, error", [("kill -9 $$", "ended by SIGKILL"), ("exit 75", "preempted")])
 def test_a_stopped_worker_requeues_its_job_a_bounded_number_of_times(tmp_path, monkeypatch, command, error):
     requeued: list[int] = []

@@ -41,6 +41,17 @@ def test_files_of_compare_are_read_and_shared_options_name_the_set(tmp_path):
     assert first.cells["NoPE"].values == {"0": 0.5, "1": 0.6}
 
 
+def test_runs_from_other_weights_are_sets_of_their_own(tmp_path):
+    alone = compared(tmp_path / "a", "mnist_pape", {"PaPE": [0.5]})
+    begun = compared(tmp_path / "b", "mnist_pape", {"PaPE": [0.8]})
+    content = json.loads((begun / "compare.json").read_text())
+    content["runs"][0]["arguments"][1:1] = ["--weights", "first.pth"]
+    (begun / "compare.json").write_text(json.dumps(content))
+    sets = join([alone, begun])
+    assert list(sets) == ["mnist_pape", "mnist_pape --weights first.pth"]
+    assert [one.cells["PaPE"].values for one in sets.values()] == [{"0": 0.5}, {"0": 0.8}]
+
+
 def test_earlier_files_have_only_a_learning_rate(tmp_path):
     options = ["--cfg-options", "a.b=1", "optimizer.lr=0.001", "seed=0"]
     run = dict(arguments=["x/mnist.py", "--encoding", "PaPE", *options], per_class=None, fold=None, rate=0.001)
