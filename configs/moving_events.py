@@ -1,6 +1,6 @@
 """Generated event recordings of lines of pieces that flash in place or move: one of eight lines, or the kind of pieces.
 Cost: 1.4 minutes on one CPU thread.
-Reaches: 85.5 % on the line (one seed).
+Reaches: not measured; with an earlier generator, whose noise showed motion, 85.5 % on the line (one seed).
 Command: ndformer train moving_events
 """
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 Better = Literal["higher", "lower"]
 SHARE = "share"
+UNIT_LENGTH = 40  # characters of a unit, at most
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,11 @@ class Quantity:
     def __post_init__(self) -> None:
         if self.better not in get_args(Better):
             raise ValueError(f"`better` of a metric must be 'higher' or 'lower', got {self.better!r:.40}")
-        if not isinstance(self.unit, str) or not self.unit.isprintable() or len(self.unit) > 20:
-            raise ValueError(f"`unit` of a metric must be 'share', '' or the name of a unit, got {self.unit!r:.40}")
+        if not isinstance(self.unit, str) or not self.unit.isprintable() or len(self.unit) > UNIT_LENGTH:
+            raise ValueError(
+                f"`unit` of a metric must be 'share', '' or the name of a unit, of {UNIT_LENGTH} characters at most, "
+                f"got {self.unit!r:.60}"
+            )
         if type(self.decimals) is not int or not 0 <= self.decimals <= 20:
             raise ValueError(f"`decimals` of a metric must be a whole number from 0 to 20, got {self.decimals!r:.40}")
 
@@ -78,11 +82,13 @@ class Quantity:
 
     def text(self, value: float, sign: str = "") -> str:
         """Return the value as tables write it, without its unit; `sign="+"` for a difference."""
+        if not self.is_share and self.unit and 0 < abs(value) < 0.5 * 10**-self.decimals:
+            return f"{value:{sign}.3g}"  # instead of 0, in a unit that is large for it
         return f"{self.scaled(value):{sign}.{self.decimals}f}"
 
     def log_text(self, value: float) -> str:
         """Return the value as logs write it: a share as a fraction, else with its unit."""
-        return f"{value:.4f}" if self.is_share else f"{value:.{self.decimals}f} {self.unit}".rstrip()
+        return f"{value:.4f}" if self.is_share else f"{self.text(value)} {self.unit}".rstrip()
 
     def label(self, name: str) -> str:
         """Return the name with its unit: "accuracy in %", "error in px", "R2"."""

@@ -47,6 +47,13 @@ def test_shares_are_written_in_percent_and_others_in_their_unit():
     assert Quantity.create("higher", "").label("R2") == "R2"
 
 
+def test_a_value_that_is_small_in_its_unit_is_not_written_as_zero():
+    error = Quantity.create("lower", "C m")
+    assert (error.text(1.234e-30), error.log_text(1.234e-30)) == ("1.23e-30", "1.23e-30 C m")
+    assert (error.text(-1.234e-30, "+"), error.text(0.0), error.text(0.00012)) == ("-1.23e-30", "0.0000", "0.0001")
+    assert (SHARE.text(1e-9), Quantity.create("higher", "").text(1e-9)) == ("0.00", "0.0000")
+
+
 @pytest.mark.parametrize(
     "value",
     [

@@ -5,11 +5,13 @@ Issue 47.
 
 import numpy as np
 import pytest
+import torch
 
 from ndformer.framework.data import arranged
+from ndformer.framework.engine.config.load import load
 from ndformer.framework.errors import DataError
-from ndformer.framework.registry import DATASETS
-from ndformer.modalities.events.datasets import moving_events
+from ndformer.framework.registry import DATASETS, MODALITIES, TRANSFORMS
+from ndformer.modalities.events.spikes.tokens import HEAD
 from ndformer.modalities.pointcloud.datasets import solid_pieces
 from ndformer.modalities.video.datasets import moving_pieces
 
@@ -72,13 +74,41 @@ def test_films_of_all_arrangements_have_the_same_patches(monkeypatch):
     assert len({film.tobytes() for film in films}) == 8
 
 
-def test_recordings_of_all_arrangements_have_the_same_events_within_patches(monkeypatch):
-    monkeypatch.setattr(moving_events, "NOISE", 0)
+def test_recordings_of_all_arrangements_have_the_same_events_within_patches():
     streams = [
         build("MovingEvents").generate(arrangement, 3, np.random.default_rng(5))["events"] for arrangement in range(8)
     ]
     assert len({(s.t.tobytes(), (s.x % 8).tobytes(), (s.y % 8).tobytes(), s.p.tobytes()) for s in streams}) == 1
     assert len({(s.x.tobytes(), s.y.tobytes()) for s in streams}) == 8
+
+
+def test_tokens_of_all_lines_of_events_have_the_same_content(monkeypatch):
+    """With the config's own tokens: a patch that flashes for the first time has the profile of one that did before."""
+    monkeypatch.setattr(arranged, "STRAY", 0.0)
+    (spikes,) = load("configs/moving_events.py").test_dataloader.dataset.transforms
+    pack, contents = TRANSFORMS.create(spikes), set()
+    for arrangement in range(8):
+        sample = build("MovingEvents").generate(arrangement, 3, np.random.default_rng(5))
+        tokens = pack(sample, np.random.default_rng(0))["inputs"]["events"]
+        contents.add(str(sorted(tokens[:, HEAD:].tolist())))  # without row, column and time
+    assert len(contents) == 1
+
+
+def test_a_token_of_a_cloud_has_the_points_of_one_piece():
+    adapter = MODALITIES.create(load("configs/solid_pieces.py").model.modalities.points, dim=8)
+    for i in range(64):
+        cloud = build("SolidPieces").generate(i % 8, i // 8, np.random.default_rng(i))["points"]
+        (index,) = adapter.groups(torch.from_numpy(cloud)[None])[1]  # (tokens, neighbors)
+        pieces = index // solid_pieces.POINTS
+        assert (pieces == pieces[:, :1]).all()
+        assert len(pieces[:, 0].unique()) == solid_pieces.PIECES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_labels_validate_on_the_same_samples(name):
+    arrangement, kind = (build(name, label=label, size=640, split="val") for label in ("arrangement", "kind"))
+    assert [record[:3] for record in arrangement.records] == [record[:3] for record in kind.records]
+    assert np.bincount(arrangement.labels * 8 + kind.labels, minlength=64).tolist() == [1] * 64
 
 
 def test_solids_have_pieces_of_the_same_pattern_and_their_own_surface(monkeypatch):
@@ -91,7 +121,7 @@ def test_solids_have_pieces_of_the_same_pattern_and_their_own_surface(monkeypatc
     assert np.allclose((np.hypot(x, z) - 0.75) ** 2 + y**2, 0.09)
     x, y, z = surfaces["cone"].T
     assert np.allclose(np.hypot(x, z), (1 - y) / 2)
-    monkeypatch.setattr(solid_pieces, "surface", lambda solid, rng: np.zeros((solid_pieces.PIECES, 3)))
+    monkeypatch.setattr(solid_pieces, "apart", lambda points: np.zeros((solid_pieces.PIECES, 3)))
     clouds = [
         build("SolidPieces").generate(arrangement, 4, np.random.default_rng(5))["points"] for arrangement in range(8)
     ]

@@ -48,8 +48,10 @@ class Values(Answer):
     def text(self, target: int, value: float) -> str:
         """Return a value of a target as it is written, with decimals that suit its spread."""
         spread = float(self.spread[target])
-        decimals = DIGITS - math.floor(math.log10(spread)) if spread > 0 else DIGITS
-        return f"{value:.{min(max(0, decimals), MAX_DECIMALS)}f}"
+        decimals = max(0, DIGITS - math.floor(math.log10(spread)) if spread > 0 else DIGITS)
+        if decimals <= MAX_DECIMALS or not math.isfinite(value) or value == 0:
+            return f"{value:.{min(decimals, MAX_DECIMALS)}f}"
+        return f"{value:.{max(0, math.floor(math.log10(abs(value))) + decimals)}e}"  # such as 6.2e-30 of SI units
 
     def rows(self, classes: Sequence[str]) -> list[dict[str, Any]]:
         task, row = dict(task=self.task) if self.task else {}, {}

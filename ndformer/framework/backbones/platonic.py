@@ -33,7 +33,8 @@ class PlatonicTransformer(Transformer, Frames):
     and 1/|G| of its weights.
 
     `frames`: 'square', 4 rotations of 2 dimensions; 'tetrahedron' and 'octahedron', 12 and 24 rotations of 3. `dim` and
-    `heads` are totals of all frames. Other options are those of Transformer. Stochastic depth drops frames separately.
+    `heads` are totals of all frames. Other options are those of Transformer, but for `window`. Stochastic depth drops
+    frames separately.
 
     Paper: arXiv:2510.03511.
     """
@@ -61,6 +62,11 @@ class PlatonicTransformer(Transformer, Frames):
             raise ValueError(
                 f"dim and heads must be divisible by the {G} frames of '{frames}', got dim={dim} and heads={heads}. "
                 f"Set dim={math.ceil(dim / G) * G}, heads={math.ceil(heads / G) * G}"
+            )
+        if kwargs.get("window") is not None:
+            raise ValueError(
+                f"PlatonicTransformer must have no window, got {kwargs['window']}: turned positions are no grid. Use "
+                "Transformer"
             )
         super().__init__(dim // G, depth, heads // G, position_dims, encoding, **kwargs)
         first = self._find_encoding(None)[0]

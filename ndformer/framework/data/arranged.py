@@ -5,10 +5,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.holdout import stratified
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry.ranges import Count
 
-VERSION = 2  # of the generators; part of every fingerprint
+VERSION = 3  # of the generators; part of every fingerprint
 PARTS = 8  # kinds of pieces, and arrangements
 
 
@@ -36,6 +37,11 @@ class Arranged(Dataset):
         labels = arrangement if self.label == "arrangement" else kind
         seeds = rng.integers(2**32, size=self.size)
         return list(zip(seeds.tolist(), arrangement.tolist(), kind.tolist(), labels.tolist())), labels
+
+    def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
+        """Hold out the same samples for both labels, as many of each arrangement and kind."""
+        both = np.array([PARTS * arrangement + kind for _, arrangement, kind, _ in records])
+        return stratified(both, share)
 
     def identity(self, i: int) -> Any:
         return type(self).__name__, VERSION, self.records[i]

@@ -92,7 +92,7 @@ class SolveRate(Metric):
     """
 
     main, better, unit = "solve_rate", "higher", "share"
-    words = dict(solve_rate="tasks solved", cell_accuracy="cells that are right")
+    words = dict(solve_rate="tasks solved", cell_accuracy="cells of the canvas that are right")
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:

@@ -10,7 +10,7 @@ from ndformer.framework.data.regression import SAME
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.pictures import runs
-from ndformer.framework.quantity import Quantity, split_unit
+from ndformer.framework.quantity import UNIT_LENGTH, Quantity, split_unit
 from ndformer.framework.registry import METRICS
 from ndformer.framework.registry.ranges import Text
 
@@ -24,13 +24,14 @@ class RegressionError(Metric):
     A run takes the targets from its dataset, and raises if those of the config are others.
 
     One target has plain names, and the MAE is the main value. Several have names such as `MAE_gap`, and the main value
-    is `standardized_MAE`, the mean over targets of MAE divided by the standard deviation of the training data. All MAE
-    come first, since the line of a log ends after some values.
+    is `standardized_MAE`, the mean over targets of MAE divided by the head's `spread` of the training data: their
+    standard deviation, of a readout of sums what references per atom leave of it, of vectors the root mean square. So
+    it compares runs of one readout. All MAE come first, since the line of a log ends after some values.
     """
 
     main, better, unit = "MAE", "lower", ""
     takes_targets = True
-    words = dict(standardized_MAE="mean absolute error / standard deviation of the training data")
+    words = dict(standardized_MAE="mean absolute error / spread of the training data")
 
     def __init__(self, targets: Sequence[Text] | None = None) -> None:
         super().__init__()
@@ -45,6 +46,10 @@ class RegressionError(Metric):
         quantities = {}
         for name in self.targets:
             unit = split_unit(name)[1]
+            if len(unit) > UNIT_LENGTH:
+                raise ConfigError(
+                    f"targets: the unit of a target must have {UNIT_LENGTH} characters at most, got '{name}'. Rename it"
+                )
             quantities |= {self._name(kind, name): Quantity.create("lower", unit) for kind in ("MAE", "RMSE")}
             quantities[self._name("R2", name)] = Quantity.create("higher", "")
         self.quantities = quantities

@@ -1,5 +1,6 @@
 """A head that also predicts moments of charges at the positions of tokens: vectors, tensors and their norms."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
@@ -83,14 +84,21 @@ class TensorRegressor(Regressor):
         rest = values
         if group in self.tensors:
             first, *others = (group[d] for d in DIAGONAL)
-            super().fit_target(first, name, values[:, DIAGONAL].mean(1), composition)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the mean of a traceless tensor is constant, and not all of it
+                super().fit_target(first, name, values[:, DIAGONAL].mean(1), composition)
             self.mean[others], self.reference[others] = self.mean[first].clone(), self.reference[first].clone()
             offset = self.mean[group].cpu().numpy()
             if composition is not None:
                 offset = offset + composition @ self.reference[group, : composition.shape[1]].cpu().numpy().T
             rest = (values - offset)[:, MATRIX]  # (N, 3, 3)
         spread = float(np.sqrt(np.square(rest).mean()))
-        self.spread[group] = spread if spread > SAME * float(np.abs(values).max()) else 1.0
+        varies = spread > SAME * float(np.abs(values).max())
+        if not varies:
+            warnings.warn(
+                f"the components of {name} are constant in the training data: nothing is left to learn", stacklevel=2
+            )
+        self.spread[group] = spread if varies else 1.0
 
     def forward(self, tokens: TokenSet) -> Tensor:
         y = self.per_token(tokens)  # (B, N, T)

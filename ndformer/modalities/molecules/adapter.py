@@ -23,8 +23,8 @@ from ndformer.modalities.molecules.pictures.balls import TurningMolecule
 
 HYDROGEN = 1
 NO_HYDROGEN = (
-    "{} has no hydrogen atoms, as many crystal structures. If the model was trained on whole molecules, as qm9-small "
-    "was, its predictions are wrong: add hydrogen first, with Open Babel or RDKit for example"
+    "{} has no hydrogen atoms, as many crystal structures. If they are missing, and the model was trained on whole "
+    "molecules, as qm9-small was, its predictions are wrong: add hydrogen first, with Open Babel or RDKit for example"
 )
 
 

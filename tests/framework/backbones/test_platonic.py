@@ -138,6 +138,7 @@ def test_it_has_a_share_of_the_weights_of_a_transformer() -> None:
         (dict(encoding=dict(type="LearnableAbsolute", grid=(2, 2, 2))), "free positions, got LearnableAbsolute"),
         (dict(dim=50), r"divisible by the 24 frames of 'octahedron', got dim=50 and heads=24. Set dim=72, heads=24"),
         (dict(encoding=dict(type="LearnableMLP")), "one input, got LearnableMLP"),
+        (dict(window=4), "must have no window, got 4"),
         (dict(encoding=dict(type="ALiBi", periods=[None, None, 4.0])), "got circular ones. Use Transformer"),
     ],
 )

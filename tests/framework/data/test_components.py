@@ -1,4 +1,4 @@
-"""Vectors and symmetric tensors among targets: recognized by name, and rotated."""
+"""Vectors and tensors among targets: recognized by name, and rotated."""
 
 import numpy as np
 import pytest
@@ -50,3 +50,26 @@ def test_a_vector_with_an_unknown_component_is_unknown_after_a_rotation():
     rotated = rotate(values, [[0, 1, 2]], np.eye(3)[[1, 2, 0]])
     assert np.isnan(rotated[:3]).all()
     assert rotated[3] == 3
+
+
+def test_nine_components_are_rotated_as_a_tensor_that_may_be_not_symmetric():
+    rng = np.random.default_rng(0)
+    order = rng.permutation(9)
+    names = [f"shield_{'xyz'[k // 3]}{'xyz'[k % 3]} (ppm)" for k in order]
+    tensor, turn = rng.standard_normal((3, 3)), np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    (group,) = groups(names)
+    rotated = rotate(tensor.ravel()[order], [group], turn)
+    by_hand = [sum(turn[k // 3, i] * tensor[i, j] * turn[k % 3, j] for i in range(3) for j in range(3)) for k in order]
+    assert np.allclose(rotated, by_hand, rtol=1e-12)
+    assert incomplete(names) == []
+
+
+def test_a_component_more_than_six_is_reported():
+    names = [*TENSOR_NAMES, "alpha yx"]
+    assert groups(names) == [list(range(6))]
+    assert incomplete(names) == ["alpha yx"]
+
+
+def test_names_that_differ_in_case_alone_are_two_vectors():
+    names = ["D_x", "d_x", "D_y", "d_y", "D_z", "d_z"]
+    assert groups(names) == [[0, 2, 4], [1, 3, 5]]

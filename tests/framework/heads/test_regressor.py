@@ -158,6 +158,20 @@ def test_answers_have_units_and_suitable_decimals():
     assert split_unit("score") == ("score", "")
 
 
+def test_values_of_small_units_are_written_to_a_thousandth_of_their_spread():
+    dipole = answer([6.2123456e-30, 2.5], [6.2e-30, 2.0], spread=(3e-30, 1.5))
+    (row,) = dipole.rows(["mu (C m)", "x"])
+    assert row["mu (C m)"] == pytest.approx(6.2123456e-30, rel=1e-3)
+    assert dipole.words(["mu (C m)", "x"], 2, 0) == "mu 6.212e-30 C m  x 2.500"
+    assert answer([0.0], None, spread=(3e-30,)).text(0, 0.0) == "0.000000000000"
+
+
+def test_a_unit_that_is_too_long_is_named_with_its_target():
+    RegressionError(targets=["affinity (log10 of mol per litre)"])
+    with pytest.raises(ConfigError, match=r"40 characters at most, got 'a \(x{41}\)'"):
+        RegressionError(targets=[f"a ({'x' * 41})"])
+
+
 def evaluated(metric: RegressionError, answers: list[Values]) -> dict[str, float]:
     metric.take({}, answers)
     return metric.compute_metrics(metric.results)

@@ -176,6 +176,15 @@ def test_unknown_and_constant_components_are_judged_together():
         components().fit(data)
 
 
+def test_traceless_tensors_are_no_constants_and_constant_ones_are_named():
+    data = Components()
+    data.targets[:, 9] = -data.targets[:, 4] - data.targets[:, 6]  # zz = -xx - yy
+    components().fit_targets(data.classes, data.targets, None)  # pytest raises warnings as errors
+    data.targets[:, 4:] = [1.0, 0, 1, 0, 0, 1]
+    with pytest.warns(UserWarning, match="components of alpha xx are constant in the training data"):
+        components().fit_targets(data.classes, data.targets, None)
+
+
 def test_positions_that_are_not_in_space_are_one_sentence():
     flat = TokenSet(torch.randn(2, 4, 8), Where(torch.randn(2, 4, 2)))
     for readout in ("dipole", "vector"):

@@ -144,6 +144,16 @@ def test_columns_of_a_vector_rotate_with_the_molecule(tmp_path):
             assert np.abs(vector[:2]).max() > 1e-3
 
 
+def test_shuffled_targets_are_those_of_other_molecules(tmp_path):
+    table = "file,gap (meV)\n" + "".join(f"{i}.xyz,{i}\n" for i in range(10))
+    data = MoleculeFolder(write(tmp_path, table), "train", tested=0.2)
+    before = [data.sample(0, i)["targets"].item() for i in range(len(data))]
+    data.shuffle_labels()
+    after = [data.sample(0, i)["targets"].item() for i in range(len(data))]
+    assert sorted(after) == sorted(before)
+    assert after != before
+
+
 def test_parts_of_a_vector_are_reported(tmp_path):
     write(tmp_path, "file,d_x (D),d_y (D),d_z (D)\n" + "".join(f"{i}.xyz,1,2,3\n" for i in range(10)))
     MoleculeFolder(tmp_path, targets=["d_y (D)", "d_z (D)", "d_x (D)"])

@@ -17,7 +17,7 @@ import pytest
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
 from ndformer.modalities.molecules.datasets.gdb9 import COLUMNS, GDB9
-from ndformer.modalities.molecules.datasets.qm9 import FILE, QM9, TARGETS
+from ndformer.modalities.molecules.datasets.qm9 import ANISOTROPY, FILE, QM9, TARGETS
 from ndformer.modalities.molecules.datasets.qm9_archive import ARCHIVE, PROPERTIES, QM9Archive
 from ndformer.modalities.molecules.datasets.qm9_pack import QM9Pack
 from ndformer.modalities.molecules.formats.elements import SYMBOLS
@@ -107,6 +107,15 @@ def test_molecules_and_targets_are_those_of_the_arrays(home, kind):
         assert np.array_equal(a["molecules"][:, 0], b["molecules"][:, 0])
         assert np.abs(a["molecules"] - b["molecules"][:, :4]).max() < 1e-4
         assert a["path"] == b["path"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_of_tensors_name_the_file_that_has_them(home, kind):
+    with pytest.raises(
+        DataError, match=r"'anisotropy \(a0\^3\)' is of polarizability tensors, .* qm9.npz has"
+    ) as error:
+        kind(home, "train", targets=["mu (D)", ANISOTROPY], train=6, val=2)
+    assert "Get it again" not in str(error.value)
 
 
 def test_a_file_of_the_archive_is_a_molecule_for_prediction(home):

@@ -82,6 +82,15 @@ def test_a_file_may_have_several_molecules(tmp_path):
             read_molecule(tmp_path / name)
 
 
+@pytest.mark.parametrize("spelling", ["Properties={}", "Properties='{}'", 'properties = "{}"', "a=1 Properties={{{}}}"])
+def test_columns_of_an_extended_file_have_any_quotes(tmp_path, spelling):
+    comment = spelling.format("species:S:1:charge:R:1:pos:R:3")
+    (tmp_path / "a.xyz").write_text(f"2\n{comment}\nO -0.6 0 0 0\nH 0.6 0 0 0.97\n")
+    oxygen, hydrogen = read_molecule(tmp_path / "a.xyz")
+    assert (oxygen[[0, 4]].tolist(), hydrogen[[0, 4]].tolist()) == (pytest.approx([8, -0.6]), pytest.approx([1, 0.6]))
+    assert (hydrogen - oxygen)[1:4].tolist() == pytest.approx([0, 0, 0.97])
+
+
 def test_molecules_from_memory():
     class ASE:
         numbers, positions = NUMBERS, POSITIONS
@@ -233,6 +242,7 @@ BROKEN = {
     "infinite.xyz": ("1\n\nH 0 inf 0\n", "not finite"),
     "huge.xyz": ("2\n\nH 0 1e9 0\nH 0 0 0\n", "larger than"),
     "columns.xyz": ("1\nProperties=species:S:x\nH 0 0 0\n", "NAME:TYPE:COLUMNS"),
+    "spelled.xyz": ("1\nProperties=(species)\nH 0 0 0\n", "NAME:TYPE:COLUMNS, got 'Properties="),
     "plane.xyz": ("1\nProperties=species:S:1:pos:R:2:charge:R:1\nH 0 0 0.5\n", "must have 3 columns of pos, got 2"),
     "unnamed.xyz": ("1\nProperties=a:S:1:b:R:3\nH 0 0 0\n", "must name species and pos"),
     "line.xyz": ("1\n" + "a" * 70000 + "\nH 0 0 0\n", "a line of more than"),

@@ -11,7 +11,6 @@ INTERVAL, LENGTH = 20_000, 8_000  # microseconds from one flash to the next, and
 CELLS = 5  # along each side
 PIECE, EVENTS = 8, 40  # pixels along a side, as many as of a token; events of a flash
 SIDE = CELLS * PIECE
-NOISE = 200  # events anywhere, any time
 
 
 @DATASETS.register_module()
@@ -32,8 +31,5 @@ class MovingEvents(Arranged):
         starts = INTERVAL * np.arange(STEPS)[:, None, None]
         times = (starts + rng.integers(LENGTH, size=(STEPS, CELLS, EVENTS))).ravel()
         on = rng.random(times.shape) < (1 + brightness.ravel()) / 2
-        noise = rng.integers(SIDE, size=(NOISE, 2))
-        pixels, on = np.concatenate([pixels, noise]), np.concatenate([on, rng.random(NOISE) < 0.5])
-        times = np.concatenate([times, rng.integers(STEPS * INTERVAL, size=NOISE)])
         events = Events.from_arrays(pixels[:, 1], pixels[:, 0], times, on, SIDE, SIDE).ordered()
         return dict(events=events, start=0, end=STEPS * INTERVAL)

@@ -121,6 +121,13 @@ class MoleculeFolder(Dataset):
         molecule, components = read_molecule(record.path), self.components
         return dict(molecules=molecule, targets=record.targets, components=components, path=str(record.path))
 
+    def shuffle_labels(self) -> None:
+        """Give each molecule the targets of another one, for a control experiment."""
+        self.label_override = np.random.default_rng((self.seed, len(self))).permutation(len(self))
+
+    def _with_label(self, sample: Sample, label: int) -> Sample:
+        return sample | dict(targets=self.records[label].targets)
+
     def sample_files(self, i: int) -> Any:
         return self.records[i].path
 

@@ -43,6 +43,12 @@ class OriginalQM9(QM9):
 
     def load(self) -> Molecules:
         self.classes = self.targets
+        tensor = next((name for name in self.targets if name not in TARGETS), None)
+        if tensor is not None:
+            raise DataError(
+                f"the target '{tensor}' is of polarizability tensors, which the file of arrays qm9.npz has and "
+                f"{self.files[0]} has not. Use QM9, or another target"
+            )
         for name in self.files:
             if not foreign.is_file(self.data_root / name):
                 raise missing(self.data_root / name, "QM9's molecules and their properties", self.source)

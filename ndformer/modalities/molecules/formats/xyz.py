@@ -15,7 +15,7 @@ import numpy as np
 from ndformer.modalities.molecules.formats.elements import atomic_number
 from ndformer.modalities.molecules.formats.molecule import check_count, to_rows
 
-PROPERTIES = re.compile(r'properties="?([\w:]+)', re.IGNORECASE)
+PROPERTIES = re.compile(r"""\bproperties\s*=\s*["'{\[]?\s*([\w:.-]+)""", re.IGNORECASE)
 QM9, QM9_WORDS = "gdb", 17  # the first word of the comment in files of QM9, and the number of words
 MORE_LINES = 3  # after the atoms in files of QM9
 SYMBOL_NAMES, POSITION_NAMES = ("species", "z", "numbers", "element"), ("pos", "positions")
@@ -56,6 +56,8 @@ def _columns(comment: str) -> tuple[int, int, int | None]:
     """Return the column of the symbol, the first of the position, and that of the charge if there is one."""
     match = PROPERTIES.search(comment)
     if match is None:
+        if re.search(r"\bproperties\s*=", comment, re.IGNORECASE):
+            raise ValueError(f"its Properties are not NAME:TYPE:COLUMNS, got '{comment.strip():.60}'")
         return 0, 1, None
     parts, start, columns, widths = match[1].split(":"), 0, {}, {}
     for name, _, width in zip(parts[::3], parts[1::3], parts[2::3]):

@@ -1,7 +1,7 @@
 """Stand-in of QM9: molecules grown by rules of valence, with properties that formulas compute from their geometry.
 
-The properties have the names and about the sizes of QM9's, and none of its physics. Dipole moments and gaps depend on
-directions and angles, the others on distances and composition.
+The properties have the names and about the sizes of QM9's, and none of its physics. Dipole moments depend on
+directions, orbital energies and gaps on angles, the others on distances and composition.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,9 @@ from ndformer.framework.data.arranged import Arranged
 from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 
-PIECES, POINTS, RADIUS, NOISE = 32, 16, 0.08, 0.01  # pieces; points, radius and noise of each
+PIECES, POINTS, RADIUS, NOISE = 32, 16, 0.03, 0.004  # pieces; points, radius and noise of each
+APART = 0.19  # between the centers of pieces, so that a piece is farther from others than its own points are
+CANDIDATES = 8 * PIECES  # for the centers
 KINDS = ("line_x", "line_y", "line_z", "ring_xy", "ring_yz", "ring_xz", "ball", "pair")
 SOLIDS = ("sphere", "cube", "cylinder", "cone", "torus", "octahedron", "helix", "cross")
 
@@ -22,10 +24,12 @@ class SolidPieces(Arranged):
     arrangements = SOLIDS
 
     def generate(self, arrangement: int, kind: int, rng: np.random.Generator) -> Sample:
-        centers = surface(SOLIDS[arrangement], rng) * rng.uniform(0.85, 1.15, 3)  # (pieces, 3), y up
-        cos, sin = np.cos(angle := rng.uniform(-0.3, 0.3)), np.sin(angle)
-        centers = centers @ np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
-        points = centers[:, None] + RADIUS * pattern(kind, rng) + rng.normal(0, NOISE, (PIECES, POINTS, 3))
+        pieces = RADIUS * pattern(kind, rng) + rng.normal(0, NOISE, (PIECES, POINTS, 3))
+        sides, angle, centers = rng.uniform(0.85, 1.15, 3), rng.uniform(-0.3, 0.3), np.empty((0, 3))
+        while len(centers) < PIECES:  # once, nearly always
+            centers = apart(surface(SOLIDS[arrangement], rng) * sides)[:PIECES]  # (pieces, 3), y up
+        cos, sin = np.cos(angle), np.sin(angle)
+        points = (centers @ np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]]))[:, None] + pieces
         return dict(points=points.reshape(-1, 3).astype(np.float32))
 
 
@@ -44,10 +48,19 @@ def pattern(kind: int, rng: np.random.Generator) -> np.ndarray:
     return out
 
 
+def apart(points: np.ndarray) -> np.ndarray:
+    """Return those of the points (n, 3) that are not nearer than APART to one before them that is returned."""
+    far, chosen = np.linalg.norm(points[:, None] - points, axis=-1) >= APART, list[int]()
+    for i in range(len(points)):
+        if far[i, chosen].all():
+            chosen.append(i)
+    return points[chosen]
+
+
 def surface(solid: str, rng: np.random.Generator) -> np.ndarray:
-    """Return random points (pieces, 3) on a solid of about radius 1."""
-    direction = unit(rng.normal(size=(PIECES, 3)))
-    angle, height = rng.uniform(0, 2 * np.pi, PIECES), rng.uniform(-1, 1, PIECES)
+    """Return random points (candidates, 3) on a solid of about radius 1, or of longer lines."""
+    direction = unit(rng.normal(size=(CANDIDATES, 3)))
+    angle, height = rng.uniform(0, 2 * np.pi, CANDIDATES), rng.uniform(-1, 1, CANDIDATES)
     ring = lambda radius, y: np.stack([radius * np.cos(angle), y, radius * np.sin(angle)], 1)
     if solid == "sphere":
         return direction
@@ -58,16 +71,16 @@ def surface(solid: str, rng: np.random.Generator) -> np.ndarray:
     if solid == "cylinder":
         return ring(0.8, height)
     if solid == "cone":
-        radius = np.sqrt(rng.random(PIECES))
+        radius = np.sqrt(rng.random(CANDIDATES))
         return ring(radius, 1 - 2 * radius)
     if solid == "torus":
-        tube = rng.uniform(0, 2 * np.pi, PIECES)
+        tube = rng.uniform(0, 2 * np.pi, CANDIDATES)
         return ring(0.75 + 0.3 * np.cos(tube), 0.3 * np.sin(tube))
     if solid == "helix":
-        turns = 2 * np.pi * height
-        return np.stack([0.7 * np.cos(turns), height, 0.7 * np.sin(turns)], 1)
-    axes = np.eye(3)[rng.integers(3, size=PIECES)]
-    return axes * height[:, None]
+        turns = 3 * np.pi * height
+        return np.stack([0.8 * np.cos(turns), height, 0.8 * np.sin(turns)], 1)
+    axes = np.eye(3)[rng.integers(3, size=CANDIDATES)]
+    return axes * 2 * height[:, None]
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
