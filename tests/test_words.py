@@ -70,6 +70,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {  # the reason -> the file, in ndformer
         "modalities/pointcloud/adapter.py": "own",
     },
     "a held-out set is the term": {
+        "framework/data/arranged.py": "held_out",
         "framework/data/dataset.py": "held_out held_out_by",
         "modalities/driving/datasets/nuscenes/dataset.py": "held_out",
         "modalities/pointcloud/datasets/scenes.py": "held_out",

@@ -6,9 +6,10 @@
     ndformer export work_dirs/cifar10_pape/config.py work_dirs/cifar10_pape/best.pth published/pape \\
         --license cc-by-4.0
 
-It needs no data. A graph is a classifier, detector or segmenter of images in float32. It takes `inputs` (batch,
-channels, height, width), normalized as the config's test set, of any batch size and any size that patches divide. It
-returns `logits`; a detector returns `boxes` (x1 y1 x2 y2 in pixels) and `logits` at each place. The graph is compared
+It needs no data. A graph is a classifier, detector, segmenter or regressor of images in float32. It takes `inputs`
+(batch, channels, height, width), normalized as the config's test set, of any batch size and any size that patches
+divide. It returns `logits`, of a regressor `values`; a detector returns `boxes` (x1 y1 x2 y2 in pixels) and `logits` at
+each place. The graph is compared
 with the model at three sizes. The file contains class names, mean and std, input sizes and names of axes.
 torch.export.load reads a .pt2; .onnx needs the extra `onnx`.
 

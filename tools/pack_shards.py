@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Pack the datasets of a config into tar shards, which large or network disks read much faster than many small files.
 
-    ndformer pack_shards configs/imagefolder.py data/shards --shards 64 --jobs 8 --data-root data/photos
-    ndformer train configs/imagefolder.py --data-root data/shards
+    ndformer pack_shards configs/imagefolder_pape.py data/shards --shards 64 --jobs 8 --data-root data/photos
+    ndformer train configs/imagefolder_pape.py --data-root data/shards
 
 Shards have WebDataset's layout and hold the files as they are. An interrupted call continues where it stopped. The
 parts of a mixture go to OUT/PART. docs/how-to/pack-shards.md

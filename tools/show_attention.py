@@ -4,8 +4,7 @@
     ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg
     ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape/best.pth photo.jpg --layer 2 \\
         --query class 3,4
-    ndformer show_attention configs/modelnet40_ptv3_pape.py work_dirs/modelnet40_ptv3_pape/best.pth chair.off \\
-        --out turn.gif
+    ndformer show_attention configs/modelnet40_pape.py work_dirs/modelnet40_pape/best.pth chair.off --out turn.gif
     ndformer show_attention configs/qm9_small.py work_dirs/qm9_small/best.pth water.xyz --out turn.gif
     ndformer show_attention configs/ucf101_pape.py work_dirs/ucf101_pape/best.pth clip.avi --layer 3 --query 2,3,4
     ndformer show_attention configs/cifar10_pape.py work_dirs/cifar10_pape_sample/best.pth 7 --sample --parts

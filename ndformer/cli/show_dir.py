@@ -14,7 +14,9 @@ from ndformer.framework.errors import DataError
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to a parser."""
-    parser.add_argument("--show-dir", metavar="DIR", type=Path, help="folder for pictures, wrong predictions first")
+    parser.add_argument(
+        "--show-dir", metavar="DIR", type=Path, help="new or empty folder for pictures, wrong predictions first"
+    )
     parser.add_argument("--show-count", metavar="N", type=int, default=64, help="maximum number of pictures (64)")
     parser.add_argument(
         "--show-score", metavar="S", type=float, default=0.3, help="minimum score of objects that are drawn (0.3)"

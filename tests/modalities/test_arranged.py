@@ -121,7 +121,7 @@ def test_solids_have_pieces_of_the_same_pattern_and_their_own_surface(monkeypatc
     assert np.allclose((np.hypot(x, z) - 0.75) ** 2 + y**2, 0.09)
     x, y, z = surfaces["cone"].T
     assert np.allclose(np.hypot(x, z), (1 - y) / 2)
-    monkeypatch.setattr(solid_pieces, "apart", lambda points: np.zeros((solid_pieces.PIECES, 3)))
+    monkeypatch.setattr(solid_pieces, "separated", lambda points: np.zeros((solid_pieces.PIECES, 3)))
     clouds = [
         build("SolidPieces").generate(arrangement, 4, np.random.default_rng(5))["points"] for arrangement in range(8)
     ]

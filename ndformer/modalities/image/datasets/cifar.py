@@ -94,6 +94,8 @@ class CIFAR(Dataset):
 
 @DATASETS.register_module()
 class CIFAR10(CIFAR):
+    """CIFAR-10: 32 x 32 photos of ten classes."""
+
     folder = "cifar-10-batches-py"
     files: ClassVar = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}
     meta = ("batches.meta", "label_names")
@@ -103,6 +105,8 @@ class CIFAR10(CIFAR):
 
 @DATASETS.register_module()
 class CIFAR100(CIFAR):
+    """CIFAR-100: 32 x 32 photos of a hundred classes."""
+
     folder = "cifar-100-python"
     files: ClassVar = {"train": ["train"], "test": ["test"]}
     meta = ("meta", "fine_label_names")

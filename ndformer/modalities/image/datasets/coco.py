@@ -23,6 +23,8 @@ NAMES = dict(train=("train",), val=("val", "valid"), test=("test",))
 
 @DATASETS.register_module()
 class Coco(DetectionDataset):
+    """A dataset of images with boxes in COCO's format."""
+
     def on_disk(self) -> dict[str, Path]:
         return {split: file for split in NAMES if (file := _file(self.data_root, split)) is not None}
 

@@ -34,6 +34,8 @@ SETS = {"train": "trnid", "val": "valid", "test": "tstid"}
 
 @DATASETS.register_module()
 class Flowers102(LabeledImages):
+    """Flowers-102: photos of 102 kinds of flowers, with the official split."""
+
     splits = SPLITS
     classes = [str(name) for name in NAMES.replace("\n", " ").split(", ")]
 

@@ -53,6 +53,8 @@ def read_classes(root: Path, train: Path, fallback: Sequence[str]) -> tuple[list
 
 @DATASETS.register_module()
 class ImageNet(LabeledImages):
+    """ImageNet-1K; its validation images are the test set, and 1 % of train is held out for validation."""
+
     test_is_val = True
 
     def __init__(self, *args: Any, holdout: Rate = 0.01, **kwargs: Any) -> None:

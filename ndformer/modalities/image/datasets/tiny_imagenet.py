@@ -19,6 +19,8 @@ from ndformer.modalities.image.formats.files import ENDINGS
 
 @DATASETS.register_module()
 class TinyImageNet(LabeledImages):
+    """Tiny-ImageNet: 200 classes of 64 x 64 pixels; its validation images are the test set."""
+
     test_is_val = True
 
     def index(self, split: str) -> tuple[list[Any], np.ndarray]:

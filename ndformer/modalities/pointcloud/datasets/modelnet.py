@@ -57,4 +57,6 @@ class ModelNet(CachedClouds):
 
 @DATASETS.register_module()
 class ModelNet40(ModelNet):
+    """ModelNet40: 40 classes of objects, as meshes or in the resampled or HDF5 version."""
+
     preferred = "modelnet40"

@@ -7,7 +7,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.registry import DATASETS
 
 PIECES, POINTS, RADIUS, NOISE = 32, 16, 0.03, 0.004  # pieces; points, radius and noise of each
-APART = 0.19  # between the centers of pieces, so that a piece is farther from others than its own points are
+MIN_DISTANCE = 0.19  # between the centers of pieces, so that a piece is farther from others than its own points are
 CANDIDATES = 8 * PIECES  # for the centers
 KINDS = ("line_x", "line_y", "line_z", "ring_xy", "ring_yz", "ring_xz", "ball", "pair")
 SOLIDS = ("sphere", "cube", "cylinder", "cone", "torus", "octahedron", "helix", "cross")
@@ -27,7 +27,7 @@ class SolidPieces(Arranged):
         pieces = RADIUS * pattern(kind, rng) + rng.normal(0, NOISE, (PIECES, POINTS, 3))
         sides, angle, centers = rng.uniform(0.85, 1.15, 3), rng.uniform(-0.3, 0.3), np.empty((0, 3))
         while len(centers) < PIECES:  # once, nearly always
-            centers = apart(surface(SOLIDS[arrangement], rng) * sides)[:PIECES]  # (pieces, 3), y up
+            centers = separated(surface(SOLIDS[arrangement], rng) * sides)[:PIECES]  # (pieces, 3), y up
         cos, sin = np.cos(angle), np.sin(angle)
         points = (centers @ np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]]))[:, None] + pieces
         return dict(points=points.reshape(-1, 3).astype(np.float32))
@@ -48,9 +48,9 @@ def pattern(kind: int, rng: np.random.Generator) -> np.ndarray:
     return out
 
 
-def apart(points: np.ndarray) -> np.ndarray:
-    """Return those of the points (n, 3) that are not nearer than APART to one before them that is returned."""
-    far, chosen = np.linalg.norm(points[:, None] - points, axis=-1) >= APART, list[int]()
+def separated(points: np.ndarray) -> np.ndarray:
+    """Return those of the points (n, 3) that are not nearer than MIN_DISTANCE to one before them that is returned."""
+    far, chosen = np.linalg.norm(points[:, None] - points, axis=-1) >= MIN_DISTANCE, list[int]()
     for i in range(len(points)):
         if far[i, chosen].all():
             chosen.append(i)
