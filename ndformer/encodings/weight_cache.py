@@ -11,8 +11,8 @@ from torch._subclasses import FakeTensor
 class WeightCache(nn.Module):
     """Call as `cache(product, *weights)` to get product(*weights), from the cache where no gradient is computed.
 
-    Training, loading weights, moving them or changing them in place (not through .data) clears the cache. It is not
-    part of a checkpoint.
+    It is used in eval mode. A call with gradients, loading weights, moving them or changing them in place (not through
+    .data) clears the cache. It is not part of a checkpoint.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,10 @@ class WeightCache(nn.Module):
         self.cached: tuple[Tensor, list[tuple[Tensor, int]]] | None = None
 
     def forward(self, product: Callable[..., Tensor], *weights: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or any(w.is_inference() for w in weights):
+        if torch.compiler.is_compiling():
+            return product(*weights)
+        if self.training or torch.is_grad_enabled() or any(w.is_inference() for w in weights):
+            self.cached = None  # fused optimizers change weights, and not their versions
             return product(*weights)
         cached = self.cached  # read once: another thread may clear it
         if cached is None or any(w is not old or w._version != n for w, (old, n) in zip(weights, cached[1])):

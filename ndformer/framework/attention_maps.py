@@ -9,7 +9,7 @@ on_grid(maps[3].attention()[0, :, 0], maps[3].where)       # the first token's a
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class AttentionMaps:
     @torch.no_grad()
     def vectors(self) -> Vectors:
         """Return the queries, keys and bias that the terms are computed from."""
-        return self.layer.vectors(self.x, self.where, self.state, self.encoding)
+        return self.layer.vectors(self.exact, self.where, self.state, self.encoding)
 
     def attention(self) -> Tensor:
         """Return the attention weights (B, H, N, N); each row sums to 1."""
@@ -91,7 +91,7 @@ class FrameMaps(AttentionMaps):
     @torch.no_grad()
     def vectors(self) -> Vectors:
         assert self.frame_where is not None
-        *each, bias = self.layer.vectors(self.x, self.frame_where, self.state, self.encoding)
+        *each, bias = self.layer.vectors(self.exact, self.frame_where, self.state, self.encoding)
         return Vectors(*map(self._all_heads, each), bias=None if bias is None else FrameBias(bias, self))
 
     def _all_heads(self, t: Tensor) -> Tensor:
@@ -134,7 +134,8 @@ class RowCutter(nn.Module):
 def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
     """Yield a list to which every call of an attention layer in `model` is appended, in call order.
 
-    Only calls of the current thread or asyncio task are recorded, so several may record one model at once.
+    Only calls of the current thread or asyncio task are recorded, so several may record one model at once. While a
+    compiled `model` is recorded, all compiled code of the process runs without its graphs, which skip hooks.
     """
     recorded: list[AttentionMaps] = []
     cutters = [module for module in model.modules() if isinstance(module, RowCutter | Frames)]
@@ -145,7 +146,13 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
         arguments[module] = args
 
     def record(layer: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        owner, args = owners.get(layer), tuple(a.packed_state if isinstance(a, GroupedState) else a for a in args)
+        owner = owners.get(layer)
+        if any(isinstance(a, GroupedState) and a.encoding.needs_grid for a in args):
+            raise ValueError(
+                "attention with an encoding of grids is recorded for images of one size, got packed images or windows. "
+                "Take one image, or a model without `window`"
+            )
+        args = tuple(a.packed_state if isinstance(a, GroupedState) else a for a in args)
         if isinstance(owner, Frames):
             x, where, *others = args
             samples = arguments[owner][0].where
@@ -156,7 +163,8 @@ def record_attention(model: nn.Module) -> Iterator[list[AttentionMaps]]:
 
     hooks: dict[nn.Module, Callable[..., None]] = dict.fromkeys(cutters, enter)
     hooks |= {module: record for module in model.modules() if isinstance(module, Attention)}
-    with forward_hooks(hooks):
+    compiled = any("_orig_mod" in m._modules or m._compiled_call_impl is not None for m in model.modules())
+    with forward_hooks(hooks), torch.compiler.set_stance("force_eager") if compiled else nullcontext():
         yield recorded
 
 

@@ -38,7 +38,7 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
     """
     if isinstance(model, TokenModel) and isinstance(model.head, Head):
         model.head.check_exportable()
-    was_training = model.training
+    modes = {part: part.training for part in model.modules()}
     module = _TensorOutputs(model) if isinstance(model, TokenModel) else model
 
     def export(oblivious: bool) -> ExportedProgram:
@@ -59,7 +59,13 @@ def graph(model: nn.Module, example: Tensor) -> ExportedProgram:
             "and regressors of images with an encoding whose fullgraph is True. Export weights as .safetensors instead"
         ) from error
     finally:
-        model.train(was_training)
+        _restore(modes)
+
+
+def _restore(modes: dict[nn.Module, bool]) -> None:
+    """Set each module's mode, which may be another one than its parent's."""
+    for part, training in modes.items():
+        part.training = training
 
 
 class _TensorOutputs(nn.Module):
@@ -113,14 +119,16 @@ def max_difference(path: Path, model: TokenModel, batches: Sequence[Tensor]) -> 
 
     Differences are relative to the largest output if it is above 1 (boxes are in pixels).
     """
-    run, module, largest = _runner(path), _TensorOutputs(model).eval(), 0.0
+    run, largest, modes = _runner(path), 0.0, {part: part.training for part in model.modules()}
     if run is None:
         return None
+    module = _TensorOutputs(model).eval()
     for inputs in batches:
         expected = _by_name(module(inputs))
         for name, value in run(inputs).items():
             difference = (value - expected[name]).abs().max() / expected[name].abs().max().clamp(min=1)
             largest = max(largest, float(difference.nan_to_num(nan=torch.inf)))
+    _restore(modes)
     return largest
 
 

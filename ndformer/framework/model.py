@@ -118,7 +118,7 @@ class TokenModel(nn.Module):
             losses = head.loss(self.features(inputs), targets)
             weight = self.loss_weights.get(space[0], 1.0) if space else 1.0
             return losses if weight == 1.0 else {name: weight * loss for name, loss in losses.items()}
-        with self._precision():
+        with self.precision():
             tokens = self.features(inputs)
             if mode == "tensor":
                 return head(tokens)
@@ -151,7 +151,7 @@ class TokenModel(nn.Module):
             raise TypeError(f"inputs of the model must be a batch of {first}, {kinds}, got {_short(inputs)}")
         return {first: inputs}
 
-    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext() if self.amp is None else autocast(next(self.parameters()), self.amp)
 
     def _batch_modality(self, inputs: dict[str, Any]) -> str:

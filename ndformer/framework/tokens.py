@@ -48,8 +48,7 @@ class Rows:
     def scatter(self, rows: Tensor, total: int) -> Tensor:
         """Return (total, ...) from (R, K, ...): the value of each token's first slot, 0 for tokens in no row.
 
-        A token's first slot is in its own row; later rows may borrow the token as context (Point Transformer V3 fills
-        its last window this way). The inverse index makes it a gather, deterministic also in its gradient.
+        The first slot is in its own row; later rows may borrow a token (PTv3's last window). It gathers: deterministic.
         """
         empty = self.index.numel()
         slots = torch.arange(empty, device=rows.device).masked_fill(~self.valid.flatten(), empty)
@@ -166,6 +165,10 @@ class Where:
         batch, N, P = self.positions.shape
         spare = batch * N - sum(map(math.prod, grids))
         fits = len(grids) == batch if self.segment is None else spare % max(1, len(grids)) == 0
+        if fits and grids and self.segment is not None and _readable(self.segment):  # else padding would be tokens
+            lengths = torch.tensor([spare // len(grids) + math.prod(grid) for grid in grids])
+            first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)  # of the sample of each token
+            fits = bool((self.segment.flatten()[first] == self.segment.flatten()).all() and (self.segment >= 0).all())
         if not fits or {*map(len, grids)} - {P} or spare < 0:
             raise ValueError(
                 "grids must have one grid for each sample, of packed rows without padding or of padded rows, each with "
@@ -209,7 +212,8 @@ class TokenSet:
 
     def __post_init__(self) -> None:
         x, r = self.features, self.where.positions
-        if x.dim() != 3 or x.shape[1] != r.shape[1] or self.where.batch not in (1, x.shape[0]):
+        rows = (x.shape[0],) if self.where.segment is not None else (1, x.shape[0])  # packed rows share no tensor
+        if x.dim() != 3 or x.shape[1] != r.shape[1] or self.where.batch not in rows:
             raise ValueError(
                 f"features must be (rows, tokens, channels) for positions {tuple(r.shape)}, got {tuple(x.shape)}"
             )
@@ -227,10 +231,11 @@ def join(*sets: TokenSet) -> TokenSet:
     """
     first = sets[0]
     for other in sets[1:]:
-        if other.where.positions.shape[2] != first.where.positions.shape[2]:
+        dims = first.where.positions.shape[2], other.where.positions.shape[2]
+        if dims[0] != dims[1]:
             raise ValueError(
-                f"joined sets must have the same position dimensions, got {first.where.positions.shape[2]} and "
-                f"{other.where.positions.shape[2]}. Place both in one space first, for example an image plane in 3-D"
+                f"joined sets must have the same position dimensions, got {dims[0]} and {dims[1]}. "
+                "Place both in one space first, for example an image plane in 3-D"
             )
         if other.features.shape[2] != first.features.shape[2]:
             raise ValueError(
@@ -240,10 +245,8 @@ def join(*sets: TokenSet) -> TokenSet:
         raise ValueError(
             "join expects sets without segment, got packed rows. Join before packing: segments must stay contiguous"
         )
-    named = [s.modality is not None for s in sets]
-    if any(named) and not all(named):
+    if len({s.modality is None for s in sets}) > 1:
         raise ValueError("either all joined sets must have a modality or none, got some of each")
-
     batch = max(s.features.shape[0] for s in sets)
 
     def concat(tensors: Sequence[Tensor]) -> Tensor:
@@ -255,11 +258,9 @@ def join(*sets: TokenSet) -> TokenSet:
             return None
         return concat([missing(s) if mask is None else mask for s, mask in zip(sets, values)])
 
-    modality = [
-        s.modality if s.modality is not None else torch.full_like(_all(s), i, dtype=torch.int64)
-        for i, s in enumerate(sets)
-    ]
-    valid, r = masks("valid", _all), first.where.positions
+    numbers = [torch.full_like(_all(s), i, dtype=torch.int64) for i, s in enumerate(sets)]
+    modality = [number if s.modality is None else s.modality for s, number in zip(sets, numbers)]
+    valid, r = masks("valid", _all), sets[0].where.positions
     where = Where(
         concat([s.where.positions for s in sets]),
         valid=valid,

@@ -10,7 +10,7 @@ from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
 from ndformer.framework.encoding.composed import build_encoding
-from ndformer.framework.encoding.grouped import each_group, prepare
+from ndformer.framework.encoding.grouped import SameDraw, each_group, prepare
 from ndformer.framework.grid_windows import grid_windows
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, FewOrNone, Finite, Names, Positive, Rate, Width
@@ -181,11 +181,12 @@ class Transformer(nn.Module):
         if where.padding is not None:
             x = x.masked_fill(where.padding[..., None], 0)  # NaN in padding would make gradients of norms NaN
         encoding, layers = self._find_encoding(space)
-        state = prepare(encoding, where)
+        draw = SameDraw(encoding)
+        state = prepare(encoding, where, draw)
         within: Any = None
         if self.window is not None:
             windows = grid_windows(where, self.window, x.shape[0])
-            within = windows, prepare(encoding, windows.where)
+            within = windows, prepare(encoding, windows.where, draw)
         x = self.initial_norm(each_group(encoding.embed, x, state))
         x = each_group(encoding.block_update, x, state, 0)
         for i, (block, layer) in enumerate(zip(self.blocks, layers)):

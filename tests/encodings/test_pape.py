@@ -1,5 +1,6 @@
 """PaPE's switches, its start, and the names and numbers of its weights."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.attention import build_encoding
-from ndformer.framework.tokens import Where
+from ndformer.framework.tokens import TokenSet, Where
+from ndformer.framework.transformer import Transformer
 
 Make = Callable[..., Any]
 OFF = dict(distance=False), dict(direction=False), dict(context=False), dict(activation=False), dict(project=False)
@@ -126,3 +128,21 @@ def assert_uniform(t: Tensor, bound: float, rtol: float = 0.05) -> None:
     assert t.abs().max() <= bound
     assert math.isclose(t.abs().mean().item(), bound / 2, rel_tol=rtol)
     assert math.isclose(t.std().item(), bound / math.sqrt(3), rel_tol=rtol)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_products_of_weights_follow_fused_steps_of_an_optimizer(optimizer: Any, training: bool) -> None:
+    """They change weights without counting it, so that a product from before would go on."""
+    torch.manual_seed(0)
+    net = Transformer(16, 1, 2, 2, dict(type="PaPE", m=4)).train(training)
+    steps = optimizer(net.parameters(), lr=0.1, fused=True)
+    tokens = TokenSet(torch.randn(1, 6, 16), Where(torch.rand(1, 6, 2) * 4))
+    with torch.no_grad():
+        before = net(tokens).features
+    net(tokens).features.square().sum().backward()
+    steps.step()
+    with torch.no_grad():
+        after = net(tokens).features
+        torch.testing.assert_close(after, copy.deepcopy(net)(tokens).features)
+    assert not torch.allclose(after, before, atol=1e-3)

@@ -122,3 +122,37 @@ def test_what_came_in_16_bit_is_explained_in_32():
     for half, whole in zip(looks, exact):
         assert half.attention().dtype == torch.float32
         torch.testing.assert_close(half.attention(), whole.attention(), atol=0.05, rtol=0)
+
+
+def test_vectors_of_what_came_in_16_bit_are_those_of_the_terms():
+    transformer, x = model(dict(type="PaPE", m=3)), torch.randn(1, 14, 16)
+    with record_attention(transformer) as looks, torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        transformer(TokenSet(x.bfloat16(), WHERE))
+    q, k, *_ = looks[0].vectors()
+    torch.testing.assert_close(q @ k.mT / math.sqrt(8), looks[0].terms()["semantic"])
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_layers_of_a_compiled_model_are_recorded(inside):
+    transformer, tokens = model(dict(type="PaPE", m=3)), TokenSet(torch.randn(1, 14, 16), WHERE)
+    expected = transformer(tokens).features
+    if inside:
+        transformer.compile(backend="eager")
+    compiled = transformer if inside else torch.compile(transformer, backend="eager")
+    torch.testing.assert_close(compiled(tokens).features, expected)  # the graph is there, without hooks
+    with record_attention(compiled) as looks:
+        compiled(tokens)
+    assert len(looks) == transformer.depth
+
+
+def test_encodings_of_grids_on_packed_images_say_what_can_be_recorded():
+    net = Transformer(16, 1, 2, 2, dict(type="LogCPB"))
+    segment, r = torch.tensor([[0] * 4 + [1] * 6]), torch.cat([grid_of(2, 2), grid_of(2, 3)])[None]
+    tokens = TokenSet(torch.randn(1, 10, 16), Where(r, segment=segment, grids=((2, 2), (2, 3))))
+    assert net(tokens).features.shape == (1, 10, 16)
+    with record_attention(net), pytest.raises(ValueError, match="images of one size, got packed images or windows"):
+        net(tokens)
+
+
+def grid_of(rows, columns):
+    return torch.cartesian_prod(torch.arange(float(rows)), torch.arange(float(columns)))

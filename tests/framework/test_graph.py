@@ -124,6 +124,16 @@ def test_what_becomes_no_graph_is_a_sentence_and_the_model_trains_on() -> None:
 
 
 @pytest.mark.slow
+def test_modes_of_all_modules_are_as_before(tmp_path: Path) -> None:
+    made = model(dict(type="Sincos")).train()
+    made.backbone.eval()
+    before = [part.training for part in made.modules()]
+    graph.save(tmp_path / "a.pt2", graph.graph(made, images(2)))
+    assert graph.max_difference(tmp_path / "a.pt2", made, [images(1)]) is not None
+    assert [part.training for part in made.modules()] == before
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", ["PaPE", "RelativeBias and PoPE", "LearnableAbsolute and CoPE and SaPE2", "PRoPE", "GTA"]
 )

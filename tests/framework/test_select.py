@@ -196,3 +196,11 @@ def test_blocks_hold_every_token_once_and_are_compact() -> None:
     cut = in_blocks(where.positions, where, 1)
     assert sorted(cut.tokens[cut.occupied].tolist()) == list(range(256))
     assert torch.equal(cut.high - cut.low, torch.full((1, 16, 2), 3.0))
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 5, 8), (2, 2, 0, 8)])
+def test_no_tokens_have_an_empty_output(shape: tuple[int, ...]) -> None:
+    q = torch.randn(shape)
+    where = Where(torch.rand(shape[0], shape[2], 2))
+    bias = bias_of("slope", where.positions, 2, 4.0)
+    assert attend(q, q, torch.randn(*shape[:3], 6), where, bias, backend="select").shape == (*shape[:3], 6)

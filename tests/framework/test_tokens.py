@@ -68,6 +68,22 @@ def test_a_grid_must_fit_and_stand_alone() -> None:
     assert Where(positions, placed=torch.ones(1, 7, dtype=torch.bool), grid=(2, 3)).grid == (2, 3)
 
 
+@pytest.mark.parametrize("segment", [[0, 0, 0, 0, 1, 1, 1, 1, -1, -1], [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]])
+def test_grids_of_packed_rows_are_those_of_their_samples(segment: list[int]) -> None:
+    """Padding would be taken for class tokens, and samples be cut in the wrong places."""
+    positions = torch.zeros(1, 10, 2)
+    with pytest.raises(ValueError, match="of packed rows without padding or of padded rows"):
+        Where(positions, segment=torch.tensor([segment]), grids=((2, 2), (2, 2)))
+    Where(positions, segment=torch.tensor([[0] * 5 + [1] * 5]), grids=((2, 2), (2, 2)))
+
+
+def test_packed_rows_are_not_shared_by_features() -> None:
+    where = Where(torch.zeros(1, 4, 2), segment=torch.tensor([[0, 0, 1, 1]]))
+    TokenSet(torch.zeros(1, 4, 8), where)
+    with pytest.raises(ValueError, match=r"got \(2, 4, 8\)"):
+        TokenSet(torch.zeros(2, 4, 8), where)
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 8), (3, 3, 8), (3, 8)])
 def test_features_must_fit_their_places(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"\(rows, tokens, channels\) for positions \(2, 3, 2\), got"):

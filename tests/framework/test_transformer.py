@@ -270,3 +270,29 @@ def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
 
     assert torch.equal(train(3), train(3))
     assert not torch.equal(train(3), train(4))
+
+
+def test_samples_of_all_lengths_and_windows_are_augmented_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions of a batch are moved and scaled by one draw, whatever groups are prepared apart."""
+    factors = []
+    plain = PositionEncoding._augmented
+
+    def recorded(self: Any, positions: Tensor, where: Where) -> Tensor:
+        moved = plain(self, positions, where)
+        factors.append(float((moved[0, 1] - moved[0, 0]).sum() / (positions[0, 1] - positions[0, 0]).sum()))
+        return moved
+
+    monkeypatch.setattr(PositionEncoding, "_augmented", recorded)
+    encoding = dict(type="ALiBi", rescale=2.0, shift=1.0)
+    r = torch.rand(1, 100, 2) * 9
+    packed = Where(r, segment=torch.tensor([[0] * 40 + [1] * 60]))
+    grid = Where(torch.cartesian_prod(torch.arange(8.0), torch.arange(8.0))[None], grid=(8, 8))
+    windows = model(encoding, window=4, global_blocks=[1])
+    for network, where in ((model(encoding), packed), (windows, grid)):
+        network.train()
+        for _ in range(2):
+            network(TokenSet(torch.randn(1, where.positions.shape[1], 24), where))
+    assert len(factors) == 8
+    for first, second in zip(factors[::2], factors[1::2]):
+        assert first == pytest.approx(second, rel=1e-4)
+    assert len({round(factor, 3) for factor in factors}) == 4  # each forward pass draws anew

@@ -185,7 +185,7 @@ class PositionEncoding(nn.Module):
         """Return positions in the encoding's unit of length for tables(), randomly augmented in training."""
         if any(self.periods):
             positions = wrap(positions, self.periods)
-        augments = self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
+        augments = self.augments
         exact = not augments and all(math.frexp(factor)[0] == 0.5 for factor in self.factors)  # powers of two
         finer = not exact and self.scaled_positions != "own"
         r = self.unit(scaled(positions.double() if finer else positions, self.factors), where)
@@ -193,6 +193,11 @@ class PositionEncoding(nn.Module):
         if finer and self.scaled_positions == "centered":
             r = centered(r, where)
         return r if self.scaled_positions == "float64" else r.to(where.positions.dtype)
+
+    @property
+    def augments(self) -> bool:
+        """Whether prepare() draws random numbers."""
+        return self.training and (self.shift != 0 or self.jitter != 1 or self.rescale != 1)
 
     @property
     def factors(self) -> tuple[float, ...]:

@@ -24,15 +24,40 @@ class Group(NamedTuple):
     padding: Rows | None  # of samples of different lengths: their tokens among those of the group
 
 
+class SameDraw:
+    """prepare() of an encoding for several parts of a batch, with the same random numbers for each.
+
+    Without it, samples of one length would be augmented otherwise than those of another one.
+    """
+
+    def __init__(self, encoding: PositionEncoding) -> None:
+        self.encoding = encoding
+        parts = [part for part in encoding.modules() if isinstance(part, PositionEncoding)]
+        self.draws = any(part.augments for part in parts) and not torch.compiler.is_compiling()
+        self.start: Tensor | None = None  # of the random numbers
+
+    def prepare(self, where: Where) -> Any:
+        if not self.draws:
+            return self.encoding.prepare(where)
+        device = where.positions.device
+        on_cpu = device.type == "cpu"
+        if self.start is None:
+            self.start = torch.get_rng_state() if on_cpu else torch.cuda.get_rng_state(device)
+            return self.encoding.prepare(where)
+        with torch.random.fork_rng([] if on_cpu else [device]):
+            torch.set_rng_state(self.start) if on_cpu else torch.cuda.set_rng_state(self.start, device)
+            return self.encoding.prepare(where)
+
+
 class GroupedState:
     """States of an encoding for groups of packed samples, which are slices of the tokens in the order of `groups`.
 
     A slice needs no copy, and the gradient of a split is one concatenation.
     """
 
-    def __init__(self, encoding: PositionEncoding, where: Where, members: Sequence[tuple[Rows, Where]]) -> None:
-        self.encoding, self.where = encoding, where
-        self.groups = [_group(encoding, *member) for member in members]
+    def __init__(self, draw: SameDraw, where: Where, members: Sequence[tuple[Rows, Where]]) -> None:
+        self.encoding, self.where = draw.encoding, where
+        self.groups = [_group(draw, *member) for member in members]
         spans = [span for rows, _ in members for span in rows.spans]
         self.sizes = [sum(length for _, length in rows.spans) for rows, _ in members]
         total = where.positions.shape[:2].numel()
@@ -73,15 +98,16 @@ class GroupedState:
         return (x if self.inverse is None else x.index_select(0, self.inverse)).reshape(shape)
 
 
-def prepare(encoding: PositionEncoding, where: Where) -> Any:
+def prepare(encoding: PositionEncoding, where: Where, draw: SameDraw | None = None) -> Any:
     """Return the state of an encoding; for packed rows one for each group if values are readable or it needs grids."""
+    draw = SameDraw(encoding) if draw is None else draw
     if where.segment is None:
-        return encoding.prepare(where)
+        return draw.prepare(where)
     if encoding.needs_grid and where.grids is not None:
-        return GroupedState(encoding, where, packed_rows(where, by_grid=True))
+        return GroupedState(draw, where, packed_rows(where, by_grid=True))
     if where.cut is None or torch.compiler.is_compiling():  # a graph would be compiled for each combination of sizes
-        return encoding.prepare(where)
-    return GroupedState(encoding, where, where.cut)
+        return draw.prepare(where)
+    return GroupedState(draw, where, where.cut)
 
 
 def each_group(hook: Callable[..., Tensor], x: Tensor, state: Any, *args: Any) -> Tensor:
@@ -93,10 +119,10 @@ def each_group(hook: Callable[..., Tensor], x: Tensor, state: Any, *args: Any) -
     return x if all(a is b for a, b in zip(results, parts)) else state.join(results, x.shape)
 
 
-def _group(encoding: PositionEncoding, rows: Rows, where: Where) -> Group:
+def _group(draw: SameDraw, rows: Rows, where: Where) -> Group:
     lengths = [length for _, length in rows.spans]
     shape = len(lengths), max(lengths)
-    state = encoding.prepare(where)
+    state = draw.prepare(where)
     if rows.full:
         return Group(where, state, shape, None)
     firsts = rows.valid.new_tensor([0, *lengths[:-1]], dtype=torch.int64).cumsum(0)  # within the group

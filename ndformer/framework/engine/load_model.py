@@ -87,11 +87,13 @@ class LoadedModel(nn.Module):
 
     def tokens(self, x: Any) -> TokenSet:
         """Return the input tokens of one or more samples: features (B, N, C) and their positions."""
-        return self.model.tokens(self._inputs(x))
+        with self.model.precision():
+            return self.model.tokens(self._inputs(x))
 
     def features(self, x: Any) -> TokenSet:
         """Return the tokens after the backbone."""
-        return self.model.features(self._inputs(x))
+        with self.model.precision():
+            return self.model.features(self._inputs(x))
 
     @torch.no_grad()
     def looks(self, x: Any) -> list[AttentionMaps]:

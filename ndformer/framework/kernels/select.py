@@ -56,6 +56,8 @@ class Select(Backend):
             )
         assert isinstance(bias, SeparableBias)
         B, H, N, _ = q.shape
+        if not q.numel():
+            return v.new_zeros(B, H, N, v.shape[-1])
         exact = torch.promote_types(q.dtype, torch.float32)
         r = torch.stack(bias.axes, -1)
         blocks = in_blocks(r, where, B)

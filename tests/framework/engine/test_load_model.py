@@ -190,6 +190,7 @@ def test_in_16_bits_positions_and_weights_stay_exact(digits, pixels):
     exact = digits(pixels).scores
     low = copy.deepcopy(digits).bfloat16()
     assert 0 < (low(pixels).scores - exact).abs().max() < 0.02
+    assert 0 < (low.features(pixels).features - digits.features(pixels).features).abs().max() < 0.2
     assert {p.dtype for p in low.parameters()} == {torch.float32}
     assert torch.equal(low.float()(pixels).scores, exact)
 

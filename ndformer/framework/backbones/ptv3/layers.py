@@ -9,6 +9,7 @@ from ndformer.framework.attention import Attention
 from ndformer.framework.attention_maps import AttentionMaps, RowCutter
 from ndformer.framework.backbones.ptv3.points import Cells, Level
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
+from ndformer.framework.encoding.grouped import SameDraw
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
 from ndformer.framework.system.norm_momentum import GradualNorm
@@ -122,7 +123,8 @@ class Stage(RowCutter):
         """
         states: dict[int, Any] = {}
         acts = self.encoding.has_block_update
-        uncut = self.encoding.prepare(level.where) if acts else None
+        draw = SameDraw(self.encoding)
+        uncut = draw.prepare(level.where) if acts else None
 
         def apply_encoding(x: Tensor, passed: int) -> Tensor:
             return self.encoding.block_update(x[None], uncut, passed)[0] if acts else x
@@ -131,7 +133,7 @@ class Stage(RowCutter):
         for i, block in enumerate(self.blocks):
             curve = i % len(level.orders)
             if curve not in states:
-                states[curve] = self.encoding.prepare(level.windows(curve).where)
+                states[curve] = draw.prepare(level.windows(curve).where)
             x = apply_encoding(block(x, level, curve, states[curve], skip if i == 0 else None), i + 1)
         return x
 
