@@ -78,9 +78,7 @@ def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str, m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [dict(backend="dense"), dict(checkpointing=True), dict(drop_path=0.0, qk_norm=True)]
-)
+@pytest.mark.parametrize("options", [dict(backend="dense"), dict(drop_path=0.0, qk_norm=True)])
 def test_options_do_not_break_the_graph(options: dict[str, Any]) -> None:
     network, given = model("PaPE", layer_scale=0.1, initial_norm=True, **options), tokens("padded")
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
