@@ -175,11 +175,12 @@ def encoding_effects(maps: AttentionMaps, encoding: PositionEncoding) -> dict[st
     added = layer.input(encoding.embed(torch.zeros_like(x), maps.state), maps.state)
     if added.any():
         unit = torch.nn.functional.normalize(added, dim=-1)
-        effects["similarity"] = (unit @ unit.mT)[:, None].expand(-1, heads, -1, -1)
+        effects["similarity"] = maps.all_heads((unit @ unit.mT)[:, None].expand(-1, heads, -1, -1))
     same = x.new_ones(len(x), heads, x.shape[1], width)
     q, k = layer.qk(same, same, x, maps.state)
     if not (torch.equal(q, same) and torch.equal(k, same)):
-        effects["logit"] = q @ k.mT * width**-0.5
+        effects["logit"] = maps.all_heads(q @ k.mT * width**-0.5)
     if terms:
-        effects["bias"] = sum(terms.values(), torch.zeros(())).expand(len(maps.x), heads, -1, -1)
+        total = sum(terms.values(), torch.zeros(()))
+        effects["bias"] = total.expand(*maps.all_heads(same).shape[:2], -1, -1)
     return effects

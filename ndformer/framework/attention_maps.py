@@ -63,6 +63,10 @@ class AttentionMaps:
         """Return the queries, keys and bias that the terms are computed from."""
         return self.layer.vectors(self.exact, self.where, self.state, self.encoding)
 
+    def all_heads(self, t: Tensor) -> Tensor:
+        """Return values (R, H, ...) of the layer's heads for all heads of the samples."""
+        return t
+
     def attention(self) -> Tensor:
         """Return the attention weights (B, H, N, N); each row sums to 1."""
         return sum(self.terms().values(), torch.zeros(())).softmax(-1)
@@ -86,15 +90,15 @@ class FrameMaps(AttentionMaps):
     def terms(self) -> dict[str, Tensor]:
         assert self.frame_where is not None
         terms = self.layer.logits(self.exact, self.frame_where, self.state, self.encoding, parts=True)
-        return {name: t[:: self.frames] if name == "mask" else self._all_heads(t) for name, t in terms.items()}
+        return {name: t[:: self.frames] if name == "mask" else self.all_heads(t) for name, t in terms.items()}
 
     @torch.no_grad()
     def vectors(self) -> Vectors:
         assert self.frame_where is not None
         *each, bias = self.layer.vectors(self.exact, self.frame_where, self.state, self.encoding)
-        return Vectors(*map(self._all_heads, each), bias=None if bias is None else FrameBias(bias, self))
+        return Vectors(*map(self.all_heads, each), bias=None if bias is None else FrameBias(bias, self))
 
-    def _all_heads(self, t: Tensor) -> Tensor:
+    def all_heads(self, t: Tensor) -> Tensor:
         """Reshape (B G, H, ...) to (B, G H, ...)."""
         return t.unflatten(0, (-1, self.frames)).flatten(1, 2)
 
@@ -110,7 +114,7 @@ class FrameBias(Bias):
     def rows(self, lo: int, hi: int) -> Tensor:
         assert self.maps.frame_where is not None
         rows = bias_rows(self.bias, self.maps.frame_where, lo, hi)
-        return self.maps._all_heads(rows.expand(len(self.maps.x), self.maps.layer.heads, -1, -1))
+        return self.maps.all_heads(rows.expand(len(self.maps.x), self.maps.layer.heads, -1, -1))
 
     def parts(self) -> dict[str, Bias]:
         return {name: FrameBias(part, self.maps) for name, part in self.bias.parts().items()}

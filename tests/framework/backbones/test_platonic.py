@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ndformer.cli.rendered import encoding_effects
 from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.backbones.platonic import PlatonicTransformer, rotation_group
 from ndformer.framework.tokens import TokenSet, Where
@@ -176,3 +177,28 @@ def test_attention_maps_have_the_heads_of_all_frames_in_memory_and_on_the_page(e
     for head in range(maps.heads):
         for name, values in terms_of(page, text, head).items():
             np.testing.assert_allclose(values, terms[name][0, head].detach().numpy(), atol=1e-3)
+
+
+@pytest.mark.parametrize("encoding", ["AxialRoPE", dict(type="PaPE", m=4), "Sincos"])
+def test_effects_of_its_encoding_are_those_in_each_frame(encoding: Any) -> None:
+    ours, (dims, G), N = model("square", encoding, depth=1), SIZES["square"], 5
+    where = Where(3 * torch.randn(1, N, dims).double())
+    with record_attention(ours) as recorded, torch.no_grad():
+        ours(TokenSet(torch.randn(1, N, ours.dim).double(), where))
+        (maps,) = recorded
+        effects = encoding_effects(maps, ours.encoding)
+        assert effects
+        for g, R in enumerate(rotation_group("square")):
+            turned = Where(where.positions @ R)
+            state, x, heads = ours.encoding.prepare(turned), maps.x[g::G], maps.layer.heads
+            same = x.new_ones(1, heads, N, maps.layer.head_dim)
+            q, k, bias = maps.layer.encoding(same, same, x, state)
+            added = ours.encoding.embed(torch.zeros_like(x), state)
+            expected = dict(logit=q @ k.mT / maps.layer.head_dim**0.5)
+            if bias is not None:
+                expected["bias"] = bias.rows(0, N)
+            if added.any():
+                unit = added / added.norm(dim=-1, keepdim=True)
+                expected["similarity"] = (unit @ unit.mT)[:, None].expand(-1, heads, -1, -1)
+            for name, values in effects.items():
+                torch.testing.assert_close(values[:, g * heads : (g + 1) * heads], expected[name])
