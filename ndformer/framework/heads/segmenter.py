@@ -87,14 +87,15 @@ class Segmenter(Head):
     @torch.no_grad()
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         logits = finite(self(tokens), data_samples)
-        masks = [self._mask_on_disk(scores, sample) for scores, sample in zip(logits, data_samples)]
+        grids = tokens.where.grids or [tokens.where.grid] * len(logits)
+        masks = [self._mask_on_disk(*each) for each in zip(logits, data_samples, grids)]
         flat = torch.cat([mask.flatten() for mask in masks]).cpu().split([mask.numel() for mask in masks])
         return [
             Pixels(sample=sample, predicted=values.view(mask.shape), classes=self.classes)
             for sample, values, mask in zip(data_samples, flat, masks)
         ]
 
-    def _mask_on_disk(self, logits: Tensor, sample: dict[str, Any]) -> Tensor:
+    def _mask_on_disk(self, logits: Tensor, sample: dict[str, Any], patches: tuple[int, ...] | None) -> Tensor:
         """Return (H, W): the argmax of the interpolated logits at the center of each pixel of the image on disk."""
         height, width = (round(side * self.stride) for side in logits.shape[-2:])
         grid = original_grid(sample, (height, width), logits.device)
@@ -102,7 +103,11 @@ class Segmenter(Head):
         for points in grid.flatten(0, 1).split(CHUNK_PIXELS):
             scores = F.grid_sample(logits[None], points[None, None], padding_mode="border", align_corners=False)
             parts.append(scores[0, :, 0].argmax(0).to(torch.uint8 if self.classes < 256 else torch.int32))
-        return torch.cat(parts).view(grid.shape[:2])
+        mask = torch.cat(parts).view(grid.shape[:2])
+        if "frame" in sample or patches is None or self.reads_cells:
+            return mask
+        rows, columns = (n * cast(int, self.patch) for n in patches)  # coarse maps may go beyond the input
+        return mask[:rows, :columns]
 
 
 def _enlarged(x: Tensor, factor: float, size: Sequence[int]) -> Tensor:
