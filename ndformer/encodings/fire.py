@@ -32,7 +32,7 @@ class FIRE(PositionEncoding):
     that its farthest point is half a period away. FlexAttention cannot compute this bias.
 
     c and L are reflected at `min_value`; `epsilon` is added to the denominator. The authors' code is `min_value=0`, the
-    absolute values of c and L, and `epsilon=1e-6`.
+    absolute values of c and L, and `epsilon=1e-6`; its L starts at 512, and its network has one hidden layer.
 
     Weights of a layer: `c`, `length` (L), `network`.
 

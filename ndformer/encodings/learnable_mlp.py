@@ -17,9 +17,10 @@ State = tuple[Tensor, Tensor | None]  # positions, and which tokens have one
 class LearnableMLP(PositionEncoding):
     """q = W_q (x + f(r)), k = W_k (x + f(r)), v = W_v x, with a network f = Linear, norm, ReLU, Linear in each layer.
 
-    3DETR (Misra 2021), DSVT and UniTR (Wang 2023). `norm='batch'` is the published one: batch norm over all tokens that
-    have a position, so that in training the output of a sample depends on the other samples of the batch. Positions
-    should be small numbers around 0, such as positions in a window.
+    DSVT and UniTR (Wang 2023); 3DETR (Misra 2021) has one network of Fourier features for all layers. `norm='batch'` is
+    the published one: batch norm over all tokens that have a position, so that in training the output of a sample
+    depends on the other samples of the batch. Positions should be small numbers around 0, such as positions in a
+    window.
 
     Weights of a layer: `mlp`.
 

@@ -124,6 +124,11 @@ class Hosted(nn.Module):
 
     def __init__(self, encoding: LayerEncoding, place: Place) -> None:
         super().__init__()
+        if encoding.changes_qk_input:
+            raise ValueError(
+                "models of timm and transformers project q, k and v from one input, got an encoding that adds to that "
+                "of q and k, as LearnableMLP. Use Sincos, AxialRoPE or PaPE"
+            )
         self.encoding, self.place = encoding, place
 
     def input(self, x: Tensor) -> Tensor:

@@ -150,3 +150,9 @@ def test_attention_starts_as_wide_as_the_page_says(m, patches):
         curvatures.append(-(M00 + M11) / 2)
     mean = torch.stack(curvatures).mean()  # exp(-curvature dr^2)
     assert (2 * mean).rsqrt().item() == pytest.approx(patches, rel=0.1)
+
+
+def test_ntk_and_yarn_apply_to_the_encodings_that_the_page_names():
+    (named,) = re.findall(r"^NTK and YaRN apply to (.*) without `normalize`", TABLE, re.MULTILINE)
+    scaled = {name for name in NAMES if build(name, **SIZES[0]).scales_waves}
+    assert set(re.split(r", | and ", named)) == scaled

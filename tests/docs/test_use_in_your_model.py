@@ -22,6 +22,7 @@ ENCODINGS = [
     dict(type="NoPE"),
     dict(type="AxialRoPE"),
     dict(type="LookHere"),
+    dict(type="LaPE"),
     dict(type="PaPE", m=5),
     [dict(type="Sincos"), dict(type="PaPE", m=5)],
 ]

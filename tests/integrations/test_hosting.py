@@ -42,6 +42,13 @@ def test_another_word_for_the_place_is_refused():
         Positions("PaPE", dim=24, heads=2, depth=1, prefix=1, class_at="middle")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize("encoding", [dict(type="LearnableMLP"), [dict(type="Sincos"), dict(type="LearnableMLP")]])
+def test_an_encoding_of_the_input_of_queries_and_keys_is_refused(encoding):
+    positions = Positions(encoding, dim=32, heads=2, depth=1, prefix=0)
+    with pytest.raises(ValueError, match="from one input, got an encoding that adds to that of q and k"):
+        Attention(positions.encoding.layer(0, 1), positions.place)
+
+
 class Attention(Hosted):
     def __init__(self, encoding, place: Place) -> None:
         super().__init__(encoding, place)

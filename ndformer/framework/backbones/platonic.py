@@ -10,9 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.attention_maps import Frames
-from ndformer.framework.encoding import LayerEncoding
 from ndformer.framework.encoding.base import check_choice
-from ndformer.framework.encoding.composed import ComposedLayer
 from ndformer.framework.registry import BACKBONES
 from ndformer.framework.registry.ranges import Dims, Few, Width
 from ndformer.framework.system.autocast import without_autocast
@@ -82,8 +80,7 @@ class PlatonicTransformer(Transformer, Frames):
         table = differences(rotations)
         for block in cast(Any, self.blocks):
             attention, mlp = block.attention, block.mlp
-            layers = [m for m in attention.encoding.modules() if not isinstance(m, ComposedLayer)]
-            if any(isinstance(m, LayerEncoding) and type(m).qk_input is not LayerEncoding.qk_input for m in layers):
+            if attention.encoding.changes_qk_input:
                 raise ValueError(
                     "PlatonicTransformer projects q, k and v from one input, got "
                     f"{type(self.encoding).__name__}, which adds to that of q and k. Use AxialRoPE or PaPE"

@@ -137,6 +137,10 @@ class ComposedLayer(LayerEncoding):
         return y
 
     @property
+    def changes_qk_input(self) -> bool:
+        return any(part.changes_qk_input for part in self.parts)
+
+    @property
     def transforms_values(self) -> bool:
         return any(part.transforms_values for part in self.parts)
 

@@ -71,6 +71,11 @@ class LayerEncoding(nn.Module):
         return y
 
     @property
+    def changes_qk_input(self) -> bool:
+        """Whether the input of q and k is another one than that of v."""
+        return type(self).qk_input is not LayerEncoding.qk_input
+
+    @property
     def transforms_values(self) -> bool:
         """Whether `values` or `output` is implemented; if not, attention calls neither."""
         kind = type(self)
