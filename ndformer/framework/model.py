@@ -135,7 +135,7 @@ class TokenModel(nn.Module):
         """Return the tokens after the backbone, the input of the head: one row per sample."""
         inputs = self._by_name(inputs)
         tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
-        return tokens if tokens.where.segment is None else unpacked(tokens, len(next(iter(inputs.values()))))
+        return unpacked(tokens, len(next(iter(inputs.values()))))
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):

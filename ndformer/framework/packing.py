@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ndformer.framework.system.devices import tensor_like
@@ -19,14 +20,14 @@ from ndformer.framework.tokens import Rows, TokenSet, Where, packed_runs
 
 
 def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
-    """Return packed rows as one row for each of `samples` samples, padded to the longest; others as they are.
+    """Return packed rows as one row for each of `samples` samples, padded to the longest; fewer rows get empty ones.
 
     Row s has the tokens of segment s, in whichever packed row they are. A GPU synchronizes to read the length of the
     longest sample, and again for the order of `where.grids`.
     """
     segment = tokens.where.segment
     if segment is None:
-        return tokens
+        return _with_empty_rows(tokens, samples - len(tokens.features))
     flat = torch.where(segment < 0, samples, segment).flatten().long()  # padding becomes one more sample
     place = torch.arange(len(flat), device=flat.device)
     starts = torch.full((samples + 1,), len(flat), device=flat.device).scatter_reduce(0, flat, place, "amin")[:samples]
@@ -41,6 +42,22 @@ def unpacked(tokens: TokenSet, samples: int) -> TokenSet:
         if len(grids) == samples:  # a sample without tokens has no grid
             where = replace(where, grids=tuple(grids[i] for i in range(samples)))
     return TokenSet(rows.gather(tokens.features.flatten(0, 1)), where, modality)
+
+
+def _with_empty_rows(tokens: TokenSet, count: int) -> TokenSet:
+    """Append rows of padding, for the last samples of a batch if they have no tokens."""
+    if count <= 0:
+        return tokens
+    where, (B, N) = tokens.where, tokens.features.shape[:2]
+
+    def longer(t: Tensor) -> Tensor:
+        return F.pad(t.expand(B, *t.shape[1:]), (*[0, 0] * (t.dim() - 1), 0, count))
+
+    valid = torch.ones(B, N, dtype=torch.bool, device=tokens.features.device) if where.valid is None else where.valid
+    fields = dict(placed=where.placed, objects=where.objects, cameras=where.cameras)
+    labels: dict[str, Any] = {name: longer(t) for name, t in fields.items() if t is not None}
+    modality = None if tokens.modality is None else longer(tokens.modality)
+    return TokenSet(longer(tokens.features), Where(longer(where.positions), longer(valid), **labels), modality)
 
 
 def packed(tokens: TokenSet, grids: Sequence[tuple[int, ...]], number: Tensor) -> TokenSet:

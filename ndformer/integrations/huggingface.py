@@ -78,7 +78,9 @@ class _Embeddings(nn.Module):
     ) -> Tensor:
         """Return (B, 1 + registers + patches, dim); `interpolate_pos_encoding` has no effect."""
         x = self.patch_embeddings(pixel_values)
-        if bool_masked_pos is not None and self.mask_token is not None:
+        if bool_masked_pos is not None:
+            if self.mask_token is None:
+                raise ValueError("bool_masked_pos requires a mask token. Create the model with use_mask_token=True")
             x = torch.where(bool_masked_pos.bool()[..., None], self.mask_token.flatten().to(x.dtype), x)
         before = [token for token in (self.cls_token, self.register_tokens) if token is not None]
         return self.dropout(torch.cat([*(token.expand(len(x), -1, -1) for token in before), x], dim=1))

@@ -32,7 +32,7 @@ def with_encoding(vit: Any, encoding: Named, keep_table: bool = False, class_at:
 
     if not isinstance(vit, VisionTransformer) or type(vit)._pos_embed is not VisionTransformer._pos_embed:
         raise TypeError(f"with_encoding requires a VisionTransformer of timm, got {type(vit).__name__}")
-    other = next((attn for b in vit.blocks if type(attn := b.attn) is not Attention), None)
+    other = next((attn for b in vit.blocks if type(attn := getattr(b, "attn", b)) is not Attention), None)
     if other is not None or type(vit.patch_embed) is not PatchEmbed:
         raise TypeError(
             f"with_encoding requires timm's Attention and PatchEmbed, got {type(other or vit.patch_embed).__name__}"

@@ -108,8 +108,8 @@ class FactorizedTransformer(RowCutter):
         positions = maps.where.positions  # (R, K, P - 1) in space, (B, K, 1) in time
         if maps.layer in set(self.time.modules()):
             return F.pad(positions, (0, where.positions.shape[2] - 1), value=math.nan)
-        _, real, owner = _owners(where, where.batch)
-        moments = _groups(where.positions[..., 0], real, owner)[2]  # (R,)
+        _, real, owner = _owners(where, len(args[0].features))
+        moments = _groups(where.positions.expand(len(owner), -1, -1)[..., 0], real, owner)[2]  # (R,)
         return torch.cat([moments[:, None, None].expand(-1, positions.shape[1], 1), positions], dim=2)
 
 

@@ -13,7 +13,12 @@ from torch import Tensor
 
 
 def reduce_segments(x: Tensor, lengths: Tensor, how: Literal["sum", "mean", "max"]) -> Tensor:
-    """Reduce (N, ...) to (S, ...): row s of the result reduces the next lengths[s] rows of x. No length may be 0."""
+    """Reduce (N, ...) to (S, ...): row s of the result reduces the next lengths[s] rows of x. No length may be 0.
+
+    Sums and means of 16-bit numbers are computed in float32.
+    """
+    if how != "max" and x.dtype in (torch.bfloat16, torch.float16):
+        return reduce_segments(x.float(), lengths, how).to(x.dtype)
     scatter = torch_scatter() if x.is_cuda else None  # torch is faster on a CPU
     if scatter is not None:
         ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0))

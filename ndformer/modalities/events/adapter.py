@@ -98,7 +98,7 @@ class SpikingPatches(Adapter):
         since, place, cells = unpack(flat)
         # time is in whole microseconds up to here, which float32 cannot represent for long recordings
         time = (since.double() / self.time_unit).float()
-        features = self.project(self.logarithms(cells))  # (T, dim)
+        features = self.project(self.logarithms(cells).to(self.project.weight.dtype))  # (T, dim)
         rows = max([*counts, 1 - len(self.tokens)])  # at least one row, with the class token
         lengths = tensor_like(counts, flat)  # (B,)
         valid = torch.arange(rows, device=flat.device) < lengths[:, None]  # (B, N)

@@ -29,8 +29,8 @@ class Tubelets(Adapter):
     """Turn frames (B, T, 3, H, W) uint8, or a list of (T, 3, H, W), into one token for each `tubelet`.
 
     A tubelet has a size of (frames, rows, columns). The position of a token is (time, row, column), counted in tubelets
-    from `start` (joint space and time of ViViT). Values in 0..1 are normalized by `mean` and `std`. A list of clips
-    that differ in size or length becomes one packed row.
+    from `start` (joint space and time of ViViT). Values from 0 to 255, of any dtype, are divided by 255 and
+    normalized by `mean` and `std`. A list of clips that differ in size or length becomes one packed row.
 
     A class token comes first. `class_at` says where it stands: 'nowhere' gives it no position, 'origin' puts it at 0
     (the PaPE repository does so, with `start=1`), 'center' at the mean position of the clip's tubelets, and 'auto'

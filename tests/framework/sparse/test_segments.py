@@ -73,3 +73,11 @@ def test_runs_of_a_sorted_list() -> None:
     run, lengths = run_lengths(torch.tensor([2, 2, 5, 7, 7, 7]))
     assert run.tolist() == [0, 0, 1, 2, 2, 2]
     assert lengths.tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_means_of_many_numbers_of_16_bits_are_exact(dtype: torch.dtype) -> None:
+    lengths = torch.tensor([4000, 2])
+    means = reduce_segments(torch.ones(4002, 1, dtype=dtype), lengths, "mean")
+    assert (means.dtype, means.tolist()) == (dtype, [[1.0], [1.0]])
+    assert reduce_segments(torch.ones(4002, 1, dtype=dtype), lengths, "sum").tolist() == [[4000.0], [2.0]]

@@ -146,3 +146,12 @@ def test_gradients_reach_every_parameter_and_are_the_same_padded(make_events):
     for a, b in zip(*grads):
         assert a.abs().sum() > 0
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_of_16_bits_take_packed_tokens(make_events):
+    tokens = packed(make_events, 300)["inputs"]["events"][None]
+    exact, low = adapter(), adapter().bfloat16()
+    low.load_state_dict(exact.state_dict())
+    found = low(tokens)
+    assert (found.features.dtype, found.where.positions.dtype) == (torch.bfloat16, torch.float32)
+    torch.testing.assert_close(found.features.float(), exact(tokens).features, atol=0.1, rtol=0.05)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from ndformer.framework.attention_maps import record_attention
 from ndformer.framework.backbones.factorized import FactorizedTransformer
 from ndformer.framework.errors import ConfigError
 from ndformer.framework.model import TokenModel
@@ -157,3 +158,24 @@ def test_the_class_token_of_frames_is_the_first_output():
     made: Any = model("FactorizedTransformer", dict(type="PaPE", m=8), class_at="auto")
     out = made.features(dict(video=video(4)[None]))
     assert out.where.placed[0].tolist() == [False, True, True]  # and one token for each of two times
+
+
+@pytest.mark.parametrize("backbone", ["Transformer", "FactorizedTransformer"])
+@pytest.mark.parametrize("present", [[True, False], [False, True], [True, False, True]])
+def test_a_sample_without_a_video_has_an_answer_too(backbone, present):
+    made: Any = model(backbone, dict(type="PaPE", m=2))
+    videos = [video(4, 8, 8) if one else None for one in present]
+    with torch.no_grad():
+        logits = made(dict(video=videos))
+        alone = made(dict(video=[one for one in videos if one is not None]))
+    assert logits.shape == (len(present), 3)
+    torch.testing.assert_close(logits[torch.tensor(present)], alone)
+
+
+def test_positions_of_a_batch_of_frames_are_those_of_each_video():
+    made: Any = model("FactorizedTransformer", dict(type="PaPE", m=2))
+    with record_attention(made) as maps, torch.no_grad():
+        made.features(dict(video=torch.stack([video(4, 8, 8)] * 2)))
+    positions = maps[0].sample_positions  # (videos x times, tokens, 3)
+    assert len(positions) == 4
+    assert positions[:, -1, 0].tolist() == [0, 1, 0, 1]

@@ -36,7 +36,7 @@ class PTv3(nn.Module):
 
     `encoding` is the position encoding in every attention layer, with one instance per stage. `positions` selects its
     input: 'metric', the positions of the points, averaged over cells in coarser stages; or 'grid', the voxel indices in
-    units of the first stage. `stage_scale` converts both to voxels of the stage, which double from stage to stage.
+    units of the first stage. `stage_scale` divides both by 2^stage; voxel indices are those of the stage then.
     `cpe='none'` removes the published convolutional position encoding. With cpe='xcpe', no encoding and the default
     sizes this is the published network; its RPE is RelativeBias(reach=31) with positions='grid' and stage_scale.
     """
@@ -165,7 +165,7 @@ class PTv3(nn.Module):
         counts, high = level.counts.coarser(), tuple(edge >> 1 for edge in level.sites.extent.high)
         extent = Extent(level.sites.extent.samples, (0, 0, 0), high, sum(counts.on_host[0]))  # one voxel per point
         sites = Sites(level.sites.grid[cells.first] >> 1, level.sites.sample[cells.first], extent)
-        positions = cells.reduce(level.positions, "mean")
+        positions = cells.reduce(level.positions.double(), "mean").to(level.positions.dtype)  # sums of many meters
         return self._build_level(sites, positions, level.codes[:, cells.first] >> 3, counts, stage)
 
     def _build_level(self, sites: Sites, positions: Tensor, codes: Tensor, counts: Counts, stage: int) -> Level:
