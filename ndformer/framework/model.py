@@ -135,7 +135,8 @@ class TokenModel(nn.Module):
         """Return the tokens after the backbone, the input of the head: one row per sample."""
         inputs = self._by_name(inputs)
         tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
-        return unpacked(tokens, len(next(iter(inputs.values()))))
+        given = next(iter(inputs.values()))  # a list may have None at its end, for which the backbone has no row
+        return unpacked(tokens, len(given)) if isinstance(given, list) or tokens.where.segment is not None else tokens
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, dict):
@@ -156,9 +157,8 @@ class TokenModel(nn.Module):
 
     def _batch_modality(self, inputs: dict[str, Any]) -> str:
         if len(inputs) != 1:
-            raise ValueError(
-                f"a batch must have one modality, as each has its own head, got {', '.join(inputs) or 'none'}"
-            )
+            got = ", ".join(inputs) or "none"
+            raise ValueError(f"a batch must have one modality, as each has its own head, got {got}")
         return next(iter(inputs))
 
     def tokens(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:

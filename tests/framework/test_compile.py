@@ -67,7 +67,7 @@ SLOW = [pytest.param(*some, marks=pytest.mark.slow) for some in SOME if some not
 @pytest.mark.parametrize("name, layout", [*EVERYDAY, *SLOW])
 def test_one_graph_gives_the_same_forward_and_backward(name: str, layout: str, monkeypatch: Any) -> None:
     # whole packed rows, as in a graph: without it eager code attends over groups of samples, and rounds otherwise
-    monkeypatch.setattr(transformer, "prepare", lambda encoding, where: encoding.prepare(where))
+    monkeypatch.setattr(transformer, "prepare", lambda encoding, where, draw: encoding.prepare(where))
     network, given = model(name), tokens(layout, cameras=name in CAMERAS)
     compiled = torch.compile(network, fullgraph=True, backend="aot_eager")
     expected = both_ways(network, network, given)
