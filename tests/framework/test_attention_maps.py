@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -138,7 +139,7 @@ def test_layers_of_a_compiled_model_are_recorded(inside):
     expected = transformer(tokens).features
     if inside:
         transformer.compile(backend="eager")
-    compiled = transformer if inside else torch.compile(transformer, backend="eager")
+    compiled: Any = transformer if inside else torch.compile(transformer, backend="eager")
     torch.testing.assert_close(compiled(tokens).features, expected)  # the graph is there, without hooks
     with record_attention(compiled) as looks:
         compiled(tokens)
