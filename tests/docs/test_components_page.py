@@ -5,7 +5,6 @@
 
 import functools
 import inspect
-import json
 import re
 import sys
 from typing import Any
@@ -32,9 +31,11 @@ def options(kind: Any, left_out: set[str]) -> str:
     for name, argument in arguments(kind)[0].items():
         if name in left_out:
             continue
-        default = argument.default
-        text = "" if argument.required else json.dumps(default, default=repr)
-        words.append(f"`{name}`" if argument.required or len(text) > LONG else f"`{name}={value(default)}`")
+        if argument.required:
+            words.append(f"`{name}`")
+        else:
+            text = value(argument.default)
+            words.append(f"`{name}={text if len(text) <= LONG else '...'}`")
     return ", ".join(words)
 
 
