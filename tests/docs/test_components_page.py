@@ -53,8 +53,8 @@ def first_sentence(kind: Any) -> str:
 
 def classes(name: str) -> dict[str, Any]:
     """Return our classes of a registry, without those of torch and mmengine."""
-    found = sorted(getattr(registry, name).all().items())
-    return {n: kind for n, kind in found if kind.__module__.startswith("ndformer")}
+    registered = sorted(getattr(registry, name).all().items())
+    return {n: kind for n, kind in registered if kind.__module__.startswith("ndformer")}
 
 
 def table(name: str) -> str:

@@ -81,8 +81,8 @@ def test_two_models_with_other_test_sets_are_refused():
     sample = lambda number, path: (f"sample {number}", dict(data_sample=dict(path=path)))
     ours = [sample(0, "one/a.png"), sample(1, "one/b.png")]
     explore_data._check_same_samples(sides, [ours, [sample(0, "two/a.png"), sample(1, "two/b.png")]])
-    for theirs, found in (([ours[0], sample(1, "one/c.png")], "sample 1 of c.png"), (ours[:1], "no sample")):
-        with pytest.raises(DataError, match=f"got 'sample 1 of b.png' for first and '{found}' for second"):
+    for theirs, other in (([ours[0], sample(1, "one/c.png")], "sample 1 of c.png"), (ours[:1], "no sample")):
+        with pytest.raises(DataError, match=f"got 'sample 1 of b.png' for first and '{other}' for second"):
             explore_data._check_same_samples(sides, [ours, theirs])
 
 

@@ -78,9 +78,9 @@ def test_answers_come_at_the_input_s_size_without_a_frame():
 def test_answers_of_coarse_maps_end_with_the_input():
     neck = dict(type="SimpleFeaturePyramid", width=8, scales=(0.5,), reduced=True)
     own, given = HEADS.create(dict(type="Segmenter", classes=3, neck=neck, patch=8), dim=16), tokens()
-    (found,) = own.predict(given, [{}])
+    (answer,) = own.predict(given, [{}])
     expected = F.interpolate(own(given), scale_factor=16, mode="bilinear", align_corners=False)[0].argmax(0)
-    assert torch.equal(found.predicted.long(), expected[:24, :40])
+    assert torch.equal(answer.predicted.long(), expected[:24, :40])
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

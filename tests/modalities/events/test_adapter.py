@@ -152,6 +152,6 @@ def test_weights_of_16_bits_take_packed_tokens(make_events):
     tokens = packed(make_events, 300)["inputs"]["events"][None]
     exact, low = adapter(), adapter().bfloat16()
     low.load_state_dict(exact.state_dict())
-    found = low(tokens)
-    assert (found.features.dtype, found.where.positions.dtype) == (torch.bfloat16, torch.float32)
-    torch.testing.assert_close(found.features.float(), exact(tokens).features, atol=0.1, rtol=0.05)
+    rounded = low(tokens)
+    assert (rounded.features.dtype, rounded.where.positions.dtype) == (torch.bfloat16, torch.float32)
+    torch.testing.assert_close(rounded.features.float(), exact(tokens).features, atol=0.1, rtol=0.05)

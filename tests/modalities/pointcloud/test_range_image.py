@@ -58,7 +58,7 @@ def test_a_scan_is_the_same_alone_and_in_a_batch() -> None:
         torch.testing.assert_close(model(cloud[None]).features[0], batch.features[i])
 
 
-def test_attention_is_drawn_on_the_range_image_with_the_highest_row_at_the_top() -> None:
+def test_canvas_is_the_range_image_with_the_highest_row_at_the_top() -> None:
     adapter = RangePatches(12, **SIZE)
     near_above, far_below = [2.0, 0.1, 0.3, 0], [-20.0, 0.1, -9.0, 0]
     cloud = torch.tensor([near_above, far_below])
