@@ -144,6 +144,22 @@ def test_the_slices_of_a_video_are_grids_to_the_factorized_transformer() -> None
     torch.testing.assert_close(actual.features, expected.features)
 
 
+@torch.no_grad()
+def test_the_factorized_transformer_answers_for_videos_beside_a_missing_one_as_alone() -> None:
+    torch.manual_seed(0)
+    made = FactorizedTransformer(DIM, 1, 1, 2, 3, dict(type="CPE")).eval()
+    shapes = [(2, 2, 2), (1, 2, 3)]
+    cells = [torch.cartesian_prod(*(torch.arange(float(n)) for n in shape)) for shape in shapes]
+    x = torch.randn(1, 14, DIM)
+    segment = torch.tensor([0] * 8 + [2] * 6)[None]  # sample 1 has no video
+    beside = made(TokenSet(x, Where(torch.cat(cells)[None], segment=segment, grids=tuple(shapes))))
+    for sample, part, place, shape in zip((0, 2), x.split([8, 6], dim=1), cells, shapes):
+        alone = made(TokenSet(part, Where(place[None], grid=shape)))
+        torch.testing.assert_close(beside.features[sample, : shape[0]], alone.features[0])
+    assert beside.where.valid is not None
+    assert beside.where.valid.sum(dim=1).tolist() == [2, 0, 1]
+
+
 @pytest.mark.parametrize(
     "build, message",
     [

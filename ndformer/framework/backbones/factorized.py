@@ -100,7 +100,7 @@ class FactorizedTransformer(RowCutter):
         moments = _in_time(tokens.features, unplaced, summaries, sample, moment, samples)
         if self.on_grids and where.grid is not None:
             moments = TokenSet(moments.features, _as_grid(moments.where, where.grid[:1]))
-        return _on_grids(self.time, moments, None if grids is None else [grids[i][:1] for i in range(samples)])
+        return _on_grids(self.time, moments, None if grids is None else [grids[i][:1] for i in sorted(grids)])
 
     def sample_positions(self, maps: AttentionMaps, *args: Any) -> Tensor:
         """Return positions (R, K, P): NaN for coordinates that a token lacks (time tokens have only a time)."""
@@ -171,11 +171,11 @@ def _groups(time: Tensor, real: Tensor, owner: Tensor) -> tuple[Rows, Tensor, Te
 
 
 def _on_grids(network: Transformer, rows: TokenSet, grids: list[tuple[int, ...]] | None) -> TokenSet:
-    """Return the tokens after `network`, which sees each row on its grid if `grids` are given."""
+    """Return the tokens after `network`, which sees each row that has tokens on its grid if `grids` are given."""
     if grids is None:
         return network(rows)
-    number = torch.arange(len(grids), device=rows.features.device)
-    return unpacked(network(packed(rows, grids, number)), len(grids))
+    number = torch.arange(len(rows.features), device=rows.features.device)
+    return unpacked(network(packed(rows, grids, number)), len(number))
 
 
 def _as_grid(where: Where, grid: tuple[int, ...]) -> Where:
