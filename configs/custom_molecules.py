@@ -15,4 +15,4 @@ train_dataloader = dict(num_workers=2, batch_size=64)
 train_cfg = dict(max_epochs=100)
 ema = None  # an average over a thousand steps lags behind in the few steps of a small folder
 versions = dict(_delete_=True, small=dict(model=dict(backbone=dict(dim=96, depth=3)), train_cfg=dict(max_epochs=30)))
-sample = dict(dataset=dict(_delete_=True, type="QM9", train=1600, val=200))
+sample = dict(dataset=dict(type="QM9", train=1600, val=200))

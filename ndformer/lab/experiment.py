@@ -11,13 +11,13 @@ same cell gives the same numbers on the same machine.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from ndformer.lab.results import Results, Values
-from ndformer.lab.verdicts import Claim
+from ndformer.lab.verdicts import Claim, Verdict
 
 ScaleName = Literal["small", "paper"]
 Published = dict[str, dict[str, str]]  # row -> column -> number as it is printed
@@ -64,6 +64,7 @@ class Experiment:
     scales: dict[ScaleName, Scale]
     published: Published = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
+    paired: Collection[str] | None = None  # columns whose samples the seed draws, with gains paired by seed; None: all
     shows: tuple[str, ...] = ()  # reproduced tables and figures; by default that of the name: table3 is "Table 3"
     about: str = ""  # how it is measured here
     draw: Callable[[Results, Path], None] | None = None  # draws picture.png; None: means as dots
@@ -71,6 +72,9 @@ class Experiment:
     def __post_init__(self) -> None:
         if not self.shows and (match := re.match(r"(table|figure)(\d+)", self.item)):
             object.__setattr__(self, "shows", (f"{match[1].capitalize()} {match[2]}",))
+
+    def judge(self, claim: Claim, results: Results) -> Verdict:
+        return claim.judge(results, self.paired)
 
     @property
     def paper(self) -> str:

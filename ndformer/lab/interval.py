@@ -21,6 +21,7 @@ class Summary:
     sd: float | None  # standard deviation of single runs; None with one run
     half: float | None  # half the width of the 95 % interval
     p: float | None = None  # of a gain: the two-sided p-value of no difference
+    freedom: float | None = None  # degrees of freedom of the interval; None: n - 1
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Summary:
@@ -30,6 +31,21 @@ class Summary:
             return cls(n, mean, None, None)
         sd = statistics.stdev(values)
         return cls(n, mean, sd, student_t(n - 1) * sd / math.sqrt(n))
+
+    @classmethod
+    def of_difference(cls, first: Sequence[float], second: Sequence[float]) -> Summary:
+        """Summarize the difference of the means of two independent rows, as Welch (1947) does.
+
+        `sd` is that of a difference of single runs, `freedom` Welch's degrees of freedom.
+        """
+        one, other = cls.from_values(first), cls.from_values(second)
+        n, mean = min(one.n, other.n), one.mean - other.mean
+        if one.sd is None or other.sd is None:
+            return cls(n, mean, None, None)
+        parts = [(s.sd**2 / s.n, s.n - 1) for s in (one, other) if s.sd]
+        error = math.sqrt(sum(v for v, _ in parts))
+        freedom = error**4 / sum(v**2 / f for v, f in parts) if parts else float(one.n + other.n - 2)
+        return cls(n, mean, math.hypot(one.sd, other.sd), student_t(freedom) * error, freedom=freedom)
 
     @property
     def margin(self) -> float | None:

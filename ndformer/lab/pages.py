@@ -20,9 +20,11 @@ SUMMARIZED = 8  # experiments in the summary of a page
 LONG, SHORT = 1e6, 1e-3  # larger and smaller numbers have a power of ten
 WORDS: tuple[Word, ...] = get_args(Word)
 METHOD = """
-A claim is *supported* if the whole 95 % confidence interval (Student's t over seeds) is on its side of the limit,
-*contradicted* if the whole interval is on the other side, and *inconclusive* if the interval contains the limit: no
-significant difference. A claim with several comparisons needs all of them; one of k comparisons contradicts it with its
+A claim is *supported* if the whole 95 % confidence interval over seeds is on its side of the limit, *contradicted* if
+the whole interval is on the other side, and *inconclusive* if the interval contains the limit: no significant
+difference. Intervals are Student's of a mean, and of a gain Welch's, because runs of two rows are independent; gains
+are paired by seed where the seed draws the samples, and where both numbers are of one model. A claim with several
+comparisons needs all of them; one of k comparisons contradicts it with its
 interval at 1 - 0.05 / k, because the more there are, the more often one fails by chance. The effect is that of the
 comparison that supports the claim least: mean ± half of its 95 % interval. *Would decide*: the number of seeds with
 which each comparison of an inconclusive claim, taken alone, gets a verdict in 80 % of cases, if means and standard
@@ -36,6 +38,7 @@ generated tests, splits and folds differ by seed. Claims are not corrected for t
 INTRO = """
 Written by `ndformer reproduce --pages docs/papers` from the results.json in each folder. The last columns count
 verdicts, by 95 % confidence intervals: `3 + 1` are three claims of the paper and one of ours, a control for example.
+Our own studies (toys, rectangles, molecules) have no paper: their claims are what we expected.
 """
 
 
@@ -53,7 +56,7 @@ def write(experiment: Experiment, scale: ScaleName, results: Results, folder: Pa
     files.write(folder / RESULTS, experiment.name, scale, results)
     lines = []
     for claim in experiment.claims:
-        verdict = claim.judge(results)
+        verdict = experiment.judge(claim, results)
         lines.append(f"- {claim.text}: **{verdict.word}**{f' ({verdict.evidence})' if verdict.evidence else ''}.")
     text = f"{measured(experiment, results)}\n\n" + "\n".join(lines) + "\n"
     atomic.write(folder / "table.md", text)
@@ -104,7 +107,7 @@ class Paper(NamedTuple):
 def page(paper: Paper, folder: Path) -> str:
     """Return the page of a paper, made from NAME_SCALE/results.json in `folder`."""
     judged = [
-        Judged(experiment, claim, claim.judge(results))
+        Judged(experiment, claim, experiment.judge(claim, results))
         for experiment in paper.experiments
         for scale in experiment.scales
         if (results := load_results(experiment, scale, folder)) is not None
@@ -131,7 +134,9 @@ def _summary(judged: Sequence[Judged]) -> list[str]:
     controls = [entry for entry in judged if entry.claim.text.startswith("control:")]
     lines = []
     if from_paper:
-        lines.append(f"- Claims tested here: {len(from_paper)}. Verdicts: {_counts(from_paper)}.")
+        facts = sum(all(check.exact for check in entry.claim.checks) for entry in from_paper)
+        exact = f" {facts} of them need no trained model." if facts else ""
+        lines.append(f"- Claims tested here: {len(from_paper)}. Verdicts: {_counts(from_paper)}.{exact}")
     groups: dict[str, list[Judged]] = {}
     for entry in from_paper:
         groups.setdefault(entry.experiment.name, []).append(entry)
@@ -245,7 +250,9 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
 
 def _verdict_counts(experiment: Experiment, results: Results | None) -> list[str]:
     """Return for each verdict the number of the paper's claims that have it, and of controls and claims of ours."""
-    judged = Counter((claim.judge(results).word, claim.is_from_paper) for claim in experiment.claims if results)
+    judged = Counter(
+        (experiment.judge(claim, results).word, claim.is_from_paper) for claim in experiment.claims if results
+    )
     counts = [(judged[word, True], judged[word, False]) for word in WORDS]
     return [f"{papers}{f' + {control}' if control else ''}" if papers or control else "" for papers, control in counts]
 

@@ -1,4 +1,4 @@
-"""Claims as data, and their verdicts by the 95 % interval (Student's t) of a mean or of a gain paired by seed.
+"""Claims as data, and their verdicts by the 95 % interval of a mean (Student's t) or of a gain.
 
     ahead("A is ahead of both others on each set", "A", ["B", "C"], ["digits", "signs"], by=1)
     below("random labels are guessed", "random labels", ["digits", "signs"], 20)
@@ -6,6 +6,9 @@
 A claim is supported if the whole interval is on its side of the limit, contradicted if the whole interval is on the
 other side, and inconclusive otherwise, also where all seeds give the same value as the limit. A fact that no seed
 changes (`exact`: an equation, a number of parameters) needs no interval: it is supported or contradicted.
+
+Runs of two rows are independent, also those of the same seed: a gain has Welch's interval, as in paired.py. Gains are
+paired by seed in columns whose samples the seed draws, and where both numbers are of one row (Experiment.paired).
 
 A claim with k checks is supported if all are, which needs no correction. Once all are measured, it is contradicted if
 one is, and the more checks it has, the more often one of them is by chance: each is contradicted by its interval at
@@ -16,7 +19,7 @@ checks, taken alone, in 80 % of cases, if means and standard deviations stay as 
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,35 +57,38 @@ class Check:
     target: float | None = None  # from which `within` measures; a gain is measured from 0
     exact: bool = False
 
-    def judge(self, results: Results, checks: int = 1) -> Verdict:
-        """Return the verdict of this check, one of as many `checks` of a claim."""
-        if self.over:
+    def judge(self, results: Results, checks: int = 1, paired: bool = True) -> Verdict:
+        """Return the verdict of this check, one of as many `checks` of a claim; `paired`: its gains are by seed."""
+        values = results.column(self.row, self.column)
+        base = results.column(self.over, self.over_column) if self.over else None
+        independent = base is not None and self.row != self.over and not paired
+        if base is not None and not independent:
             values = results.gains(self.row, self.over, self.column, self.over_column)
-        else:
-            values = results.column(self.row, self.column)
-        if not values:
+        if not values or base == []:
             return Verdict("not measured")
-        summary = Summary.from_values(values)
+        summary = Summary.of_difference(values, base or []) if independent else Summary.from_values(values)
         distance, half = self._distance(summary.mean), summary.half
         rounding = 1e-12 * max(1.0, abs(summary.mean))
         distance = 0.0 if abs(distance) <= rounding else distance
-        if self.over and half is not None and half <= rounding:
+        if self.over and not independent and half is not None and half <= rounding:
             half = self._unpaired(results, summary.n)
             summary = replace(summary, half=half)
         evidence, effect = self._evidence(summary)
         if half is None and not self.exact:
             return Verdict("inconclusive", evidence, effect)
+        freedom = summary.n - 1 if summary.freedom is None else summary.freedom
         margin = distance / half if half else math.copysign(math.inf, distance) if distance else 0.0
         if self.exact:
             word = "supported" if min(map(self._distance, values)) > 0 else "contradicted"
         else:
-            wider = _widening(summary.n, checks)
+            wider = _widening(freedom, checks)
             word = "supported" if margin > 1 else "contradicted" if margin <= -wider else "inconclusive"
         seeds = None
         if word == "inconclusive" and summary.sd:
             power = 0.9 if self.rule == "within" and distance > 0 else POWER  # an interval ends at two sides
             confidence = 1 - ERROR / (checks if distance < 0 else 1)
-            seeds = seeds_needed(distance, summary.sd, confidence=confidence, power=power)
+            rows = freedom / (summary.n - 1)
+            seeds = seeds_needed(distance, summary.sd, confidence=confidence, power=power, rows=rows)
         return Verdict(word, evidence, effect, margin, seeds)
 
     def _unpaired(self, results: Results, seeds: int) -> float:
@@ -126,10 +132,11 @@ class Claim:
     def is_from_paper(self) -> bool:
         return not self.text.startswith(("control:", "ours:", "ours, "))
 
-    def judge(self, results: Results) -> Verdict:
+    def judge(self, results: Results, paired: Collection[str] | None = None) -> Verdict:
         """Return the verdict: supported if all checks are, contradicted if one is. The evidence is the check with this
-        word that supports the claim least; both of two."""
-        verdicts = [check.judge(results, len(self.checks)) for check in self.checks]
+        word that supports the claim least; both of two. Gains in the columns `paired` are by seed; None: in all."""
+        is_paired = lambda check: paired is None or not {check.column, check.over_column}.isdisjoint(paired)
+        verdicts = [check.judge(results, len(self.checks), is_paired(check)) for check in self.checks]
         words = Counter(verdict.word for verdict in verdicts)
         order: tuple[Word, ...] = ("not measured", "contradicted", "inconclusive", "supported")
         word = next(word for word in order if words[word])
@@ -142,11 +149,11 @@ class Claim:
         return replace(weakest, evidence=f"{weakest.evidence}; {', '.join(counts)}")
 
 
-def _widening(seeds: int, checks: int) -> float:
+def _widening(freedom: float, checks: int) -> float:
     """Return the width of the interval at 1 - 0.05 / checks relative to that at 95 %."""
-    if seeds < 2 or checks == 1:
+    if freedom < 1 or checks == 1:
         return 1.0
-    return student_t(seeds - 1, 1 - ERROR / checks) / student_t(seeds - 1)
+    return student_t(freedom, 1 - ERROR / checks) / student_t(freedom)
 
 
 def _deciding_seeds(verdicts: Sequence[Verdict]) -> int | None:
@@ -163,12 +170,12 @@ def _deciding_seeds(verdicts: Sequence[Verdict]) -> int | None:
 
 
 def ahead(text: str, rows: Names, over: Names, columns: Columns, by: float = 0.0) -> Claim:
-    """Claim that each row has more than each of `over` by more than `by`, in each column, paired by seed."""
+    """Claim that each row has more than each of `over` by more than `by`, in each column."""
     return Claim(text, tuple(_gains("above", rows, over, columns, by)))
 
 
 def alike(text: str, rows: Names, over: Names, columns: Columns, within: float) -> Claim:
-    """Claim that each row differs from each of `over` by less than `within`, in each column, paired by seed."""
+    """Claim that each row differs from each of `over` by less than `within`, in each column."""
     return Claim(text, tuple(_gains("within", rows, over, columns, within)))
 
 

@@ -4,10 +4,10 @@ grid("paper:table1", "Accuracy in %", ROWS, dict(digits=DIGITS, signs=SIGNS), pa
      columns={"digits": "digits", "signs": "hand signs"}, minutes=90)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, Values
+from ndformer.lab.experiment import Cell, DataSet, Experiment, Scale, ScaleName, Values
 from ndformer.lab.extrapolate import extrapolate
 from ndformer.studies.data import MNIST, SIGN_DIGITS
 from ndformer.studies.small import Control, split_control
@@ -70,11 +70,13 @@ def grid(
     minutes: float | None = None,
     needs: str = "",
     summarize: Callable[[Values], Values] = lambda values: values,
+    paired: Collection[str] | None = (),
     **more: Any,
 ) -> Experiment:
     """Return an experiment: `score` gets each run with the key of its set, `summarize` the values of a row.
 
-    It is of the scale "paper" if it `needs` hardware. `more` are other fields of an Experiment.
+    It is of the scale "paper" if it `needs` hardware. `more` are other fields of an Experiment. All seeds have the same
+    samples, except in the columns `paired`.
     """
 
     def measure(cell: Cell) -> Values:
@@ -84,4 +86,5 @@ def grid(
         return summarize(values)
 
     scale = Scale(seeds, minutes, needs, tuple(dict.fromkeys(chosen.data for chosen in sets.values())))
-    return Experiment(name, title, tuple(rows), measure=measure, scales={"paper" if needs else "small": scale}, **more)
+    scales: dict[ScaleName, Scale] = {"paper" if needs else "small": scale}
+    return Experiment(name, title, tuple(rows), measure=measure, scales=scales, paired=paired, **more)

@@ -6,9 +6,11 @@ import math
 import re
 import shutil
 import statistics
+import warnings
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 from ndformer.lab.experiment import Experiment, Results
 from ndformer.lab.pages import measured
@@ -59,7 +61,9 @@ def wrong(page: str, paper: str, folder: Path) -> list[str]:
         for _, by, where in claims:
             if where.startswith(f"[{experiment.item}]") and by:
                 parts = [part for part in by.split("; ") if part.startswith(tuple(experiment.rows))]
-                wrongs = [part for part in parts if not any(rests_on(part, one) for one in every.values())]
+                wrongs = [
+                    part for part in parts if not any(rests_on(part, one, experiment.paired) for one in every.values())
+                ]
                 found += [f"{experiment.name}: {part}" for part in wrongs]
     return found
 
@@ -84,8 +88,11 @@ def near(said: str, value: float) -> bool:
     return abs(float(said) - value) <= max(unit, 0.002 * abs(value), 1e-12)
 
 
-def rests_on(part: str, values) -> bool:
-    """`ROW in COLUMN: m ± h`, `ROW over ROW in COLUMN: m ± h`, and the same `in COLUMN over COLUMN`, by Student's t."""
+def rests_on(part: str, values, paired) -> bool:
+    """`ROW in COLUMN: m ± h`, `ROW over ROW in COLUMN: m ± h`, and the same `in COLUMN over COLUMN`.
+
+    By Student's t, or for two rows Welch's, unless a column is one of `paired`.
+    """
     name, _, said = re.sub(r" \(((?:limit|target) [^)]*|one seed, no interval)\)", "", part).rpartition(": ")
     columns = list(next(iter(next(iter(values.values())).values())))
     candidates = [
@@ -100,8 +107,27 @@ def rests_on(part: str, values) -> bool:
         both = values[a].keys() & values[b].keys()
         for one, two in itertools.product(columns, repeat=2):
             if name == (f"{pair} in {one}" if one == two else f"{pair} in {one} over {two}"):
-                candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
+                if a == b or paired is None or {one, two} & {*paired}:
+                    candidates.append([values[a][seed][one] - values[b][seed][two] for seed in both])
+                else:
+                    rows = ([numbers[c] for numbers in values[row].values()] for row, c in ((a, one), (b, two)))
+                    return is_difference(said, *rows)
     return any(is_mean(said, seeds, lambda sd, n: STUDENT[n] * sd / math.sqrt(n)) for seeds in candidates if seeds)
+
+
+def is_difference(said: str, first: list[float], second: list[float]) -> bool:
+    """Return whether `m ± h` is the difference of the means with Welch's interval, by SciPy."""
+    match = CELL.fullmatch(said)
+    if match is None or not near(match[1], statistics.fmean(first) - statistics.fmean(second)):
+        return False
+    if min(len(first), len(second)) < 2:
+        return match[2] is None
+    if len({*first}) == len({*second}) == 1:
+        return near(match[2], 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one row may be constant
+        low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    return near(match[2], (high - low) / 2)
 
 
 @pytest.fixture(scope="module")

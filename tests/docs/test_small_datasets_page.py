@@ -1,29 +1,41 @@
 """docs/results/small-datasets.md: the designed comparison (`python -m tests.docs.test_small_datasets_page`)."""
 
+import pytest
+
 from tests.docs import made
 from tests.docs.reported import SPREAD_START, TUNING, Reported, point
 
 PAGE = "docs/results/small-datasets.md"
-MAIN = ("NoPE", "LearnableAbsolute(grid=8)", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", SPREAD_START, "PaPECompact")
-SIGNS = Reported("hand_signs", MAIN, planned=8, others=5)
+MAIN = ("NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", SPREAD_START, "PaPECompact")
+TABLES = {"hand_signs": "LearnableAbsolute(grid=8)"}  # by folder of results, with its learned table of positions
+SETS = {folder: Reported(folder, (*MAIN, table), planned=8, others=5) for folder, table in TABLES.items()}
 
 
-def signs_search() -> str:
-    return f"\n{SIGNS.search()}\n\n"
+def parts() -> dict[str, str]:
+    """Return the generated parts of the page by name."""
+    texts = {}
+    for folder, runs in SETS.items():
+        texts[f"{folder}_search"] = f"\n{runs.search()}\n\n"
+        texts[f"{folder}_accuracies"] = runs.accuracies()
+        texts[f"{folder}_pairs"] = runs.pairs()
+    return texts
 
 
-def test_the_search_on_hand_signs_is_that_of_the_results() -> None:
-    again = "`python -m tests.docs.test_small_datasets_page` writes the page's table anew"
-    assert made.part(PAGE, "signs_search") == signs_search(), again
+@pytest.mark.parametrize("name, text", parts().items())
+def test_tables_are_those_of_the_results(name: str, text: str) -> None:
+    again = "`python -m tests.docs.test_small_datasets_page` writes the page's tables anew"
+    assert made.part(PAGE, name) == text, again
 
 
-def test_reported_runs_have_the_rate_that_validated_best() -> None:
-    assert set(SIGNS.tried) == set(MAIN)
-    for run in SIGNS.runs:
+@pytest.mark.parametrize("runs", SETS.values(), ids=SETS)
+def test_reported_runs_have_the_rate_that_validated_best(runs: Reported) -> None:
+    assert set(runs.tried) >= set(runs.main)
+    for run in runs.runs:
         if run["seed"] != TUNING:
-            rates = SIGNS.tried[run["encoding"]]
+            rates = runs.tried[run["encoding"]]
             assert rates[point(run)] == max(rates.values()), run["folder"]
 
 
 if __name__ == "__main__":
-    made.rewrite(PAGE, "signs_search", signs_search())
+    for name, text in parts().items():
+        made.rewrite(PAGE, name, text)

@@ -236,6 +236,20 @@ def test_gains_that_all_seeds_share_are_no_certainty():
     assert ahead("", "more", "base", "x").judge(constant).word == "supported"
 
 
+def test_gains_are_paired_where_the_seed_draws_the_samples():
+    rows = {"a": [10.0, 20.0, 30.0], "b": [9.0, 19.1, 29.0]}  # 1 apart by seed, 10 between seeds
+    results, claim = of(**rows), ahead("", "a", "b", "x")
+    assert claim.judge(results).word == claim.judge(results, ["x"]).word == "supported"
+    verdict = claim.judge(results, [])
+    assert verdict.word == claim.judge(results, ["y"]).word == "inconclusive"
+    per_seed = stats.ttest_ind(*rows.values(), equal_var=False).df / 2
+    assert verdict.seeds == seeds_needed(0.967, math.hypot(10, 9.95), rows=per_seed)
+    same = Results({"a": {seed: {"28": 90.0 + 9 * seed, "40": 80.0 + 9.1 * seed} for seed in range(3)}})
+    assert ahead("", "a", "a", [("28", "40")]).judge(same, []).word == "supported"  # of one model
+    experiment = replace(LENGTHS, paired=())
+    assert experiment.judge(claim, results) == verdict
+
+
 def test_a_claim_of_a_range_needs_power_at_both_ends():
     results = of(even=[-2.0, 0.0, 2.0])
     seeds = close_to("", "even", "x", 0, 1).judge(results).seeds

@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from ndformer.framework.quantity import Quantity
 from ndformer.lab.interval import Summary, difference, interval, mean, student_t
@@ -41,6 +43,20 @@ def test_a_summary_has_mean_deviation_and_interval():
 def test_one_run_has_no_interval():
     one = Summary.from_values([0.5])
     assert (one.sd, one.half) == (None, None)
+
+
+def test_a_difference_of_rows_has_welchs_interval():
+    """Rows of other lengths and spreads, against SciPy; its intervals contain the true difference in 95 % of cases."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(3, 1, 3), rng.normal(1, 4, 5)
+    summary, reference = Summary.of_difference(first, second), stats.ttest_ind(first, second, equal_var=False)
+    low, high = reference.confidence_interval(0.95)
+    assert (summary.n, summary.mean) == (3, pytest.approx(first.mean() - second.mean()))
+    assert (summary.half, summary.freedom) == (pytest.approx((high - low) / 2), pytest.approx(reference.df))
+    assert summary.sd == pytest.approx(math.hypot(first.std(ddof=1), second.std(ddof=1)))
+    assert Summary.of_difference([1.0], first).half is None
+    draws = [Summary.of_difference(rng.normal(0, 1, 3), rng.normal(0, 2, 4)) for _ in range(2000)]
+    assert 0.935 < np.mean([abs(draw.mean) < (draw.half or 0) for draw in draws]) < 0.97
 
 
 SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px", 1)

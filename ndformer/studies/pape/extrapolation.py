@@ -21,7 +21,8 @@ SCALINGS = (
     "For Table 7 each encoding has the scaling that is best in the paper: PaPE, LookHere and ALiBi continue, sines and "
     "rotations are interpolated. "
 )
-BIASES = ("nD-ALiBi", "LookHere", "PaPE", "PaPE-RI")
+BIASES = ("nD-ALiBi", "LookHere", "PaPE")
+ROTARY, RI = ("RoPE", "RoPE-Mixed"), ("PaPE-RI", "PaPE-RI")
 
 
 class Sizes(NamedTuple):
@@ -74,6 +75,9 @@ def claims(sizes: Mapping[str, Sizes]) -> list[Claim]:
         ahead("Figure 1c: nD-sincos is the lowest baseline at twice the size", others, "nD-sincos", twice),
         ahead("Table 6: interpolation helps nD-sincos", "nD-sincos", "nD-sincos", interpolation),
         *(ahead(f"Table 6: interpolation harms {row}, a bias", row, row, continuation) for row in BIASES),
+        ahead("text on Table 6: interpolation harms PaPE-RI (its table: from 2.3 times the size)", *RI, continuation),
+        *(ahead(f"Table 6: up to twice the size, interpolation harms {row}", row, row, continuation) for row in ROTARY),
+        ahead("5.3: directions help: LookHere is better than nD-ALiBi", "LookHere", "nD-ALiBi", larger),
         best_scaling("Table 7: PaPE is better than every baseline with its best scaling", "PaPE", larger),
         best_scaling("ours: Table 7: the same for PaPE with a spread start", SPREAD, larger),
         best_scaling("ours: Table 7: the same with PaPE interpolated, which is better here", "PaPE", larger, True),

@@ -30,7 +30,9 @@ NAMES = {
     "events": "N-MNIST",
     "bricks": "bricks",
 }
-ALL = ("PaPE", BASELINES)
+# the paper has LookHere on images alone, which only images stand for here
+TESTED = {on: [row for row in BASELINES if row != "LookHere" or chosen.side] for on, chosen in SETS.items()}
+AVERAGE = [row for row in BASELINES if row != "LookHere"], "average"
 REFERENCES = (SPREAD, "NoPE", PLACES, LABELS)
 SWITCHES = ("PaPE", *WITHOUT, *REFERENCES)
 COUNTS = (*PARABOLAS, "m=50", *WIDE, *REFERENCES)
@@ -54,6 +56,7 @@ EXPERIMENTS = [
             key: name + (f" (paper: {STANDS_FOR[key]})" if key in STANDS_FOR else "") for key, name in NAMES.items()
         }
         | {"average": "average"},
+        paired=("events", "average"),  # the seed chooses the fold
         minutes=270,
         published={
             row: {key: figures[name] for key, name in STANDS_FOR.items() if name in figures}
@@ -61,21 +64,27 @@ EXPERIMENTS = [
         },
         claims=(
             *(
-                ahead(f"PaPE is better than every baseline on {NAMES[on]} (version 1: on 6 of 8)", *ALL, on)
+                ahead(
+                    f"PaPE is better than every baseline on {NAMES[on]} (version 1: on 6 of 8)", "PaPE", TESTED[on], on
+                )
                 for on in SETS
             ),
             *(
-                ahead(f"PaPE is less than a point behind the best baseline on {NAMES[on]} (version 2)", *ALL, on, by=-1)
+                ahead(
+                    f"PaPE is less than a point behind the best baseline on {NAMES[on]} (version 2: it matches)",
+                    *("PaPE", TESTED[on], on),
+                    by=-1,
+                )
                 for on in SETS
             ),
             *(
-                ahead(f"ours: PaPE without a class-token position is better on {NAMES[on]}", NOWHERE, BASELINES, on)
+                ahead(f"ours: PaPE without a class-token position is better on {NAMES[on]}", NOWHERE, TESTED[on], on)
                 for on in SETS
                 if SETS[on].adapter
             ),
-            ahead("on average PaPE is better than every baseline", *ALL, "average"),
-            ahead("ours: on average the spread start is better than every baseline", SPREAD, BASELINES, "average"),
-            ahead("ours: on average PaPE without a class-token position is better", NOWHERE, BASELINES, "average"),
+            ahead("on average PaPE is better than every baseline", "PaPE", *AVERAGE),
+            ahead("ours: on average the spread start is better than every baseline", SPREAD, *AVERAGE),
+            ahead("ours: on average PaPE without a class-token position is better", NOWHERE, *AVERAGE),
             ahead("on average PaPE is better than PaPE-RI", "PaPE", "PaPE-RI", "average"),
             ahead("ours: PaPE without a class-token position is better than PaPE-RI", NOWHERE, "PaPE-RI", "average"),
             ahead("PaPE is better than RoPE on videos (the paper's widest margin)", "PaPE", "RoPE", "actions"),

@@ -239,7 +239,7 @@ CLAIMS: tuple[Claim, ...] = (
     ahead("PaPE has the best mean over the map, trained on squares", "PaPE", BASELINES, "squares mean"),
     ahead("PaPE has the best mean over the map, trained on rectangles", "PaPE", BASELINES, "rectangles mean"),
     *(
-        ahead(f"training on rectangles closes the aspect gap of {row}", row, row, [("rectangles gap", "squares gap")])
+        ahead(f"training on rectangles narrows the aspect gap of {row}", row, row, [("rectangles gap", "squares gap")])
         for row in ENCODINGS
     ),
     ahead(
@@ -282,6 +282,7 @@ def _experiment(
         measure=partial(measure, on=on),
         scales={"small": Scale(3, data=(on.data,) if on.data else ())},
         claims=(*CLAIMS, *claims),
+        paired=(),
         about=ABOUT.format((on.side // on.patch) ** 2, rates, TUNING_SEED, how),
         draw=partial(draw, on=on),
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 from ndformer.framework.attention_maps import AttentionMaps
 from ndformer.framework.pictures.figures import Panels
 from ndformer.lab.experiment import Cell, Experiment, Scale, Values
-from ndformer.lab.verdicts import above
+from ndformer.lab.verdicts import above, combine
 from ndformer.studies.grid import train
 from ndformer.studies.inspection import (
     STATES,
@@ -77,8 +77,10 @@ EXPERIMENTS = [
         measure=measure,
         scales={"small": Scale(3, 44, data=tuple(on.data for on in SETS.values()))},
         claims=(
-            above("patches of one region are less distant than patches of two", SETS, "across", 1),
-            over_state("control: the ratio is larger than untrained", SETS, UNTRAINED, "across"),
+            combine(
+                "training brings patches of one region nearer than patches of two",
+                [above("", SETS, "across", 1), over_state("", SETS, UNTRAINED, "across")],
+            ),
             over_state("control: the ratio is larger than with random labels", SETS, LABELS, "across"),
             over_state("control: the ratio is larger than with shuffled positions", SETS, PLACES, "across"),
             above("5.4: so patches attend more to similar patches", SETS, "own", 0),

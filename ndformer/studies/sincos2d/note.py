@@ -171,7 +171,11 @@ SENTENCES: dict[str, tuple[Callable[[Generator], float], Callable[..., Claim], f
     "It is not translation invariant": (moved, above, 1e-3, "change of logits when all positions are shifted"),
     "Not even in products of places alone": (products_moved, above, 1e-3, "change of products"),
 }
-NOT_IN_NOTE = ("Distant places are orthogonal", "Not even in products of places alone")
+NOT_IN_NOTE = (
+    "It takes several frequencies, irrational to each other, for that",
+    "Distant places are orthogonal",
+    "Not even in products of places alone",
+)
 
 
 def measure(cell: Cell) -> Values:

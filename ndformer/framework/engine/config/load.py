@@ -18,7 +18,13 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.config.checker import problems, with_current_options
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.inherit import plain, read
-from ndformer.framework.engine.config.merging import merge, merge_values, option_paths, spread_dataset
+from ndformer.framework.engine.config.merging import (
+    merge,
+    merge_values,
+    option_paths,
+    spread_dataset,
+    with_sample_datasets,
+)
 from ndformer.framework.engine.config.schema import completed
 from ndformer.framework.engine.config.text import format_config, parse_config, parse_encoding, parse_option
 from ndformer.framework.errors import ConfigError, DataError, nearest
@@ -175,7 +181,7 @@ def _with_preset(cfg: dict[str, Any], name: Any, path: str | Path) -> dict[str, 
 
 def _small(cfg: dict[str, Any]) -> dict[str, Any]:
     """Merge `sample` into the config, and empty it."""
-    return merge(cfg, cfg["sample"]) | dict(sample={})
+    return with_sample_datasets(merge(cfg, cfg["sample"]), cfg) | dict(sample={})
 
 
 def _finished(cfg: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from typing import Any
 
 from ndformer.framework.data.dataset import SPLITS
 from ndformer.framework.engine.config.data_root import loader_datasets
-from ndformer.framework.errors import ConfigError
+from ndformer.framework.errors import ConfigError, UnknownNameError
+from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry.signature import arguments
 
 LOADER_KEYS = ("split", "transforms")  # set by each loader; a dataset of another type keeps them
 
@@ -54,6 +56,27 @@ def spread_dataset(layer: dict[str, Any], base: dict[str, Any]) -> dict[str, Any
             below = {key: value for key, value in replaced.items() if key in LOADER_KEYS} | shared
             changed[name] = loader | dict(dataset=merge(below, dataset))
     return changed
+
+
+def with_sample_datasets(small: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
+    """Return the merged config without arguments of `whole`'s datasets that the sample's dataset types lack."""
+    of_sample, changed = loader_datasets(whole["sample"]), {}
+    for split, dataset in loader_datasets(whole).items():
+        kind = of_sample.get(split, {}).get("type", dataset.get("type"))
+        if kind == dataset.get("type"):
+            continue
+        try:
+            known, accepts_all = arguments(DATASETS.get(kind))
+        except UnknownNameError:
+            continue  # checked later, after custom_imports
+        loader = small[f"{split}_dataloader"]
+        kept = {
+            key: value
+            for key, value in loader["dataset"].items()
+            if accepts_all or key == "type" or key in known or key in of_sample[split]
+        }
+        changed[f"{split}_dataloader"] = loader | dict(dataset=kept)
+    return small | changed
 
 
 def option_paths(keys: tuple[str, ...]) -> list[tuple[str, ...]]:

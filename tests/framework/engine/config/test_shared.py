@@ -52,6 +52,22 @@ def test_the_small_version_and_versions_have_it_too(write):
     assert said(load(path, ["sample.dataset.fold=1"], sample=True), "fold") == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    "name, option, sample",
+    [("custom_clouds", "columns='x y z'", "ModelNet40"), ("custom_molecules", "tested=0.2", "QM9")],
+)
+def test_options_that_the_sample_s_type_lacks_are_those_of_the_data_alone(name, option, sample):
+    cfg = load(config_path(name), [f"dataset.{option}"])
+    key = option.partition("=")[0]
+    assert said(cfg, key) != [None] * 3
+    small = load(config_path(name), sample=True)
+    assert said(small, "type") == [sample] * 3
+    assert said(small, "split") == ["train", "val", "test"]
+    assert f"it is an argument of {cfg.test_dataloader.dataset.type}" in refusal(
+        load, config_path(name), [f"sample.dataset.{option}"]
+    )
+
+
 def test_a_run_s_config_says_it_loader_by_loader_and_reads_back(write):
     cfg = load(UCF, ["dataset.fold=2"])
     again = load(write(cfg.pretty_text))
