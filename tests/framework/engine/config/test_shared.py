@@ -63,9 +63,8 @@ def test_options_that_the_sample_s_type_lacks_are_those_of_the_data_alone(name, 
     small = load(config_path(name), sample=True)
     assert said(small, "type") == [sample] * 3
     assert said(small, "split") == ["train", "val", "test"]
-    assert f"it is an argument of {cfg.test_dataloader.dataset.type}" in refusal(
-        load, config_path(name), [f"sample.dataset.{option}"]
-    )
+    text = refusal(load, config_path(name), [f"sample.dataset.{option}"])
+    assert f"sample.train_dataloader.dataset.{key}: nothing reads it" in text
 
 
 def test_a_run_s_config_says_it_loader_by_loader_and_reads_back(write):
