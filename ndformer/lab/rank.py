@@ -20,6 +20,7 @@ from ndformer.framework.quantity import Quantity
 from ndformer.lab import paired
 
 FILES = "comparison.json", "compare.json"  # of a work dir: of this program, of ndformer compare
+PER_CLASS = " per class"  # ends the name of a set with an amount of training data
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def _from_compare(content: dict[str, Any]) -> Rows:
     correct = _texts(content["runs"], "correct")
     failed = _texts(content["runs"], "failed")
     for row in content["rows"]:
-        amount = "" if row["per_class"] is None else f" {row['per_class']} per class"
+        amount = "" if row["per_class"] is None else f" {row['per_class']}{PER_CLASS}"
         cell = Cell(row["encoding"], row["values"], row["minutes"], row["params"])
         key = row["encoding"], row["per_class"], str(row.get("point"))
         texts = {seed: text for seed, text in correct.get(key, {}).items() if seed in row["values"]}

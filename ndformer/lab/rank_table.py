@@ -12,7 +12,7 @@ from ndformer.framework.system import atomic
 from ndformer.lab import figures, markdown, paired
 from ndformer.lab.friedman import ALPHA, Ranking, critical_difference, ranking
 from ndformer.lab.interval import ENOUGH, Summary, difference, in_units, mean
-from ndformer.lab.rank import Cell, Compared
+from ndformer.lab.rank import PER_CLASS, Cell, Compared
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class Table:
         cell, base = self.cell(name, on), self.cell(self.baseline, on)
         if cell is None or base is None or name == self.baseline:
             return None
-        return paired.gain_over(cell.values, base.values, cell.correct, base.correct, self.sets[on].quantity)
+        by_seed = on.endswith(PER_CLASS)  # the seed draws the training samples, alike for all encodings
+        texts, quantity = (cell.correct, base.correct), self.sets[on].quantity
+        return paired.gain_over(cell.values, base.values, *texts, quantity, by_seed=by_seed)
 
     def signs(self, on: str) -> dict[str, int]:
         """Return for each encoding whether it is better (1) or worse (-1) than the baseline, by Holm's correction."""

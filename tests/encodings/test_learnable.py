@@ -249,9 +249,25 @@ def test_a_wrapped_table_learns_and_its_needs_are_those_of_the_whole() -> None:
 # ------------------------------------------------------------------------------------------------- all of them
 
 
+def in_blocks(*names: str) -> list[str]:
+    return [f"blocks.{i}.attention.encoding.{name}" for i in (0, 1) for name in names]
+
+
 @pytest.mark.parametrize(
     "cfg, spared",
     [
+        (dict(type="PaPE", m=2, init_radius=[1, 3], offsets=True), in_blocks("a0", "b0")),
+        (dict(type="PaPECompact"), in_blocks("factor")),
+        (dict(type="PoPE"), in_blocks("delta")),
+        (dict(type="SaPE2"), in_blocks("tables")),
+        (dict(type="CoPE"), in_blocks("table")),
+        (dict(type="Relative", reach=3), in_blocks("tables.0", "tables.1")),
+        (dict(type="RelativeBias", reach=3), in_blocks("tables.0", "tables.1")),
+        (dict(type="LieRE"), in_blocks("entries")),
+        (dict(type="GRAPE"), in_blocks("a", "b", "frequencies")),
+        (dict(type="ComRoPE"), in_blocks("b", "theta")),
+        (dict(type="STRING"), in_blocks("frequencies", "skew")),
+        (dict(type="RoPEMixed"), in_blocks("frequencies")),
         (dict(type="LearnableAbsolute"), ["encoding.table"]),
         (dict(type="LearnableSincos"), ["encoding.offsets"]),
         (dict(type="LearnableFourier"), ["encoding.frequencies"]),

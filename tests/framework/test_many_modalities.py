@@ -15,6 +15,7 @@ from ndformer.framework.answers.label import Label
 from ndformer.framework.data.batches import collate
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.data.mixture import Mixture, TurnBatches
+from ndformer.framework.engine.training.loading import dropped_warning
 from ndformer.framework.engine.training.optim import parameter_groups
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.evaluation.accuracy import Accuracy
@@ -226,6 +227,7 @@ def test_batches_are_of_one_part_full_and_shared_by_weight(size: int, epoch: int
     assert list(sampler) == batches
     sampler.set_epoch(epoch + 1)
     assert size > 5 or list(sampler) != batches
+    assert dropped_warning(sampler) is None  # its batches are filled by more passes
 
 
 def test_a_part_is_gone_through_whole_before_any_sample_comes_again() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,22 @@ def test_each_amount_of_data_is_compared_separately():
     assert [(row.per_class, row.encoding) for row in rows] == [(10, "A"), (10, "B"), (50, "A"), (50, "B")]
     assert [row.may_be_best for row in rows] == [None, None, True, False]
     assert there(rows[3].gain).mean == pytest.approx(-0.4)
+
+
+def test_runs_whose_samples_the_seed_draws_are_paired_by_seed(tmp_path):
+    """The accuracies of seeds differ by 5 points, the gains by less than one."""
+    found, correct = [], {"A": {}, "B": {}}
+    for one in outcomes({("A", 10): [0.70, 0.75, 0.80], ("B", 10): [0.72, 0.775, 0.818]}):
+        run = replace(one.run, folder=tmp_path / one.run.folder)
+        run.folder.mkdir()
+        right = np.arange(1000) < round(1000 * there(one.results)["test"]["accuracy"])
+        correct[run.encoding][run.seed] = right
+        paired.record(run.folder, right)
+        found.append(replace(one, run=run))
+    _, row = compare_table.tabulate(found, "accuracy", "A")
+    expected = there(paired.paired_gain(correct["B"], correct["A"], by_seed=True))
+    assert there(row.gain).half == pytest.approx(expected.half)
+    assert expected.half < there(paired.paired_gain(correct["B"], correct["A"])).half / 4
 
 
 def test_an_encoding_without_any_result_keeps_its_row():

@@ -5,10 +5,12 @@ import math
 import re
 from typing import TypeVar
 
+import numpy as np
 import pytest
 
 from ndformer.framework.errors import UnknownNameError
 from ndformer.framework.quantity import Quantity
+from ndformer.lab import paired
 from ndformer.lab.rank import Cell, Compared
 from ndformer.lab.rank_table import Table, text
 
@@ -48,6 +50,21 @@ def test_where_lower_values_are_better_the_lowest_mean_has_rank_1():
     report = text(both)
     assert "| two, error px |" in report
     assert "two, in px, positive where the value is lower" in report
+
+
+def test_gains_are_paired_by_seed_on_sets_whose_training_samples_the_seed_draws():
+    """As ndformer compare does; before, a gain with p = 0.017 there had p = 0.6 in a joint table."""
+    shares = {"A": (700, 750, 800), "B": (726, 771, 818)}
+    right = {name: {str(n): np.arange(1000) < share for n, share in enumerate(row)} for name, row in shares.items()}
+    cells = {
+        name: Cell(name, {n: a.mean() for n, a in row.items()}, correct={n: paired.encode(a) for n, a in row.items()})
+        for name, row in right.items()
+    }
+    for on, by_seed in (("mnist 10 per class", True), ("mnist", False)):
+        expected = present(paired.paired_gain(right["B"], right["A"], by_seed=by_seed))
+        gain = present(Table({on: Compared("accuracy", cells, SHARE)}, "A").gain("B", on))
+        assert (gain.half, gain.p) == (pytest.approx(expected.half), pytest.approx(expected.p))
+        assert (expected.p < 0.05) == by_seed
 
 
 def test_means_gains_and_ranks():

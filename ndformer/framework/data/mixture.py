@@ -147,6 +147,10 @@ class TurnBatches(Batches):
     def __len__(self) -> int:
         return int(self.counts.sum())
 
+    @property
+    def dropped(self) -> int:
+        return 0  # the batches of a part are filled by more passes over it
+
     def before_sharing(self) -> Iterator[np.ndarray]:
         turns = np.repeat(np.arange(len(self.counts)), self.counts)
         if self.shuffle:

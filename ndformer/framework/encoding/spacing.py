@@ -31,7 +31,8 @@ class Spacing(NamedTuple):
         rows = [r for r in rows if len(r) > 1 and (r != r[0]).any()]
         if not rows:
             return None
-        extents = torch.stack([r.amax(0) - r.amin(0) for r in rows]).mean(0)
+        every = [r * r.new_tensor(factors) for where in wheres for r in placed_rows(where)]
+        extents = torch.stack([r.amax(0) - r.amin(0) for r in every if len(r) > 1 and (r != r[0]).any()]).mean(0)
         grid = _steps(wheres[0], factors)
         if grid is None:
             spreads = torch.stack([r.std(0) for r in rows]).mean(0)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ndformer.framework.system.devices import tensor_like
+from ndformer.framework.system.processes import rand
 
 
 def remaining(count: int, share: float) -> int:
@@ -19,10 +20,12 @@ def remaining(count: int, share: float) -> int:
 def remaining_tokens(counts: Sequence[int], share: float, like: Tensor) -> Tensor:
     """Return the indices, in the concatenated tokens of images, of those that remain, in order.
 
-    They are drawn on the CPU, so that a seed gives the same tokens on all devices.
+    They are drawn on the CPU, so that a seed gives the same tokens on all devices, each image with a seed of its own,
+    so that a batch has the same tokens on any number of processes.
     """
     parts, start = [], 0
-    for count in counts:
-        parts.append(start + torch.randperm(count)[: remaining(count, share)].sort().values)
+    for count, seed in zip(counts, rand(len(counts)).mul(2**24).long().tolist()):
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        parts.append(start + order[: remaining(count, share)].sort().values)
         start += count
     return tensor_like(torch.cat(parts), like)

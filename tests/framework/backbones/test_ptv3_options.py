@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ndformer.framework.backbones.ptv3.layers import DropPoints, Norm
 from ndformer.framework.backbones.ptv3.network import PTv3
 from ndformer.framework.registry import MIXERS
+from ndformer.framework.system import processes
 from ndformer.framework.tokens import TokenSet, Where
 from tests.framework.backbones.test_ptv3 import cloud, packed, small
 
@@ -84,6 +85,16 @@ def test_branches_are_left_out_point_by_point() -> None:
     kept = y[:, 0] != 0
     assert float(kept.float().mean()) == pytest.approx(0.7, abs=0.03)
     torch.testing.assert_close(y, kept[:, None].float().expand(-1, 3) / 0.7)  # all channels of a point, or none
+
+
+def test_processes_leave_out_other_points(monkeypatch) -> None:
+    drop, masks = DropPoints(0.3).train(), []
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    for rank in (0, 1):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        torch.manual_seed(0)  # alike on all processes, as in training
+        masks.append(drop(torch.ones(100, 1)) > 0)
+    assert 20 < int((masks[0] != masks[1]).sum()) < 70
 
 
 def test_short_trainings_average_their_statistics() -> None:

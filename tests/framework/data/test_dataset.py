@@ -104,6 +104,15 @@ def test_smaller_selections_are_subsets_and_depend_on_the_seed():
     assert set(train(per_class=2, seed=5).records) != kept[0]
 
 
+def test_each_pass_each_sample_and_each_seed_has_random_numbers_of_its_own(monkeypatch):
+    monkeypatch.setattr(Uneven, "changed", lambda self, sample, rng: tuple(rng.random(3)))
+    monkeypatch.setattr(Uneven, "raw", lambda self, epoch, i: {})
+    first, other = train(seed=1), train(seed=2)
+    draws = [first[0, 0], first[0, 1], first[1, 0], first[1, 1], other[0, 0]]
+    assert len(set(draws)) == len(draws)
+    assert first[1, 1] == train(seed=1)[1, 1]
+
+
 def test_validation_is_disjoint_and_independent_of_the_seed():
     val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
     assert val[0] == val[1]

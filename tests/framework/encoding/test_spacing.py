@@ -27,6 +27,12 @@ def test_a_grid_has_steps_its_nearest_cells_and_its_longest_side():
     assert spacing(where, 0.1, 0.5).nearest == pytest.approx(1)
 
 
+@pytest.mark.parametrize("sizes", [(64, 16), (40, 8, 8)])
+def test_the_extent_of_a_large_grid_is_that_of_all_its_cells(sizes):
+    """It was that of the last 512."""
+    assert spacing(Where(grid(*sizes), grid=sizes)).extent == sizes[0] - 1
+
+
 def test_an_axis_with_one_cell_has_a_step_of_one():
     assert spacing(Where(grid(1, 4) * 3, grid=(1, 4))).unit == (1, 3)
 

@@ -7,6 +7,7 @@ import torch
 
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import MODALITIES
+from ndformer.framework.system import processes
 from ndformer.modalities.image.token_drop import remaining, remaining_tokens
 
 
@@ -26,6 +27,19 @@ def test_a_seed_draws_the_same_tokens_in_order_and_each_as_often():
     assert draws.shape == (1000, 7)
     assert (draws.flatten().bincount() - 700).abs().max() < 70  # 5 standard deviations
     assert [remaining(1, 0.9), remaining(10, 0.0), remaining(10, 0.25)] == [1, 10, 8]
+
+
+def test_two_processes_have_the_tokens_of_one(monkeypatch):
+    like, counts = torch.zeros(()), [10, 10, 10, 10]
+    torch.manual_seed(0)
+    whole = remaining_tokens(counts, 0.5, like).view(4, 5)
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    for rank in (0, 1):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        torch.manual_seed(0)
+        part = remaining_tokens(counts[:2], 0.5, like).view(2, 5)
+        assert torch.equal(part + 20 * rank, whole[2 * rank : 2 * rank + 2])
+    assert len({tuple((row - 10 * i).tolist()) for i, row in enumerate(whole)}) > 1
 
 
 @pytest.mark.parametrize("packed", [False, True])

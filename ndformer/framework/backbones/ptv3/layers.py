@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ndformer.framework.attention import Attention
@@ -13,6 +12,7 @@ from ndformer.framework.encoding.grouped import SameDraw
 from ndformer.framework.errors import DataError
 from ndformer.framework.sparse import XCPE, Sites, SubMConv3d
 from ndformer.framework.system.norm_momentum import GradualNorm
+from ndformer.framework.system.processes import rand
 from ndformer.framework.transformer import MLP
 
 MOMENTUM = 0.01  # as published
@@ -66,7 +66,7 @@ class DropPoints(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.rate == 0.0:
             return x
-        keep_mask = torch.rand(len(x), 1, device=x.device) >= self.rate
+        keep_mask = rand(len(x), 1, device=x.device) >= self.rate
         return x * (keep_mask.to(x.dtype) / (1 - self.rate))
 
 

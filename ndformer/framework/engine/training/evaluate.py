@@ -63,7 +63,7 @@ def measure(
     values, quantities = {}, {}
     for metric, end in zip(built, ends):
         local = [metric.results[a:b] for a, b in zip(end, end[1:])]
-        results = [result for parts in zip(*processes.gather_objects(local)) for part in parts for result in part]
+        results = in_order(local)
         if not results:
             raise DataError("no sample could be read, so there is nothing to evaluate")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
@@ -80,6 +80,11 @@ def measure(
     call_hook(f"after_{mode}_epoch", metrics=values)
     call_hook(f"after_{mode}")
     return Evaluation(values, built, answers, quantities)
+
+
+def in_order(local: list[list[Any]]) -> list[Any]:
+    """Return the results of all processes in the order of the dataset; `local` are those of each batch here."""
+    return [result for parts in zip(*processes.gather_objects(local)) for part in parts for result in part]
 
 
 def _nonempty(batch: dict[str, Any]) -> dict[str, Any]:

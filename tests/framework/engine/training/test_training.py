@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 import torch
 from mmengine.config import Config
+from scipy import stats
 from torch import nn
 
 from ndformer.framework.engine.building import build_model
@@ -286,6 +287,32 @@ def test_cutmix_shares_labels_by_area():
         mixed, targets = ImageMix(cutmix=1.0)(dict(image=images), torch.eye(4))
         assert set(mixed["image"].unique().tolist()) <= {0.0, 1.0, 2.0, 3.0}
         torch.testing.assert_close(mixed["image"][:, 0].mean((1, 2)), (targets * torch.arange(4.0)).sum(1))
+
+
+def test_a_box_of_cutmix_has_the_rest_of_the_area():
+    """Where it is not clipped, which the center of a large image decides."""
+    torch.manual_seed(0)
+    for share in (0.5, 0.8, 0.95):
+        areas = []
+        for _ in range(400):
+            top, bottom, left, right = box(400, 600, share)
+            if top > 0 < left and bottom < 400 and right < 600:
+                areas.append((bottom - top) * (right - left) / (400 * 600))
+        assert len(areas) > 10
+        assert max(areas) == pytest.approx(1 - share, abs=0.01)
+
+
+def test_mixup_and_cutmix_each_have_half_of_the_batches_and_their_own_shares():
+    images, targets = torch.arange(2.0)[:, None, None, None].expand(2, 1, 16, 16), torch.eye(2)
+    torch.manual_seed(0)
+    mix, shares = ImageMix(mixup=0.2, cutmix=1.0), {"mixup": [], "cutmix": []}
+    for _ in range(2000):
+        mixed, labels = mix(dict(image=images), targets)
+        kind = "cutmix" if set(mixed["image"].unique().tolist()) <= {0.0, 1.0} else "mixup"
+        if float(labels[0, 0]) < 1:  # an image that is not mixed with itself
+            shares[kind].append(float(labels[0, 0]))
+    assert 0.45 < len(shares["mixup"]) / sum(map(len, shares.values())) < 0.6
+    assert stats.kstest(shares["mixup"], stats.beta(0.2, 0.2).cdf).pvalue > 1e-3
 
 
 def test_a_box_of_cutmix_lies_inside_the_image():
