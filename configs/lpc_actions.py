@@ -4,8 +4,8 @@ Reaches: 85.94 ± 3.93 % accuracy (5 seeds, optimizer.lr=2e-3).
 Command: ndformer train lpc_actions --data-root data/lpc_actions
 """
 
-# Laid out like UCF101: videos of 64 x 64 pixels and 16 frames; groups are figures. The first 16 of each class in the
-# training list validate.
+# Laid out like UCF101: videos of 64 x 64 pixels and 16 frames; groups are figures, each with a video of each
+# class. The first 36 figures of the training list validate.
 
 data_root = "data/lpc_actions"
 model = dict(

@@ -1,7 +1,8 @@
 """COCO 2017 as in the PaPE paper: ViT-B/16 at 640 px from random weights, YOLOv10's head, 150 epochs.
 
 That paper squeezes images into a square and draws its jitter of scale as one of eleven operations; here the jitter
-comes first, with crop and pad, and shapes stay. 5 % of train validates; the official validation images are the test
+comes first, with crop and pad, and shapes stay. Its code neither normalizes pixels, as is done here, nor leaves crowds
+out of training. 5 % of train validates; the official validation images are the test
 set. The batch of 64 is for one device: with less memory, a smaller batch_size and train_cfg.accumulate make the same
 step.
 """

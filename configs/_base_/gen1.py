@@ -24,7 +24,10 @@ _pack = [
     dict(type="PackEventBoxes"),
 ]
 _eval = [dict(type="LastEvents", count=500_000), *_pack]  # for files of one's own; the dataset has no more of its own
-_changes = [dict(type=name) for name in ("DropArea", "DropTime", "DropEvents", "RotateEvents")]
+_changes = [
+    *(dict(type=name) for name in ("DropArea", "DropTime", "DropEvents")),
+    dict(type="RotateEvents", degrees=20),
+]
 _train = [
     dict(type="FlipEvents", p=0.5),
     dict(type="OneOf", transforms=_changes),

@@ -89,7 +89,7 @@ def test_shipped_configs_have_the_papers_hyperparameters(tmp_path):
 
 
 def test_configs_of_the_paper_scale_load(cell):
-    assert training_run(cell("PaPE"), "imagenet1k_pape", "PaPE(m=2)", options=VIT_S).cfg.model.backbone.dim == 384
+    assert training_run(cell("PaPE"), "imagenet1k_pape", "PaPE(m=2)", options=VIT_S).cfg.model.backbone.dim == 512
     for config, metric in EVERY_SET.values():
         run = training_run(cell("PaPE"), f"{config}_pape", paper_encoding(config, NAMES["PaPE-RI"]))
         assert run.cfg.model.backbone.encoding["type"] == "PaPERI"
