@@ -132,15 +132,24 @@ class Reported:
         return f"\n{markdown.table(head, rows)}\n\n{note}{below}.\n\n"
 
     def search(self) -> str:
-        """Return the table of validation accuracies in %, with the best of each encoding in bold."""
-        points = sorted({point for row in self.tried.values() for point in row}, key=lambda text: float(text))
+        """Return the table of validation accuracies in %, with the best of each encoding in bold.
+
+        Columns are learning rates; an encoding has a row for each unit of positions that it was tried with.
+        """
+        rates = sorted({text.partition(", ")[0] for row in self.tried.values() for text in row}, key=float)
         rows = []
         for name in self.names:
             values = self.tried[name]
-            best = max(values.values()) if len(values) == len(points) else None
-            texts = {p: f"**{100 * v:.2f}**" if v == best else f"{100 * v:.2f}" for p, v in values.items()}
-            rows.append([title(name), *(texts.get(p, "") for p in points)])
-        return markdown.table(["encoding", *points], rows)
+            units = sorted({text.partition(", ")[2] for text in values})
+            best = max(values.values()) if len(values) == len(units) * len(rates) else None
+            for unit in units:
+                texts = {}
+                for rate in rates:
+                    value = values.get(f"{rate}, {unit}" if unit else rate)
+                    bold = "**" if value == best else ""
+                    texts[rate] = "" if value is None else f"{bold}{100 * value:.2f}{bold}"
+                rows.append([title(name) + (f", unit {unit}" if unit else ""), *texts.values()])
+        return markdown.table(["encoding", *rates], rows)
 
 
 def title(name: str) -> str:
