@@ -45,12 +45,20 @@ class Summary:
         parts = [(s.sd**2 / s.n, s.n - 1) for s in (one, other) if s.sd]
         error = math.sqrt(sum(v for v, _ in parts))
         freedom = error**4 / sum(v**2 / f for v, f in parts) if parts else float(one.n + other.n - 2)
-        return cls(n, mean, math.hypot(one.sd, other.sd), student_t(freedom) * error, freedom=freedom)
+        sd, half = math.hypot(one.sd, other.sd), student_t(freedom) * error
+        return cls(n, mean, sd, half, p_value(mean, error, freedom), freedom)
 
     @property
     def margin(self) -> float | None:
         """Half the width of the interval; None with fewer than 3 runs, whose interval is too wide to be useful."""
         return self.half if self.n >= ENOUGH else None
+
+
+def p_value(mean: float, error: float, freedom: float) -> float:
+    """Return the two-sided p-value of a mean of 0, by Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
 def student_t(freedom: float, confidence: float = 0.95) -> float:

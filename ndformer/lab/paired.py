@@ -32,7 +32,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.system import atomic
-from ndformer.lab.interval import Summary, student_t
+from ndformer.lab.interval import Summary, p_value, student_t
 
 K = TypeVar("K")
 Runs = Mapping[Any, NDArray[Any]]  # by seed, a value for each test sample
@@ -194,13 +194,6 @@ def _check_same_data(keys: Sequence[Any], correct: Mapping[Any, str], base_corre
                 f"{repeat}: expected the same test data for an encoding and the baseline, got different data: their "
                 "gain cannot be paired. Remove the older runs, and the same command trains them again"
             )
-
-
-def p_value(mean: float, error: float, freedom: float) -> float:
-    """Return the two-sided p-value of a mean of 0, by Student's t."""
-    from scipy.special import stdtr
-
-    return 2 * float(stdtr(freedom, -abs(mean) / error)) if error else float(mean == 0)
 
 
 def significant(gains: Mapping[K, Summary | None]) -> dict[K, int]:

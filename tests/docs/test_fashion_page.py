@@ -13,6 +13,7 @@ from scipy import stats
 from ndformer.framework.engine.config.load import load
 from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, runner
 from ndformer.lab.experiment import Cell
+from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
 from ndformer.lab.verdicts import ERROR, Check
 from ndformer.studies import find
@@ -42,12 +43,12 @@ def larger() -> str:
 
 
 def larger_gains() -> str:
-    """Return the table of gains over PaPE spread on larger images, paired by seed."""
+    """Return the table of gains over PaPE spread on larger images."""
     columns = {
         (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
     }
     gains = {
-        (name, *column): paired.gain_over(rows[name], rows[SPREAD_START], {}, {}, FASHION.quantity)
+        (name, *column): Summary.of_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
         for column, rows in columns.items()
         for name in rows
         if name != SPREAD_START
@@ -56,7 +57,7 @@ def larger_gains() -> str:
     head = [f"{size}, {way}" for size, way in columns]
     names = [name for name in FASHION.ranked() if any((name, *column) in texts for column in columns)]
     rows = [[title(name), *(texts.get((name, *column), "") for column in columns)] for name in names]
-    return f"gain over PaPE spread in points, paired by seed\n\n{markdown.table(['encoding', *head], rows)}"
+    return f"gain over PaPE spread in points\n\n{markdown.table(['encoding', *head], rows)}"
 
 
 def tuning() -> str:
@@ -170,7 +171,7 @@ def _verdict(check: Check, checks: int) -> str:
     value = paired.paired_gain(ours, theirs, FASHION.spread)
     assert value is not None
     distance = value.mean - check.limit / 100
-    p = paired.p_value(distance, value.error, value.freedom)
+    p = interval.p_value(distance, value.error, value.freedom)
     if distance > 0:
         return "supported" if p < ERROR else "inconclusive"
     return "contradicted" if p <= ERROR / checks else "inconclusive"

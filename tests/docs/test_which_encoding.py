@@ -14,7 +14,7 @@ from ndformer.framework.system import atomic
 from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
-from tests.docs.fashion import FASHION
+from tests.docs.fashion import FASHION, validated_best
 from tests.docs.reported import title, written
 from tests.framework.helpers import CAMERAS
 
@@ -53,7 +53,7 @@ def rows() -> list[Row]:
     times = training_times()
     encodings = []
     for name in FASHION.ranked():
-        accuracy = FASHION.mean(name)
+        accuracy = FASHION.mean_of(list(validated_best(name).test.values()))
         time = times.get(name, times.get(name.split("(")[0]))
         if accuracy.n >= 3 and accuracy.half is not None and time is not None:
             encodings.append(Row(name, 100 * accuracy.mean, 100 * accuracy.half, time))
@@ -77,10 +77,10 @@ def front(encodings: list[Row]) -> list[Row]:
 
 def first() -> str:
     best, *cheaper = front(rows())
-    gains = {(a, b): FASHION.gain(a, b) for a, b in itertools.combinations(FASHION.ranked(), 2)}
-    texts = written(gains, POINTS)
-    others = [name for name in FASHION.ranked() if name != best.name]
-    behind = ", ".join(f"{linked([name])} {texts[best.name, name]}" for name in others)
+    runs = {name: validated_best(name) for name in FASHION.ranked()}
+    names = sorted(runs, key=lambda name: (name != best.name, -mean(runs[name].test)))
+    texts = written({(a, b): runs[a].over(runs[b]) for a, b in itertools.combinations(names, 2)}, POINTS)
+    behind = ", ".join(f"{linked([name])} {texts[best.name, name]}" for name in names[1:])
     also = " ".join(
         f"{linked([row.name])} has {row.accuracy:.1f} ± {row.half:.1f} % at {row.time:.2f} times." for row in cheaper
     )
@@ -146,9 +146,9 @@ def larger() -> str:
 
 
 def not_worse(best: str, table: dict[str, dict[int, float]], without: list[str]) -> str:
-    """Return the words on encodings that are not significantly worse than the best, paired by seed."""
-    others = [name for name in table if name not in (best, *without)]
-    gains = {name: paired.gain_over(table[name], table[best], {}, {}, FASHION.quantity) for name in others}
+    """Return the words on encodings with three seeds or more that are not significantly worse than the best."""
+    others = [name for name in table if name not in (best, *without) and len(table[name]) >= interval.ENOUGH]
+    gains = {name: Summary.of_difference([*table[name].values()], [*table[best].values()]) for name in others}
     signs = paired.significant(gains)
     same = sorted((name for name in others if not signs[name]), key=lambda name: -mean(table[name]))
     if not same:
