@@ -29,10 +29,10 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: train test test-all lint types gpu headless cell matrix soak mutations integrations devkit kernels elsewhere exports docs browser clean
 
 train: $(READY)
-	$(BIN)/python tools/train.py $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
+	$(BIN)/python -m ndformer train $(or $(ARGS),configs/modelnet40_plain_pape.py --sample --overwrite)
 
 cell: $(READY)
-	$(BIN)/python tools/reproduce.py $(or $(ARGS),toys:1d-1block --rows PaPE --seeds 0)
+	$(BIN)/python -m ndformer reproduce $(or $(ARGS),toys:1d-1block --rows PaPE --seeds 0)
 
 test: lint
 	@# types beside the tests: the type checker uses one core; those of the tests themselves are in test-all

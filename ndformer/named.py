@@ -19,7 +19,7 @@ POINTS = dict(points=dict(type="Points"))
 def create(
     name: str,
     encoding: str | dict[str, Any] | list[dict[str, Any]] = "PaPE",
-    classes: int = 1000,
+    classes: int | None = None,
     modalities: dict[str, dict[str, Any]] | None = None,
     head: dict[str, Any] | None = None,
     **options: Any,
@@ -27,13 +27,16 @@ def create(
     """Build a model by name with random weights.
 
     `encoding` is written as on a command line, "PaPE(m=8)". `modalities`, `head` and further options of the backbone
-    are written as in a config: modalities=dict(video=dict(type="Tubelets")), depth=6. With classes=0, model(x) returns
-    pooled features (B, dim).
+    are written as in a config: modalities=dict(video=dict(type="Tubelets")), depth=6. Without a head, `classes` is 1000
+    by default; with classes=0, model(x) returns pooled features (B, dim).
     """
     family, _, size = name.partition("_")
     names = [f"vit_{key}" for key in VIT] + [f"ptv3_{key}" for key in PTV3]
     if name not in names:
         raise UnknownNameError(f"no model is called '{name}'{nearest(name, names)} Models: {', '.join(names)}")
+    if head is not None and classes is not None:
+        raise ValueError(f"got classes={classes} and a head, which has classes of its own. Leave one out")
+    classes = 1000 if classes is None else classes
     if type(classes) is not int or classes < 0:
         raise ValueError(f"classes must be a whole number from 0 on, got {classes!r:.40}")
     if type(depth := options.get("depth", 1)) is not int or depth < 1:

@@ -87,6 +87,7 @@ def test_where_tokens_begin_with_no_class_token_their_mean_is_read():
         (dict(classes=-1), "classes must be a whole number from 0 on, got -1"),
         (dict(classes=True), "classes must be a whole number from 0 on, got True"),
         (dict(classes=2.5), "classes must be a whole number from 0 on, got 2.5"),
+        (dict(classes=10, head=dict(type="Classifier", classes=5)), "got classes=10 and a head.* Leave one out"),
         (dict(depth=0), "depth must be a whole number from 1 on, got 0"),
     ],
 )

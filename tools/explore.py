@@ -31,7 +31,8 @@ def arguments() -> argparse.ArgumentParser:
     device_argument(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("files", metavar="FILE", nargs="+", help="files, or numbers of test samples")
-    parser.add_argument("--beside", metavar=("CONFIG", "CHECKPOINT"), nargs=2, help="a second model for the same files")
+    beside = "a second model for the same files, and for the same options of test_dataloader and dataset"
+    parser.add_argument("--beside", metavar=("CONFIG", "CHECKPOINT"), nargs=2, help=beside)
     parser.add_argument("--layers", metavar="L", type=int, nargs="+", default=[], help="layers to show, from 1 (all)")
     parser.add_argument("--out", metavar="FILE", type=Path, default=Path("explorer.html"), help="page (explorer.html)")
     return parser
@@ -44,9 +45,10 @@ def main(words: Sequence[str] | None = None) -> None:
     sides = [explore.opened(named(args.config), config_from(args, ["test"]), args.checkpoint, args.sample)]
     if args.beside is not None:
         path = config_path(args.beside[0])
-        root = [] if args.data_root is None else [f"data_root={args.data_root!r}"]
+        data = [option for option in args.cfg_options if option.startswith(("test_dataloader.", "dataset."))]
+        options = [*data, *([] if args.data_root is None else [f"data_root={args.data_root!r}"])]
         checkpoint = Path(args.beside[1])
-        cfg = load(path, root, None, args.sample, args.trust_config, checkpoint=checkpoint)
+        cfg = load(path, options, None, args.sample, args.trust_config, checkpoint=checkpoint)
         sides.append(explore.opened(named(path), cfg, checkpoint, args.sample))
     explore.write(args.out, sides, args.files, args.layers)
     size = args.out.stat().st_size

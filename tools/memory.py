@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         columns["one process"] = calculate(cfg, model, loader, 1, Parallel())
     if args.measure:
         columns["measured, one process"] = measure(cfg, model, loader)
-    print(f"MiB of each process, batch_size {cfg.train_dataloader.batch_size} of each")
+    size = next(name for name in ("batch_tokens", "batch_size") if cfg.train_dataloader.get(name))
+    print(f"MiB of each process, {size} {cfg.train_dataloader[size]} of each")
     print(" " * 14 + "".join(f"{title:>24}" for title in columns))
     for kind in columns[next(reversed(columns))]:
         row = [f"{sizes[kind] / 2**20:>24.1f}" if kind in sizes else " " * 24 for sizes in columns.values()]

@@ -42,7 +42,9 @@ def main() -> None:
     device_argument(parser)
     checkpoint.arguments(parser)
     parser.add_argument("--out", metavar="FILE", type=Path, help="predictions of all samples, as .csv or .json")
-    parser.add_argument("--classwise", action="store_true", help="for detectors: also the metrics of each class")
+    parser.add_argument(
+        "--classwise", action="store_true", help="also the metrics of each class, where the metric has them"
+    )
     show_dir.arguments(parser)
     args = parser.parse_args()
     cfg = config_from(args, ["test"])

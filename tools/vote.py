@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from ndformer.cli import output
-from ndformer.cli.program import config_arguments, config_from, new_parser, run
+from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.answers.label import Label
 from ndformer.framework.answers.pixels import Points
 from ndformer.framework.answers.tables import write_table
@@ -107,6 +107,7 @@ def scenes(model: Any, data: Any, metric: Any, out: Path, batch: int) -> list[np
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     config_arguments(parser)
+    device_argument(parser)
     parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder for a file per sample; a second start resumes")
     parser.add_argument("--submit", metavar="DIR", type=Path, help="scenes: files for ScanNet's benchmark server")

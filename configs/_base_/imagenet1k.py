@@ -1,8 +1,8 @@
 """ImageNet-1K as in the PaPE paper (appendix, Table 8): ViT-B/16 at 224 px, 300 epochs, augmented as in imagefolder.py.
 
-The class token stands at the origin and patches are counted from 1, as in that repository; in the small version it has
-no place. 1 % of train validates; the official validation images are the test set. The batch of 1024 is for one device:
-with less memory, a smaller batch_size and train_cfg.accumulate make the same step.
+The class token stands at the origin and patches are counted from 1, as in that repository; in the small version its
+place is the best one for the encoding. 1 % of train validates; the official validation images are the test set. The
+batch of 1024 is for one device: with less memory, a smaller batch_size and train_cfg.accumulate make the same step.
 """
 
 _base_ = ["imagefolder.py"]

@@ -43,8 +43,11 @@ def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, pa
     """
     sharded = parallel.type == "fsdp"
     size = partial(_shard_size, processes=parallel.sizes(processes)[1] if sharded else 1)
-    count, batch_size = len(loader.data), cfg.train_dataloader.batch_size
-    samples = [loader.data[i] for i in range(0, count, -(-count // min(SAMPLES, batch_size)))]
+    indices, batch_size = range(len(loader.data)), cfg.train_dataloader.batch_size
+    if cfg.train_dataloader.get("batch_tokens"):
+        indices = next(iter(loader.batch_sampler))
+        batch_size = len(indices)
+    samples = [loader.data[i] for i in indices[:: -(-len(indices) // min(SAMPLES, batch_size))]]
     single, double = (_forward(model, collate(samples * times))[1] for times in (1, 2))
     if processes > 1 and sharded:
         single, double = (saved - _measure_cast_weights(model) for saved in (single, double))

@@ -90,7 +90,10 @@ class Attention(nn.Module):
         self.encoding = LayerEncoding() if encoding is None else encoding
 
     def forward(self, x: Tensor, where: Where, state: Any = None, encoding: LayerEncoding | None = None) -> Tensor:
-        """Map (B, N, dim) to (B, N, dim), 0 for padding. `encoding` overrides self.encoding (other position space)."""
+        """Map (B, N, dim) to (B, N, dim), 0 for padding. `state` is that of the PositionEncoding, prepare(where).
+
+        `encoding` overrides self.encoding (other position space).
+        """
         encoding = self.encoding if encoding is None else encoding
         if isinstance(state, GroupedState):  # packed rows
             y = self._grouped(self._checked(x, where), state, encoding)

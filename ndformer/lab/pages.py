@@ -231,7 +231,10 @@ def status(experiment: Experiment, scale: ScaleName, results: Results | None) ->
 
 def listed(papers: Sequence[Paper], folder: Path) -> str:
     """Return the list for a terminal: two lines or more an experiment, with the status of its results in `folder`."""
-    lines = [f"Status: of the results in {folder}."]
+    is_clone = folder.is_dir()
+    lines = [
+        f"Status: of the results in {folder}." if is_clone else "Status: only a clone has results, in docs/papers."
+    ]
     for paper in papers:
         lines.append(paper.title)
         for experiment in paper.experiments:

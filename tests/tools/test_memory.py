@@ -65,6 +65,19 @@ def test_the_calculator_takes_parallel_from_the_config(capsys):
         program.main([*words[:2], "--processes", "0"])
 
 
+def test_batches_by_tokens_have_the_memory_of_their_samples():
+    """The number of tokens was ignored, and 32 molecules were counted."""
+    sizes = []
+    for tokens in (300, 3000):
+        cfg = load(CONFIGS / "qm9_small.py", [f"train_dataloader.batch_tokens={tokens}"], sample=True)
+        prepare_data(cfg, True)
+        parts = memory.prepare(cfg)
+        calculated = memory.calculate(*parts, 1, Parallel())["activations"]
+        assert calculated == pytest.approx(memory.measure(*parts)["activations"], rel=0.2)
+        sizes.append(calculated)
+    assert sizes[1] > 7 * sizes[0]
+
+
 @pytest.mark.parametrize("name", ["SGD", "Adafactor", "Adagrad"])
 def test_states_of_optimizers_that_read_numbers_or_begin_with_states(name):
     cfg = load(CONFIGS / "mnist_small.py", [f"optimizer=dict(_delete_=True, type='{name}', lr=0.001)"], sample=True)

@@ -185,6 +185,6 @@ def build_encoding(
     shape: dict[str, Any] = dict(dim=dim, heads=heads, position_dims=position_dims, depth=depth)
     if not cfg:
         return PositionEncoding(**shape)
-    if isinstance(cfg, dict | str):
+    if isinstance(cfg, dict | str):  # text, which is for command lines, is refused with a message
         return ENCODINGS.create(cfg, **shape)
     return Composed([ENCODINGS.create(part, **shape) for part in cfg])

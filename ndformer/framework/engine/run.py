@@ -60,11 +60,11 @@ def train(
     resume: bool = False,
     allow_config_change: bool = False,
     allow_data_change: bool = False,
-    overwrite: bool = True,
+    overwrite: bool = False,
     on_tested: OnTested | None = None,
     profile: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """Train and test a model; return the results as in results.json.
+    """Train and test a model; return the results as in results.json. `overwrite` replaces a run in the folder.
 
     `on_tested` is called once they are written. `profile` is the first and the last step for torch.profiler to record.
     A signal to stop, as clusters send it, saves a checkpoint and raises SystemExit(75).

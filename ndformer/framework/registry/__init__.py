@@ -52,7 +52,7 @@ class Registry(mmengine.registry.Registry):
     def create(self, cfg: dict[str, Any], **context: Any) -> Any:
         """Build the class of `cfg` with its options and the arguments in `context`; unknown options raise an error."""
         if not isinstance(cfg, dict) or "type" not in cfg:
-            raise TypeError(f"a {self.name} must be dict(type='NAME', ...), got {cfg!r}")
+            raise TypeError(f"{self.name}: expected dict(type='NAME', ...), got {cfg!r:.60}")
         kind = self.get(cfg["type"]) if isinstance(cfg["type"], str) else cfg["type"]
         options = current_options(kind, {key: value for key, value in cfg.items() if key != "type"})
         names, extra = arguments(kind)

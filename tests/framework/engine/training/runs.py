@@ -52,7 +52,7 @@ def stop(folder: Path, cfg: Config, at: int, action: Callable[[], object]) -> No
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "end_step", stopping)
-        train(cfg, folder)
+        train(cfg, folder, overwrite=True)
 
 
 def kill(folder: Path, cfg: Config, at: int) -> None:

@@ -37,7 +37,7 @@ def test_a_killed_overwriting_run_leaves_no_results_beside_another_config(tmp_pa
         remove = atomic.remove
         monkeypatch.setattr(atomic, "remove", lambda path: remove(path) if path.name == work_dir.RESULTS else killed())
     with pytest.raises(Killed):
-        train(Config(short(1).to_dict() | dict(seed=4)), tmp_path)
+        train(Config(short(1).to_dict() | dict(seed=4)), tmp_path, overwrite=True)
     assert not (tmp_path / work_dir.RESULTS).exists()
     assert (tmp_path / work_dir.CONFIG).exists() == (at == "the second file that goes")
 
@@ -58,7 +58,7 @@ def test_an_existing_run_is_not_overwritten_without_the_option(tmp_path, monkeyp
     for start in ("0", "1"):
         monkeypatch.setenv(processes.RESTARTS, start)
         with pytest.raises(DataError, match="already contains a run"):
-            train(short(1), tmp_path, overwrite=False)
+            train(short(1), tmp_path)
     assert (tmp_path / checkpoint.LAST).read_bytes() == before
 
 
@@ -66,10 +66,10 @@ def test_a_restart_by_torchrun_resumes_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(processes.RESTARTS, "0")
     monkeypatch.setattr(report, "results", killed)
     with pytest.raises(Killed):
-        train(short(1), tmp_path, overwrite=False)
+        train(short(1), tmp_path)
     monkeypatch.undo()
     monkeypatch.setenv(processes.RESTARTS, "1")
-    train(short(1), tmp_path, overwrite=False)
+    train(short(1), tmp_path)
     assert "resumed after epoch 1 of 1" in capsys.readouterr().out
     assert not (tmp_path / owner.NAME).exists()
     train(short(1), tmp_path / "whole")
