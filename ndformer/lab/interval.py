@@ -33,7 +33,7 @@ class Summary:
         return cls(n, mean, sd, student_t(n - 1) * sd / math.sqrt(n))
 
     @classmethod
-    def of_difference(cls, first: Sequence[float], second: Sequence[float]) -> Summary:
+    def from_difference(cls, first: Sequence[float], second: Sequence[float]) -> Summary:
         """Summarize the difference of the means of two independent rows, as Welch (1947) does.
 
         `sd` is that of a difference of single runs, `freedom` Welch's degrees of freedom.

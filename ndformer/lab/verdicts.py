@@ -66,7 +66,7 @@ class Check:
             values = results.gains(self.row, self.over, self.column, self.over_column)
         if not values or base == []:
             return Verdict("not measured")
-        summary = Summary.of_difference(values, base or []) if independent else Summary.from_values(values)
+        summary = Summary.from_difference(values, base or []) if independent else Summary.from_values(values)
         distance, half = self._distance(summary.mean), summary.half
         rounding = 1e-12 * max(1.0, abs(summary.mean))
         distance = 0.0 if abs(distance) <= rounding else distance

@@ -48,7 +48,7 @@ def larger_gains() -> str:
         (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
     }
     gains = {
-        (name, *column): Summary.of_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
+        (name, *column): Summary.from_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
         for column, rows in columns.items()
         for name in rows
         if name != SPREAD_START

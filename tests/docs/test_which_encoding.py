@@ -148,7 +148,7 @@ def larger() -> str:
 def not_worse(best: str, table: dict[str, dict[int, float]], without: list[str]) -> str:
     """Return the words on encodings with three seeds or more that are not significantly worse than the best."""
     others = [name for name in table if name not in (best, *without) and len(table[name]) >= interval.ENOUGH]
-    gains = {name: Summary.of_difference([*table[name].values()], [*table[best].values()]) for name in others}
+    gains = {name: Summary.from_difference([*table[name].values()], [*table[best].values()]) for name in others}
     signs = paired.significant(gains)
     same = sorted((name for name in others if not signs[name]), key=lambda name: -mean(table[name]))
     if not same:

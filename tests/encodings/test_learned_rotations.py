@@ -55,7 +55,7 @@ def content(tokens: int, width: int = 24) -> Tensor:
 
 
 @pytest.mark.parametrize("cfg, dims", TRIALS, ids=str)
-def test_logits_are_of_differences_alone_also_far_away_in_float32(cfg: Any, dims: int) -> None:
+def test_logits_are_from_differences_alone_also_far_away_in_float32(cfg: Any, dims: int) -> None:
     encoding, (q, k) = build(cfg, dims), content(9)
     r = torch.randint(0, 30, (1, 9, dims)).double()
     near = logits(encoding, Where(r), q, k)
@@ -76,7 +76,7 @@ def test_logits_are_of_differences_alone_also_far_away_in_float32(cfg: Any, dims
     ],
     ids=str,
 )
-def test_among_normalized_places_logits_are_of_differences_where_declared(cfg: Any, relative: bool) -> None:
+def test_among_normalized_places_logits_are_from_differences_where_declared(cfg: Any, relative: bool) -> None:
     """Two tokens hold the ends, so that places stay what they are while the others move together."""
     encoding, (q, k) = build(cfg, 2), content(9)
     r = torch.rand(1, 9, 2).double() * 3

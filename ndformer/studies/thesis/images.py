@@ -16,10 +16,10 @@ from ndformer.studies.training import Run
 
 PRETRAINED, FIXED = "Pretrained learnable Fourier", "Fixed sinusoidal"
 LABELS, SHUFFLED = controls(FIXED)
-DRAWN, TUNED = "Learnable Fourier, gamma 1", "Learnable Fourier"
+GAMMA_1, TUNED = "Learnable Fourier, gamma 1", "Learnable Fourier"
 IMPROVED = ("Learnable sinusoidal", PRETRAINED)
 ROWS = (
-    *("Absolute", "Relative", FIXED, "Learnable sinusoidal", DRAWN, TUNED, PRETRAINED, "None"),
+    *("Absolute", "Relative", FIXED, "Learnable sinusoidal", GAMMA_1, TUNED, PRETRAINED, "None"),
     *(LABELS, SHUFFLED),
 )
 EPOCHS = {20: 90, 60: 45, 126: 30}  # images of each sign -> epochs: with few images there are still some steps
@@ -50,7 +50,7 @@ SETS = {
 def row_encoding(cell: Cell, dim: int) -> str:
     if cell.row == PRETRAINED:
         return pretrained_encoding(pretrained(cell.folder, cell.seed, dim=dim))
-    learnable = {DRAWN: STARTS, TUNED: "LearnableFourier"}
+    learnable = {GAMMA_1: STARTS, TUNED: "LearnableFourier"}
     return (ENCODINGS | learnable)[split_control(cell.row)[0]]
 
 
@@ -79,9 +79,9 @@ EXPERIMENTS = [
         paired=AMOUNTS,  # the seed chooses the images
         minutes=109,
         claims=(
-            ahead("pretrained Fourier is always better than random Fourier", PRETRAINED, DRAWN, AMOUNTS),
+            ahead("pretrained Fourier is always better than random Fourier", PRETRAINED, GAMMA_1, AMOUNTS),
             ahead("fixed sinusoidal is always better than absolute", FIXED, "Absolute", AMOUNTS),
-            ahead("Fourier is always better than absolute", DRAWN, "Absolute", AMOUNTS),
+            ahead("Fourier is always better than absolute", GAMMA_1, "Absolute", AMOUNTS),
             ahead(
                 "learnable sinusoidal is better than fixed with all images", "Learnable sinusoidal", FIXED, AMOUNTS[-1]
             ),

@@ -159,7 +159,7 @@ COLUMNS = {
 }
 LEFT_RIGHT, UP_DOWN = ("left-right after", "left-right before"), ("up-down after", "up-down before")
 UNTRAINED = ("left-right before", "up-down before")
-DRAWN = "Fourier, gamma 1"  # whose untrained probes are those of the thesis
+GAMMA_1 = "Fourier, gamma 1"  # whose untrained probes are those of the thesis
 FOURIER, BEFORE = ("Learnable Fourier", "Learnable Fourier, gamma 1"), ("halves before", "near before")
 
 
@@ -191,10 +191,10 @@ EXPERIMENTS = [
             below("an untrained table does not encode distance (R² below 0.1)", "Absolute", "distance before", 0.1),
             above("the table learns distance (R² above 0.8)", "Absolute", "distance after", 0.8),
             above("untrained sinusoidal encodes left and right (above 99 %)", "Sinusoidal", "left-right before", 99),
-            worse_than_sinusoidal("untrained Fourier is worse than sinusoidal, but above 85 %", DRAWN),
+            worse_than_sinusoidal("untrained Fourier is worse than sinusoidal, but above 85 %", GAMMA_1),
             worse_than_sinusoidal("ours: the same with a gamma of 10", "Fourier"),
-            ahead("Fourier learns left and right, which is trained", DRAWN, DRAWN, [LEFT_RIGHT]),
-            alike("Fourier does not learn up and down (within 5 points)", DRAWN, DRAWN, [UP_DOWN], 5),
+            ahead("Fourier learns left and right, which is trained", GAMMA_1, GAMMA_1, [LEFT_RIGHT]),
+            alike("Fourier does not learn up and down (within 5 points)", GAMMA_1, GAMMA_1, [UP_DOWN], 5),
             combine(
                 "control: with random labels or shuffled positions it learns neither (below 70 %, R² below 0.1)",
                 [below("", CONTROLS, "left-right after", 70), below("", CONTROLS, "distance after", 0.1)],

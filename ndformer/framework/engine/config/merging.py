@@ -58,10 +58,10 @@ def spread_dataset(layer: dict[str, Any], base: dict[str, Any]) -> dict[str, Any
     return changed
 
 
-def with_sample_datasets(small: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
-    """Return the merged config without arguments of `whole`'s datasets that the sample's dataset types lack."""
-    of_sample, changed = loader_datasets(whole["sample"]), {}
-    for split, dataset in loader_datasets(whole).items():
+def with_sample_datasets(small: dict[str, Any], cfg: dict[str, Any]) -> dict[str, Any]:
+    """Return the merged config without arguments of `cfg`'s datasets that the sample's dataset types lack."""
+    of_sample, changed = loader_datasets(cfg["sample"]), {}
+    for split, dataset in loader_datasets(cfg).items():
         kind = of_sample.get(split, {}).get("type", dataset.get("type"))
         if kind == dataset.get("type"):
             continue
