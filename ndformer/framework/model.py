@@ -17,9 +17,9 @@ from ndformer.framework.data.mixer import Mixer
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.composed import with_periods
 from ndformer.framework.errors import ConfigError, NothingLeftError, UnknownNameError, nearest
-from ndformer.framework.heads.head import Head
+from ndformer.framework.heads.head import Head, build_head
 from ndformer.framework.packing import packed, unpacked
-from ndformer.framework.registry import BACKBONES, HEADS, MIXERS, MODALITIES, MODELS
+from ndformer.framework.registry import BACKBONES, MIXERS, MODALITIES, MODELS
 from ndformer.framework.registry.ranges import Filled, Names, NonNegative
 from ndformer.framework.registry.signature import arguments
 from ndformer.framework.system.autocast import autocast
@@ -66,9 +66,9 @@ class TokenModel(nn.Module):
         self.in_turn = "type" not in head and set(head) == set(modalities)
         self._check_grids()
         if self.in_turn:
-            self.head = nn.ModuleDict({name: HEADS.create(cfg, dim=dim) for name, cfg in head.items()})
+            self.head = nn.ModuleDict({name: build_head(cfg, dim) for name, cfg in head.items()})
         else:
-            self.head = HEADS.create(head, dim=dim)
+            self.head = build_head(head, dim)
         self._check_class_tokens()
         if len(modalities) > 1 and not self.in_turn:
             self.kinds = nn.Parameter(torch.empty(len(modalities), self.width))

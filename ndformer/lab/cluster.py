@@ -52,6 +52,8 @@ class Launch:
     checkpoint_time: float = field(default=0.0, init=False)  # of the checkpoint that this launch started with
 
     def __call__(self) -> None:
+        if self.restarts < 0:  # time limits came before each next checkpoint
+            raise DataError(f"preempted, {RESTARTS} restarts made no new checkpoint")
         while current_owner(self.job.folder) is not None:  # a lost host counts as dead after some minutes
             time.sleep(WAIT)
         self.checkpoint_time = _checkpoint_time(self.job.folder)
@@ -67,7 +69,7 @@ class Launch:
         self.worker = 0
         process.communicate()
         stopped = process.returncode < 0 or process.returncode == RESUMABLE
-        if stopped and self._count_restarts():
+        if stopped and self._count_restarts() > 0:
             signal.raise_signal(signal.SIGUSR2)
         error = worker_error(self.job, process.returncode)
         if stopped:

@@ -135,6 +135,15 @@ def test_a_run_in_use_takes_no_worker_from_the_others(tmp_path, monkeypatch):
     assert [end.job.folder.name for end in ends] == ["a"]
 
 
+def test_time_limits_before_each_next_checkpoint_end_a_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "start_worker", lambda *_: pytest.fail("no worker is expected"))
+    launch = cluster.Launch(Job(tmp_path, int, ["train"]), 1)
+    for _ in range(cluster.RESTARTS + 1):
+        launch = cast(cluster.Launch, launch.checkpoint().function)
+    with pytest.raises(DataError, match="^preempted, 5 restarts made no new checkpoint"):
+        launch()
+
+
 @pytest.mark.parametrize("command, error", [("kill -9 $$", "ended by SIGKILL"), ("exit 75", "preempted")])
 def test_a_stopped_worker_requeues_its_job_a_bounded_number_of_times(tmp_path, monkeypatch, command, error):
     requeued: list[int] = []

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from ndformer.framework.data.batches import Batches
 from ndformer.framework.encoding.base import FROM_DATA
 from ndformer.framework.engine.building import build_model, with_classes, with_targets
 from ndformer.framework.engine.config.differences import changes
@@ -75,7 +76,11 @@ def _first_positions(cfg: Config) -> list[Where]:
     cfg.train_dataloader.num_workers = 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
-        batch = model.to_device(next(iter(build_loader(cfg, "train"))))
+        loader = build_loader(cfg, "train")
+        sampler = loader.batch_sampler
+        if isinstance(sampler, Batches) and not cfg.train_dataloader.get("batch_tokens"):
+            sampler.processes, sampler.rank = 1, 0  # the batch of all processes, however many there are
+        batch = model.to_device(next(iter(loader)))
         positions: list[Where] = []
         with record_positions(model, lambda _, where: positions.append(where)):
             model.features(batch["inputs"])

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map_only
 from ndformer.framework.answer import Answer
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.errors import BadNumbers
+from ndformer.framework.registry import HEADS
 from ndformer.framework.tokens import TokenSet
 
 Scores = TypeVar("Scores", Tensor, Sequence[Tensor])
@@ -70,3 +71,11 @@ class Head(nn.Module):
     def predict(self, tokens: TokenSet, data_samples: list[dict[str, Any]]) -> list[Answer]:
         """Return an Answer for each sample."""
         raise NotImplementedError
+
+
+def build_head(cfg: dict[str, Any], dim: int) -> Head:
+    """Build a head for tokens of width `dim` from its config; raise if its class does not extend Head."""
+    kind = HEADS.get(cfg["type"]) if isinstance(cfg, dict) and isinstance(cfg.get("type"), str) else None
+    if kind is not None and not issubclass(kind, Head):
+        raise TypeError(f"a head must be a Head, got {kind.__name__}. Extend ndformer.framework.heads.head.Head")
+    return HEADS.create(cfg, dim=dim)

@@ -6,7 +6,9 @@ import torch
 from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.run import train
+from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import DATASETS
+from ndformer.framework.system import processes
 from tests.soak.tiny import config, register
 
 MEASURED = dict(type="PaPE", m=2, init_radius="spread", position_scale="auto")
@@ -35,6 +37,17 @@ def test_numbers_are_measured_on_the_first_batch():
         "measured on the first batch: init_radius=[1.0, 1.5] of PaPE, for 'spread'",
         "measured on the first batch: position_scale=[1.0, 1.0] of PaPE, for 'auto'",
     ]
+
+
+def test_each_of_several_processes_measures_the_whole_batch(monkeypatch):
+    """Two processes trained another model than one with the same total batch."""
+    sizes, features = [], TokenModel.features
+    monkeypatch.setattr(TokenModel, "features", lambda self, x: sizes.append(len(x["image"])) or features(self, x))
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    for rank in (0, 1):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        calibrate(of(MEASURED, patch=2))
+    assert sizes == [8, 8]  # 4 of each process
 
 
 def test_each_of_several_encodings_is_measured():

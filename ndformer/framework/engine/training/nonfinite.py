@@ -25,7 +25,8 @@ def largest(tensors: Iterable[Tensor]) -> Tensor:
     shards = [processes.local(t.detach()) for t in tensors]
     values = [t for t in shards if t.is_floating_point() and t.numel()]
     sizes = [t.abs().amax() if t.is_sparse else torch.linalg.vector_norm(t, float("inf")) for t in values]
-    size = torch.stack([value.float() for value in sizes]).amax() if sizes else torch.zeros(())
+    device = sizes[0].device if sizes else None  # with offloaded shards, buffers are on another one
+    size = torch.stack([value.float().to(device) for value in sizes]).amax() if sizes else torch.zeros(())
     if any(map(processes.is_sharded, tensors)):
         size = size.to(shards[0].device).nan_to_num(torch.inf, torch.inf)  # a maximum over processes may drop NaN
         dist.all_reduce(size, dist.ReduceOp.MAX)

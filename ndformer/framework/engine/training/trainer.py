@@ -226,10 +226,12 @@ class Trainer(Runner):
     def _sync_stats(self, means: Tensor) -> Tensor:
         """Read stop flag, timer flag, loss and largest gradient in the step's only device synchronization.
 
-        Returns the loss as a CPU tensor. In fp16 the gradient scaler checks the gradients instead.
+        Returns the loss as a CPU tensor. In fp16 the gradient scaler checks the gradients instead. Gradients that are
+        not shared yet, because more batches follow, are not checked: the processes would disagree.
         """
-        scaled = self.optim_wrapper.scaler.is_enabled()
-        gradient = means[2] if scaled else nonfinite.largest(self.optim_wrapper.gradients())
+        optim = self.optim_wrapper
+        scaled, is_own = optim.scaler.is_enabled(), processes.is_distributed() and not optim.should_update()
+        gradient = means[2] if scaled or is_own else nonfinite.largest(optim.gradients())
         stats = torch.cat([means, gradient.to(means)[None]]).cpu()
         stop, due, *sizes = stats.tolist()
         self.stop_requested, self.timer.is_over = bool(stop), bool(due)

@@ -17,11 +17,12 @@ from torch import Tensor
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, progress, run_state
 from ndformer.framework.engine.training.trainer import Trainer
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import BadNumbers, DataError
 from ndformer.framework.losses.labels import label_loss
 from ndformer.framework.system import processes
 from ndformer.modalities.driving.models.objects3d import peak_focal
 from tests.framework.engine.training.models import SAMPLES
+from tests.framework.engine.training.test_nonfinite import Spoiled
 from tests.soak.tiny import config, register
 from tests.spawned import spawned
 
@@ -140,6 +141,28 @@ def test_processes_agree_on_when_a_checkpoint_is_due_by_time(tmp_path):
     first, second = spawned(2, by_minutes, tmp_path)
     assert first == second
     assert len(first) > 2  # not only after each epoch
+
+
+def with_a_bad_gradient_on_rank_1(folder: Path) -> str:
+    """Train with one in the first of three accumulated batches; return the error."""
+    register()
+    cfg, loss = config(ema=None), Trainer.loss
+    cfg.train_cfg.update(max_epochs=1, accumulate=3, checkpoint_every=None)
+
+    def changed(self: Trainer, *args: Any) -> Tensor:
+        value = loss(self, *args)
+        return Spoiled.apply(value) if self.iter == 0 and processes.rank() == 1 else value  # pyright: ignore[reportReturnType]
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(BadNumbers) as error:
+        patch.setattr(Trainer, "loss", changed)
+        train(cfg, folder)
+    return str(error.value)
+
+
+def test_processes_agree_on_a_gradient_that_is_not_finite_before_it_is_shared(tmp_path):
+    """One process stopped after its own batch, and the collective operations of the others did not match."""
+    for error in spawned(2, with_a_bad_gradient_on_rank_1, tmp_path):
+        assert error.startswith("step 3 (epoch 1): the gradient is not finite")
 
 
 def resume_from_previous_on_rank_1(folder: Path) -> str:
