@@ -16,7 +16,7 @@ from mmengine.config import Config
 from ndformer.framework.data.dataset import Dataset
 from ndformer.framework.engine.config.data_root import drop_repeated_roots
 from ndformer.framework.engine.config.differences import ENDINGS, changes
-from ndformer.framework.errors import DataError, shorten_list
+from ndformer.framework.errors import ConfigError, DataError, shorten_list
 from ndformer.framework.system import devices, processes
 
 SOURCES = Path(__file__).parents[3]
@@ -35,6 +35,11 @@ def check_settings(cfg: Config, **options: object) -> None:
             config=drop_repeated_roots(cfg.to_dict()),
         )
     )
+    if processes.is_distributed() and cfg.model.get("mix") and cfg.train_dataloader.get("batch_tokens"):
+        raise ConfigError(
+            f"model.mix: {cfg.model.mix.type} mixes equal batches of several processes, and those of batch_tokens are "
+            "not equal. Set model.mix=None, or batch_size instead of batch_tokens"
+        )
 
 
 def check_data(datasets: Mapping[str, Dataset], batches: Mapping[str, int]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ndformer.framework.engine.training.agreement import check_data, check_settings
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.system import processes
 from tests.soak.tiny import SoakSquares, config
 
@@ -35,6 +35,19 @@ def test_worker_settings_may_differ_between_hosts(monkeypatch):
     other.train_dataloader.update(num_workers=7, timeout=1.0)
     beside(monkeypatch, config=other.to_dict())
     check_settings(config())
+
+
+def test_mixing_needs_equal_batches(monkeypatch):
+    """gather() of other numbers of images ended in a collective mismatch."""
+    cfg = config()
+    cfg.train_dataloader.batch_tokens = 100
+    check_settings(cfg)  # one process
+    monkeypatch.setattr(processes, "is_distributed", lambda: True)
+    monkeypatch.setattr(processes, "gather_objects", lambda own: [own])
+    with pytest.raises(ConfigError, match=r"model\.mix: ImageMix mixes equal batches of several processes"):
+        check_settings(cfg)
+    cfg.model.mix = None
+    check_settings(cfg)
 
 
 def test_different_labels_of_the_same_samples_are_detected(monkeypatch):

@@ -153,9 +153,10 @@ def with_a_bad_gradient_on_rank_1(folder: Path) -> str:
         value = loss(self, *args)
         return Spoiled.apply(value) if self.iter == 0 and processes.rank() == 1 else value  # pyright: ignore[reportReturnType]
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(BadNumbers) as error:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "loss", changed)
-        train(cfg, folder)
+        with pytest.raises(BadNumbers) as error:
+            train(cfg, folder)
     return str(error.value)
 
 
