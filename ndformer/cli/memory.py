@@ -14,7 +14,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from ndformer.framework.data.batches import collate
+from ndformer.framework.data.batches import Batches, collate
 from ndformer.framework.engine.building import build_model
 from ndformer.framework.engine.calibration import calibrate
 from ndformer.framework.engine.training.ema import EMA
@@ -45,6 +45,7 @@ def calculate(cfg: Config, model: TokenModel, loader: Loader, processes: int, pa
     size = partial(_shard_size, processes=parallel.sizes(processes)[1] if sharded else 1)
     indices, batch_size = range(len(loader.data)), cfg.train_dataloader.batch_size
     if cfg.train_dataloader.get("batch_tokens"):
+        assert isinstance(loader.batch_sampler, Batches)
         indices = next(iter(loader.batch_sampler))
         batch_size = len(indices)
     samples = [loader.data[i] for i in indices[:: -(-len(indices) // min(SAMPLES, batch_size))]]

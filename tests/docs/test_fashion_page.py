@@ -47,7 +47,7 @@ def larger_gains() -> str:
     columns = {
         (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
     }
-    gains = {
+    gains: dict[Any, Summary | None] = {
         (name, *column): Summary.from_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
         for column, rows in columns.items()
         for name in rows

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,7 +243,8 @@ def test_gains_are_paired_where_the_seed_draws_the_samples():
     assert claim.judge(results).word == claim.judge(results, ["x"]).word == "supported"
     verdict = claim.judge(results, [])
     assert verdict.word == claim.judge(results, ["y"]).word == "inconclusive"
-    per_seed = stats.ttest_ind(*rows.values(), equal_var=False).df / 2
+    test: Any = stats.ttest_ind(*rows.values(), equal_var=False)
+    per_seed = test.df / 2
     assert verdict.seeds == seeds_needed(0.967, math.hypot(10, 9.95), rows=per_seed)
     same = Results({"a": {seed: {"28": 90.0 + 9 * seed, "40": 80.0 + 9.1 * seed} for seed in range(3)}})
     assert ahead("", "a", "a", [("28", "40")]).judge(same, []).word == "supported"  # of one model

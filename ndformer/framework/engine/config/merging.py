@@ -66,7 +66,7 @@ def with_sample_datasets(small: dict[str, Any], cfg: dict[str, Any]) -> dict[str
         if kind == dataset.get("type"):
             continue
         try:
-            known, accepts_all = arguments(DATASETS.get(kind))
+            known, accepts_all = arguments(DATASETS.get(str(kind)))
         except UnknownNameError:
             continue  # checked later, after custom_imports
         loader = small[f"{split}_dataloader"]
