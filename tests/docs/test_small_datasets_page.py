@@ -36,6 +36,20 @@ def test_reported_runs_have_the_rate_that_validated_best(runs: Reported) -> None
             assert rates[point(run)] == max(rates.values()), run["folder"]
 
 
+def test_ten_runs_again_have_the_same_figures() -> None:
+    """Those of data/again, trained anew on the same kind of processor."""
+    again = Reported("again", SETS["hand_signs"].main, planned=10, others=0)
+    first = {(run["encoding"], run["seed"]): run for run in SETS["hand_signs"].runs}
+    assert len(again.runs) == 10
+    for run in again.runs:
+        before = first[run["encoding"], run["seed"]]
+        rate = before["point"]["optimizer.lr"]
+        assert any(float(text.partition("=")[2]) == float(rate) for text in run["arguments"] if "optimizer.lr=" in text)
+        for part in ("test", "val"):
+            assert run["results"][part] == before["results"][part]
+        assert run["correct"] == before["correct"]
+
+
 if __name__ == "__main__":
     for name, text in parts().items():
         made.rewrite(PAGE, name, text)
