@@ -21,7 +21,6 @@ class Summary:
     sd: float | None  # standard deviation of single runs; None with one run
     half: float | None  # half the width of the 95 % interval
     p: float | None = None  # of a gain: the two-sided p-value of no difference
-    freedom: float | None = None  # degrees of freedom of the interval; None: n - 1
 
     @classmethod
     def from_values(cls, values: Sequence[float]) -> Summary:
@@ -34,24 +33,26 @@ class Summary:
 
     @classmethod
     def from_difference(cls, first: Sequence[float], second: Sequence[float]) -> Summary:
-        """Summarize the difference of the means of two independent rows, as Welch (1947) does.
-
-        `sd` is that of a difference of single runs, `freedom` Welch's degrees of freedom.
-        """
+        """Summarize the difference of the means of two independent rows; `sd` is that of two single runs."""
         one, other = cls.from_values(first), cls.from_values(second)
         n, mean = min(one.n, other.n), one.mean - other.mean
         if one.sd is None or other.sd is None:
             return cls(n, mean, None, None)
-        parts = [(s.sd**2 / s.n, s.n - 1) for s in (one, other) if s.sd]
-        error = math.sqrt(sum(v for v, _ in parts))
-        freedom = error**4 / sum(v**2 / f for v, f in parts) if parts else float(one.n + other.n - 2)
+        error, freedom = welch(first, second)
         sd, half = math.hypot(one.sd, other.sd), student_t(freedom) * error
-        return cls(n, mean, sd, half, p_value(mean, error, freedom), freedom)
+        return cls(n, mean, sd, half, p_value(mean, error, freedom))
 
     @property
     def margin(self) -> float | None:
         """Half the width of the interval; None with fewer than 3 runs, whose interval is too wide to be useful."""
         return self.half if self.n >= ENOUGH else None
+
+
+def welch(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Return the standard error of a difference of means, and its degrees of freedom (Welch 1947)."""
+    parts = [(statistics.variance(values) / len(values), len(values) - 1) for values in (first, second)]
+    error = math.sqrt(sum(v for v, _ in parts))
+    return error, error**4 / sum(v**2 / f for v, f in parts) if error else float(len(first) + len(second) - 2)
 
 
 def p_value(mean: float, error: float, freedom: float) -> float:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ndformer.lab.interval import Summary, student_t
+from ndformer.lab.interval import Summary, student_t, welch
 from ndformer.lab.power import POWER, seeds_needed
 from ndformer.lab.results import Results
 
@@ -76,7 +76,7 @@ class Check:
         evidence, effect = self._evidence(summary)
         if half is None and not self.exact:
             return Verdict("inconclusive", evidence, effect)
-        freedom = summary.n - 1 if summary.freedom is None else summary.freedom
+        freedom = welch(values, base)[1] if independent and base and half is not None else summary.n - 1
         margin = distance / half if half else math.copysign(math.inf, distance) if distance else 0.0
         if self.exact:
             word = "supported" if min(map(self._distance, values)) > 0 else "contradicted"

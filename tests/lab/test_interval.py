@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ndformer.framework.quantity import Quantity
-from ndformer.lab.interval import Summary, difference, interval, mean, student_t
+from ndformer.lab.interval import Summary, difference, interval, mean, student_t, welch
 
 TABLE = {  # two-sided 95 % and 99 % points, as statistics books print them
     1: (12.706, 63.657),
@@ -54,7 +54,8 @@ def test_a_difference_of_rows_has_welchs_interval():
     reference: Any = stats.ttest_ind(first, second, equal_var=False)
     low, high = reference.confidence_interval(0.95)
     assert (summary.n, summary.mean) == (3, pytest.approx(np.mean(first) - np.mean(second)))
-    assert (summary.half, summary.freedom) == (pytest.approx((high - low) / 2), pytest.approx(reference.df))
+    assert (summary.half, summary.p) == (pytest.approx((high - low) / 2), pytest.approx(reference.pvalue))
+    assert welch(first, second)[1] == pytest.approx(reference.df)
     assert summary.sd == pytest.approx(math.hypot(np.std(first, ddof=1), np.std(second, ddof=1)))
     assert Summary.from_difference([1.0], first).half is None
     rows = [(rng.normal(0, 1, 3).tolist(), rng.normal(0, 2, 4).tolist()) for _ in range(2000)]

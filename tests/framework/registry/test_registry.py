@@ -51,7 +51,7 @@ def test_what_the_place_in_the_model_gives_cannot_be_given_again() -> None:
 
 @pytest.mark.parametrize("cfg", [{}, dict(m=50), "PaPE", 7])
 def test_a_missing_type_says_how_things_are_given(cfg: Any) -> None:
-    with pytest.raises(TypeError, match=r"encoding must be dict\(type='NAME', ...\), got"):
+    with pytest.raises(TypeError, match=r"encoding: expected dict\(type='NAME', ...\), got"):
         ENCODINGS.create(cfg, **PLACE)
 
 
