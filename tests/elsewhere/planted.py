@@ -2,6 +2,7 @@
 
 import torch
 
+from ndformer.framework.heads.head import Head
 from ndformer.framework.model import TokenModel
 from ndformer.framework.registry import HEADS
 from tests.elsewhere import device as elsewhere
@@ -9,7 +10,7 @@ from tests.elsewhere.steps import counted
 
 
 @HEADS.register_module()
-class Careless(torch.nn.Module):
+class Careless(Head):
     def __init__(self, dim, classes=2):
         super().__init__()
         self.linear = torch.nn.Linear(dim, classes)

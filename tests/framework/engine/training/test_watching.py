@@ -129,7 +129,7 @@ def test_recorded_steps_leave_a_trace_and_a_table_and_change_no_number(tmp_path,
     assert "Self CPU %" in out
     assert "steps 3 to 5: " in out
     with pytest.raises(DataError, match="profile: expected steps up to 8, the last of the run, got 9"):
-        train(cfg, tmp_path / "plain", profile=(3, 9))
+        train(cfg, tmp_path / "shorter", profile=(3, 9))
 
 
 @pytest.mark.parametrize("text", ["", "10", "0:3", "20:10", "a:b", "-1:5", "1:2:3", "9" * 10 + ":" + "9" * 10])
