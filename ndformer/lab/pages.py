@@ -246,7 +246,7 @@ def listed(papers: Sequence[Paper], folder: Path) -> str:
                 text = f"needs {wants.needs}" if wants.needs else f"{seeds}, {minutes}"
                 text += f"; reads {', '.join(data.folder for data in wants.data)}" if wants.data else ""
                 state, _, _ = status(experiment, scale, load_results(experiment, scale, folder)).partition(":")
-                lines.append(f"  {'':28}   {scale}: {text}; {state}")
+                lines.append(f"  {'':28}   {scale}: {text}{f'; {state}' if is_clone else ''}")
         lines += [f"  {'-':28} {name}: {why}" for name, why in paper.without.items()]
     return "\n".join(lines)
 

@@ -329,6 +329,9 @@ def test_the_list_has_time_requirements_and_status(tmp_path):
     assert "small: 3 seeds, not timed; not run" in listed
     assert "paper: needs a ruler; not run" in listed
     assert "Figure 1: a drawing of a ruler" in listed
+    without = pages.listed([PAPER], tmp_path / "nowhere")  # of an installed package
+    assert "Status: only a clone has results" in without
+    assert "not run" not in without
     timed = replace(LENGTHS, scales={"small": Scale(3, minutes=4)})
     assert "small: 3 seeds, 4 min on one core; not run" in pages.listed([PAPER._replace(experiments=[timed])], tmp_path)
 
