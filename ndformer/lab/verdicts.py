@@ -87,8 +87,8 @@ class Check:
         if word == "inconclusive" and summary.sd:
             power = 0.9 if self.rule == "within" and distance > 0 else POWER  # an interval ends at two sides
             confidence = 1 - ERROR / (checks if distance < 0 else 1)
-            rows = freedom / (summary.n - 1)
-            seeds = seeds_needed(distance, summary.sd, confidence=confidence, power=power, rows=rows)
+            per_seed = freedom / (summary.n - 1)
+            seeds = seeds_needed(distance, summary.sd, confidence=confidence, power=power, freedom_per_seed=per_seed)
         return Verdict(word, evidence, effect, margin, seeds)
 
     def _unpaired(self, results: Results, seeds: int) -> float:

@@ -245,7 +245,7 @@ def test_gains_are_paired_where_the_seed_draws_the_samples():
     assert verdict.word == claim.judge(results, ["y"]).word == "inconclusive"
     test: Any = stats.ttest_ind(*rows.values(), equal_var=False)
     per_seed = test.df / 2
-    assert verdict.seeds == seeds_needed(0.967, math.hypot(10, 9.95), rows=per_seed)
+    assert verdict.seeds == seeds_needed(0.967, math.hypot(10, 9.95), freedom_per_seed=per_seed)
     same = Results({"a": {seed: {"28": 90.0 + 9 * seed, "40": 80.0 + 9.1 * seed} for seed in range(3)}})
     assert ahead("", "a", "a", [("28", "40")]).judge(same, []).word == "supported"  # of one model
     experiment = replace(LENGTHS, paired=())

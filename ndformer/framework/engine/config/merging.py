@@ -70,12 +70,12 @@ def with_sample_datasets(small: dict[str, Any], cfg: dict[str, Any]) -> dict[str
         except UnknownNameError:
             continue  # checked later, after custom_imports
         loader = small[f"{split}_dataloader"]
-        kept = {
+        accepted = {
             key: value
             for key, value in loader["dataset"].items()
             if accepts_all or key == "type" or key in known or key in of_sample[split]
         }
-        changed[f"{split}_dataloader"] = loader | dict(dataset=kept)
+        changed[f"{split}_dataloader"] = loader | dict(dataset=accepted)
     return small | changed
 
 

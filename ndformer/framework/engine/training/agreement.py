@@ -23,7 +23,7 @@ SOURCES = Path(__file__).parents[3]
 
 
 def check_settings(cfg: Config, **options: object) -> None:
-    """Raise unless all processes have the same code, versions, device, options and config."""
+    """Raise unless all processes have the same code, versions, device, options and config, and batches that can mix."""
     _compare(
         dict(
             code=_code(),
