@@ -16,6 +16,7 @@ from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
 from tests.docs.reported import title, written
+from tests.docs.small_sets import FINISHED
 from tests.framework.helpers import CAMERAS
 
 PAGE = "docs/how-to/which-encoding.md"
@@ -80,7 +81,9 @@ def first() -> str:
     runs = {name: validated_best(name) for name in FASHION.ranked()}
     names = sorted(runs, key=lambda name: (name != best.name, -mean(runs[name].test)))
     texts = written({(a, b): runs[a].over(runs[b]) for a, b in itertools.combinations(names, 2)}, POINTS)
-    behind = ", ".join(f"{linked([name])} {texts[best.name, name]}" for name in names[1:])
+    by = {name: texts[best.name, name] for name in names[1:]}
+    close = ", ".join(f"{linked([name])} ({gain})" for name, gain in by.items() if "**" not in gain)
+    behind = ", ".join(f"{linked([name])} ({gain.strip('*')})" for name, gain in by.items() if "**" in gain)
     also = " ".join(
         f"{linked([row.name])} has {row.accuracy:.1f} ± {row.half:.1f} % at {row.time:.2f} times." for row in cheaper
     )
@@ -88,9 +91,25 @@ def first() -> str:
     return (
         f"**{linked([best.name])}** has the highest mean: {best.accuracy:.1f} ± {best.half:.1f} % of the test images "
         f"of Fashion-MNIST, at {best.time:.2f} times the training time of no encoding.{without_grid()} At less cost: "
-        f"{also}\n\nIn points, it has more than others by (bold: significant by Holm's correction over all pairs): "
-        f"{behind}. {of_rates()}" + f" Planned, but not trained yet: {linked(missing)}." * bool(missing)
+        f"{also}\n\n- Not significantly below it (in brackets its gain in points; Holm's correction over all pairs): "
+        f"{close}.\n- Significantly below it: {behind}.\n- {of_rates()}\n- {on_small_sets()}"
+        + f"\n- Planned, but not trained yet: {linked(missing)}."
+        * bool(missing)
     )
+
+
+def on_small_sets() -> str:
+    """Return the sentence on the encodings that are not significantly below the best of other sets."""
+    texts = []
+    for folder, runs in FINISHED.items():
+        best, *others = runs.ranked()
+        significant = paired.significant({pair: runs.gain(*pair) for pair in itertools.combinations(runs.main, 2)})
+        equal = [name for name in others if not (significant.get((best, name)) or significant.get((name, best)))]
+        texts.append(
+            f"on {folder.replace('_', ' ')} {linked([best])} has the highest mean, not significantly above "
+            f"{linked(equal)}"
+        )
+    return f"Of the eight main encodings on [small sets](../results/small-datasets.md), {'; '.join(texts)}."
 
 
 def of_rates() -> str:
