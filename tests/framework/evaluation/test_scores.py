@@ -83,6 +83,15 @@ def test_top5_is_the_share_of_labels_among_the_five_best_scores():
     assert accuracy(*(label(descending, i) for i in range(10)))["top5"] == 0.5
 
 
+def test_mean_accuracy_is_the_mean_recall_of_classes_with_samples():
+    truth, predicted = [0, 0, 0, 0, 1, 3], [0, 0, 0, 1, 1, 0]  # class 2 has no sample
+    metric = METRICS.create(dict(type="Accuracy"))
+    metric.take({}, [label([float(k == p) for k in range(4)], t) for t, p in zip(truth, predicted)])
+    values = metric.compute_metrics(metric.results)
+    assert values == pytest.approx(dict(accuracy=4 / 6, mean_accuracy=(3 / 4 + 1 + 0) / 3))
+    assert metric.confusion.tolist() == [[3, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
+
+
 def test_a_tie_is_not_won():
     flat = [0.1] * 10
     assert accuracy(*(label(flat, i) for i in range(10))) == dict(accuracy=0.0, mean_accuracy=0.0, top5=0.0)

@@ -145,6 +145,15 @@ def test_exported_detections_read_back_to_the_same_numbers(tmp_path):
     assert "4 " in table(class_numbers(averages, truth.classes))
 
 
+def test_files_of_truth_have_crowds_and_areas():
+    annotations = [
+        dict(image_id=3, category_id=1, bbox=[0, 0, 4, 5]),
+        dict(image_id=3, category_id=1, bbox=[0, 0, 4, 5], area=7.5, iscrowd=1),
+    ]
+    truth = truth_from(dict(images=[dict(id=3)], categories=[dict(id=1)], annotations=annotations)).boxes
+    assert (truth.area.tolist(), truth.crowd.tolist()) == ([20, 7.5], [False, True])
+
+
 def test_the_best_f1_and_its_threshold_by_trying_all_thresholds():
     """The other way: for each score, detections from it on alone, matched anew, are counted by the confusion matrix's
     rule within classes."""
