@@ -102,6 +102,13 @@ def test_readouts_are_sums_and_means_of_real_tokens_or_the_first_token():
         assert first(inputs)[row].tolist() == pytest.approx(y[0].tolist(), rel=1e-5, abs=1e-6)
 
 
+def test_tokens_without_a_position_add_nothing_to_sums_and_means():
+    head, x = fitted(), torch.randn(2, 5, 8)
+    placed = torch.arange(5)[None] > 1  # after a class token and a register
+    expected = head(TokenSet(x[:, 2:], Where(torch.zeros(2, 3, 3))))
+    torch.testing.assert_close(head(TokenSet(x, Where(torch.zeros(2, 5, 3), placed=placed))), expected)
+
+
 @pytest.mark.parametrize("name", ["l1", "l2", "huber"])
 def test_losses_average_over_known_targets(name):
     head, inputs = fitted(loss=name), tokens()

@@ -63,6 +63,15 @@ def test_moments_are_those_of_loops():
         assert np.allclose(built.anisotropies(inputs)[row, 0].detach(), 3 * tensor, rtol=1e-9, atol=1e-12)
 
 
+def test_tokens_without_a_position_have_no_charge_and_no_part_in_the_center():
+    built, inputs = head(), tokens()
+    x, r = inputs.features[:1], inputs.where.positions[:1]  # a sample without padding
+    longer = torch.cat([torch.randn(1, 1, 8, dtype=torch.float64), x], 1)  # by a class token
+    where = Where(torch.cat([r[:, :1], r], 1), placed=torch.arange(7)[None] > 0)
+    for values in (built, built.dipoles, built.anisotropies):
+        torch.testing.assert_close(values(TokenSet(longer, where)), values(TokenSet(x, Where(r))))
+
+
 def test_vectors_and_tensors_rotate_with_the_sample():
     built, inputs = head(), tokens()
     turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))).Q
