@@ -189,6 +189,13 @@ def test_cut_holds_each_run_once_alone_and_in_order() -> None:
     assert sorted(found) == [[0, 1, 2], [4, 5], [6], [7, 9, 10, 11]]
 
 
+def test_packed_samples_share_positions_only_if_the_same_tokens_have_one() -> None:
+    where = Where(torch.zeros(1, 4, 1), placed=bools([1, 1, 0, 1]), segment=torch.tensor([[0, 0, 1, 1]]))
+    assert where.cut is not None
+    ((_, samples),) = where.cut
+    assert listed(samples.placed) == [[True, True], [False, True]]
+
+
 def test_a_row_of_nothing_but_padding_has_no_runs() -> None:
     where = Where(torch.zeros(1, 3, 1), segment=torch.full((1, 3), -1))
     assert where.cut == ()

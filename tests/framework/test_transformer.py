@@ -146,6 +146,8 @@ def test_options_reach_every_block() -> None:
     assert [b.attention.backend for b in blocks] == ["dense", "dense"]
     assert all(isinstance(b.attention.q_norm, nn.LayerNorm) for b in blocks)
     assert [b.drop_path.rate for b in model(drop_path=0.1, depth=3).blocks] == [0.1] * 3  # type: ignore[union-attr]
+    norms = [part for part in model(norm_eps=1e-3, initial_norm=True).modules() if isinstance(part, nn.LayerNorm)]
+    assert {norm.eps for norm in norms} == {1e-3}
     with pytest.raises(ValueError, match=r"one rate or one per layer \(2\), got 3"):
         model(drop_path=[0.1, 0.2, 0.3], depth=2)
 

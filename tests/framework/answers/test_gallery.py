@@ -43,6 +43,12 @@ def test_the_surest_mistakes_come_first_then_the_least_sure_right_ones(tmp_path)
     assert [path.name for path in (tmp_path / "b").iterdir()] == names[:1]
 
 
+def test_cards_are_of_the_worst_and_then_of_the_best_samples():
+    answers = [answer(0, 0, sure) for sure in (0.5, 0.9, 0.6, 0.8, 0.7)]
+    assert gallery.worst_and_best(answers, 3) == [0, 2, 1]
+    assert gallery.worst_and_best(answers, 5) == [0, 2, 4, 3, 1]
+
+
 def test_without_truth_they_stay_in_their_order_behind_the_others(tmp_path):
     found = [answer(-1, 0, 0.5), answer(-1, 0, 0.9), answer(-1, 1, 0.4), answer(1, 1, 0.99)]
     gallery.show(tmp_path, found, CLASSES, Drawn(lambda i: np.zeros((8, 8, 3), np.uint8)), 64)
