@@ -169,6 +169,32 @@ def test_batches_without_objects_or_with_none_that_an_anchor_sees_have_a_loss(sa
     losses["loss"].backward()
 
 
+@pytest.mark.parametrize("side, assigned", [(0.0, False), (20.0, True)])
+def test_both_branches_train_on_objects_between_anchors_if_these_are_widened(side, assigned):
+    torch.manual_seed(0)
+    neck = dict(type="SimpleFeaturePyramid", width=8, scales=(1,))
+    head = HEADS.create(dict(type="Detector", classes=3, neck=neck, least_side=side), dim=16)
+    for branch in (head.many, head.one):  # boxes about their anchors, so that they overlap the object
+        torch.nn.init.zeros_(branch.box[0][-1].weight)
+    between = [sample((9, 9, 23, 23))]  # centers are at 8, 24, 40 ...
+    losses = head.loss(tokens(batch=1), head.targets(between, torch.device("cpu")))
+    assert (losses["many_box"] > 0, losses["one_box"] > 0) == (assigned, assigned)
+
+
+def test_an_object_trains_ten_anchors_of_one_branch_and_a_single_one_of_the_other():
+    head, square = detector(), torch.tensor([[0.0, 0, 60, 60]])
+    objects = Objects(square[None], torch.zeros(1, 1).long(), torch.ones(1, 1).bool())
+    centers = torch.cartesian_prod(*[torch.arange(5.0, 60, 10)] * 2)
+    for assign, count in ((head.train_assigner, 10), (head.predict_assigner, 1)):
+        assert assign(torch.full((1, 36, 3), 0.5), square.expand(1, 36, 4), centers, objects).chosen.sum() == count
+
+
+def test_constants_of_batch_norms_are_those_of_the_options():
+    for options, expected in (({}, (1e-3, 0.03)), (dict(norm_eps=1e-5, norm_momentum=0.1), (1e-5, 0.1))):
+        norms = [part for part in detector(**options).modules() if isinstance(part, torch.nn.BatchNorm2d)]
+        assert {(norm.eps, norm.momentum) for norm in norms} == {expected}
+
+
 def test_a_label_beyond_the_classes_is_one_sentence():
     with pytest.raises(DataError, match="a sample has the label 3, but there are 3 classes, 0 to 2: give the head"):
         detector().targets([sample((0, 0, 9, 9), labels=[3])], torch.device("cpu"))
@@ -220,6 +246,11 @@ def test_suppression_is_greedy():
     assert (~suppressed(boxes, labels, 0.4)).nonzero().flatten().tolist() == stays
 
 
+def test_boxes_that_do_not_touch_are_not_suppressed():
+    boxes = torch.tensor([[0.0, 0, 10, 10], [30, 30, 40, 40], [30, 0, 40, 10], [1, 0, 10, 10]])
+    assert suppressed(boxes, torch.zeros(4), 0.5).tolist() == [False, False, False, True]
+
+
 def test_predictions_come_in_pixels_of_the_original_image():
     head = detector(least_score=0.0, most=5).eval()
     x = tokens(batch=1)
@@ -239,7 +270,9 @@ def test_low_scores_are_left_out_and_suppression_is_optional():
     x = tokens(batch=1)
     count = lambda: len(head.predict(x, [{}])[0].scores)
     assert count() == 40
-    head.nms = 0.5
+    head.min_score = float(head.predict(x, [{}])[0].scores[7])
+    assert count() == 8  # those of at least this score
+    head.min_score, head.nms = 0.0, 0.5
     assert 0 < count() < 40
     head.min_score = 1.0
     assert count() == 0
