@@ -158,6 +158,7 @@ def test_circles_are_not_interpolated() -> None:
     encoding = build_encoding(dict(type="ALiBi", periods=[None, 8]), dim=48, heads=2, position_dims=2, depth=2)
     encoding.scale_positions = 0.5
     assert encoding.factors == (0.5, 1.0)
+    assert not encoding.rotation_invariant  # of a line and a circle
 
 
 class Panorama(Adapter):

@@ -143,3 +143,7 @@ def test_places_are_stretched_in_training_alone_and_unplaced_tokens_stay() -> No
     offset = first[0, 1] / slope[0, 0] - where.positions[0, 1]
     assert (offset.abs() <= 2).all()
     assert (offset.abs() > 0).all()
+    for _ in range(100):  # tokens are moved before axes are stretched
+        r = encoding.prepare(where)[0]
+        slope = (r[1] - r[2]) / (where.positions[0, 1] - where.positions[0, 2])
+        assert ((r[1] / slope - where.positions[0, 1]).abs() < 2 + 1e-9).all()

@@ -149,3 +149,18 @@ def test_packed_samples_that_are_not_in_order_are_refused_without_a_decoder() ->
     small()(swapped)
     with pytest.raises(ValueError, match="packed samples numbered 0, 1, 2 ... in their order, got other"):
         small(dec_depths=())(swapped)
+
+
+def test_the_skip_connection_enters_the_first_convolution_of_a_stage_alone() -> None:
+    """As the published weights need it."""
+    model = small(dec_depths=(2, 1)).eval()
+    stage: Any = model.decoder[-1]
+    unpooled, inputs, outputs = [], [], []
+    stage.resample.register_forward_hook(lambda module, args, out: unpooled.append((args[1], out[1])))
+    for block in stage.blocks:
+        block.cpe.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
+        block.register_forward_hook(lambda module, args, out: outputs.append(out))
+    model(packed(cloud(60)))
+    ((before, skip),) = unpooled
+    for actual, expected in ((skip, stage.resample.skip(before)), (inputs[0], skip), (inputs[1], outputs[0])):
+        assert torch.equal(actual, expected)

@@ -46,6 +46,14 @@ def test_free_tokens_get_units_in_which_axes_are_alike_and_neighbors_one_apart()
     assert after.unit == pytest.approx((1, 1, 1), rel=1e-5)
 
 
+def test_a_large_cloud_is_measured_from_end_to_end():
+    torch.manual_seed(0)
+    r = torch.rand(1, 5000, 2) * torch.tensor([100.0, 1.0])
+    r = r[:, r[0, :, 0].argsort()]  # its first tokens are at one end
+    along, across = spacing(Where(r)).unit
+    assert along / across == pytest.approx(100, rel=0.2)
+
+
 def test_padding_unplaced_tokens_and_other_samples_of_a_row_are_not_looked_at():
     positions = torch.tensor([[[0.0], [500.0], [2.0], [4.0], [900.0], [100.0], [102.0]]])
     placed = torch.arange(7)[None] != 1
