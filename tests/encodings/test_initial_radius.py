@@ -1,5 +1,6 @@
 """`init_radius`: how far each head looks at the start, option or measured, and how far that lets tokens be apart."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,21 @@ def test_a_wider_start_reaches_farther() -> None:
     assert 2 < initial_reach(m=50) < 4  # the paper's: 0.8 units, three times
     assert initial_reach(m=50, init_radius=(1, 8)) == 24
     assert initial_reach(distance=False) is None
+
+
+@pytest.mark.parametrize("name", ["ALiBi", "DirectionalRPE", "LookHere"])
+def test_at_the_initial_radius_a_token_has_a_logit_less_by_5_in_the_widest_head(name: str, make: Make) -> None:
+    model = make(dict(type=name), 1, heads=4, width=8, index=1, depth=2).double()
+    r = torch.tensor([[[0.0], [model.encoding.initial_radius]]]).double()
+    logits = model.bias(torch.zeros(1, 2, model.dim).double(), Where(r))[0, :, 1, 0]  # of the key before the query
+    assert float(logits.max()) == pytest.approx(-5)
+
+
+@pytest.mark.parametrize("name", ["AxialRoPE", "RoPEMixed", "PoPE", "GRAPE"])
+def test_at_the_initial_radius_the_longest_wave_has_turned_half_around(name: str, make: Make) -> None:
+    encoding = make(dict(type=name), 2, heads=4, width=16).encoding
+    slowest = encoding.frequencies().norm(dim=-1).min()
+    assert float(slowest * encoding.initial_radius) == pytest.approx(math.pi, rel=1e-5)
 
 
 @pytest.mark.slow

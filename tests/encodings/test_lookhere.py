@@ -100,3 +100,10 @@ def test_the_paper_repository_has_one_steep_slope_in_all_layers(index: int, make
     repo = make(dict(type="LookHere", preset="pape_repo"), 2, heads=12, width=2, index=index).double()
     first = make(dict(type="LookHere"), 2, heads=12, width=2, index=0).double()  # 1.5, where the repository has 2 x 1.5
     assert torch.allclose(repo.bias(x, Where(positions)), 2 * first.bias(x, Where(positions)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads, everywhere", [(3, 1), (8, 2), (12, 4), (16, 4), (24, 8)])
+def test_four_of_twelve_heads_see_all_keys(heads: int, everywhere: int, make: Make) -> None:
+    model = make(dict(type="LookHere"), 2, heads=heads, width=2)
+    bias = model.bias(torch.zeros(1, 9, model.dim), Where(grid(3, 3).float()))[0]
+    assert int(bias.isfinite().all(-1).all(-1).sum()) == everywhere

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from ndformer.encodings.pe_mixer import STRATEGIES
 from ndformer.framework.attention import build_encoding
 from ndformer.framework.encoding import PositionEncoding
+from ndformer.framework.registry import ENCODINGS
 from ndformer.framework.tokens import Where
 
 DIM = 16
@@ -118,3 +119,10 @@ def test_a_class_entry_is_mixed_too_and_other_tokens_without_a_place_are_not() -
         y = mixer.embed(x, mixer.prepare(cells))
         assert torch.equal(y[:, 0], x[:, 0]) != changed
         assert not torch.isclose(y[:, 1:], x[:, 1:]).all(-1).any()
+
+
+def test_its_parts_are_measured_in_its_own_unit() -> None:
+    cells = torch.cartesian_prod(torch.arange(3.0) * 10, torch.arange(9.0))[None]
+    options = dict(position_scale="auto", first=dict(type="PaPE", init_radius="spread"))
+    measured = ENCODINGS.get("PEMixer").from_data(options, [Where(cells, grid=(3, 9))])
+    assert measured == dict(position_scale=[0.1, 1], first=dict(type="PaPE", init_radius=[1, 4]))
