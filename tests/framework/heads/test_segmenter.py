@@ -97,6 +97,13 @@ def test_answers_stand_on_the_pixels_of_the_image_on_disk(mirrored):
     assert np.array_equal(predicted[:, sure], np.broadcast_to((column > 20)[sure], (50, sure.sum())))
 
 
+def test_classes_above_255_are_predicted():
+    own = head(300)
+    own.forward = lambda given: F.one_hot(torch.full((1, 6, 10), 299), 300).movedim(-1, 1).float()
+    (answer,) = own.predict(tokens(), [{}])
+    assert (answer.predicted.long() == 299).all()  # a number would be cast to the 8 bits
+
+
 def test_pixels_of_the_input_follow_the_frame():
     grid = original_grid(dict(size=(2, 3), frame=(2.0, 1.0, 1.0, -1.0)), (4, 8), torch.device("cpu"))
     for y in range(2):
