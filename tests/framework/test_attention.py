@@ -92,6 +92,15 @@ def test_keys_that_a_query_does_not_see_have_logits_of_minus_infinity(name: str,
         assert torch.equal(hidden[asked], ~sees[asked])
 
 
+@pytest.mark.parametrize("kind", ["padded", "packed"])
+def test_outputs_of_padding_are_zero(kind: str) -> None:
+    attention, encoding = layer(dict(type="PaPE"))
+    where = layout(kind)
+    assert where.valid is not None
+    y = attention(torch.randn(2, 7, DIM), where, encoding.prepare(where))
+    assert torch.equal((y == 0).all(-1), ~where.valid)
+
+
 # ---------------------------------------------------------------------------------------------------- parts
 
 TERMS = {

@@ -63,6 +63,10 @@ def test_padding_unplaced_tokens_and_other_samples_of_a_row_are_not_looked_at():
     assert (found.nearest, found.extent) == (2, 3)  # 4 in one sample and 2 in the other
 
 
+def test_the_nearest_distance_is_the_median_over_tokens():
+    assert spacing(Where(torch.tensor([[[0.0], [1.0], [11.0], [31.0], [51.0]]]))).nearest == 10
+
+
 def test_tokens_at_one_place_are_no_neighbors():
     assert spacing(Where(torch.tensor([[[0.0], [0.0], [3.0], [3.0]]]))).nearest == 3
 
