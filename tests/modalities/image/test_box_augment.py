@@ -1,10 +1,12 @@
 """Augmentations for detection: pixels and boxes go together, chance comes from the generator, four images are one."""
 
+import colorsys
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS, TRANSFORMS
@@ -55,6 +57,22 @@ def test_colors_leave_boxes_where_they_are(name, photo):
     assert (after["image"].tobytes() == before["image"].tobytes()) == (name == "Identity")
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+def test_colors_change_by_at_most_the_published_strengths_in_both_directions(side, photo):
+    furthest: Any = mock.Mock(uniform=lambda low, high: (low, high)[side > 0])
+    changed = lambda name, image: OPERATIONS[name](dict(image=image), furthest)["image"]
+    for name in ("Brightness", "Contrast", "Sharpness"):
+        expected = getattr(ImageEnhance, name)(photo()).enhance(1 + 0.32 * side)
+        assert changed(name, photo()).tobytes() == expected.tobytes()
+    turned = np.asarray(changed("Colors", Image.new("RGB", (1, 1), (160, 80, 80))))[0, 0] / 255
+    hue, _, _ = colorsys.rgb_to_hsv(*turned.tolist())
+    assert hue == pytest.approx(0.16 * side % 1, abs=0.01)  # of a whole turn
+    pixels = np.asarray(photo())
+    np.testing.assert_array_equal(np.asarray(changed("Posterize", photo())), pixels & 0b11111110)
+    solarized = np.where(pixels < 178.5, pixels, 255 - pixels)
+    np.testing.assert_array_equal(np.asarray(changed("Solarize", photo())), solarized)
+
+
 def test_two_operations_are_drawn_from_all(monkeypatch):
     drawn = []
     for name in OPERATIONS:
@@ -88,6 +106,18 @@ def test_four_images_meet_at_a_point_and_keep_their_boxes():
         assert (pixels == FILL).all(2).any()  # where the images that are not as wide leave room
 
 
+def test_the_point_where_four_images_meet_is_in_the_middle_half_of_the_canvas():
+    points = []
+    for seed in range(60):
+        whole = mosaic([sample(80, 60)] * 4, np.random.default_rng(seed))
+        points.append(whole["boxes"][0, 2:] + (80 - BOX[2], 60 - BOX[3]))  # the lower right corner of the first
+    low, high = np.min(points, 0), np.max(points, 0)
+    assert (low >= (40, 30)).all()
+    assert (high <= (120, 90)).all()
+    assert (low < (48, 36)).all()
+    assert (high > (112, 84)).all()
+
+
 @pytest.fixture
 def folder(tmp_path):
     """YOLO's: eight gray images with a white box each."""
@@ -108,6 +138,7 @@ def test_a_share_of_training_is_mosaics_the_same_every_time(folder):
     assert set(sizes) == {(40, 40), (80, 80)}
     assert 0.25 < np.mean([size == (80, 80) for size in sizes]) < 0.75
     assert all(a.tobytes() == b.tobytes() for a, b in zip(*twice))
+    assert any(len(set(sizes[i :: len(train)])) == 2 for i in range(len(train)))  # each epoch draws anew
     assert {make(mosaic=1.0, split="val")[0]["image"].size} == {(40, 40)}
     assert {make()[i]["image"].size for i in range(7)} == {(40, 40)}
 

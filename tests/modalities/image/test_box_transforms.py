@@ -99,6 +99,37 @@ def test_letterbox_keeps_the_shape_and_pads_to_the_right_and_below():
     assert got["frame"].tolist() == [2, 2, 0, 0]
 
 
+def test_the_area_outside_of_an_image_is_unlabeled():
+    before = sample()
+    got = changed(before | dict(mask=Image.new("L", before["image"].size, 3)), dict(type="Letterbox", size=40))
+    assert (np.asarray(got["mask"]) == 255).all(1).tolist() == [False] * 30 + [True] * 10
+    assert set(np.unique(got["mask"])) == {3, 255}
+
+
+def test_a_resized_mask_has_no_new_class_and_the_image_the_filter_that_was_given():
+    before = sample()
+    mask = before["image"].convert("L").point(lambda value: 7 if value else 0)
+    got = changed(before | dict(mask=mask), dict(type="Resize", size=(33, 200), interpolation="nearest"))
+    assert set(np.unique(got["mask"])) == {0, 7}
+    assert got["image"].tobytes() == before["image"].resize((200, 33), Image.Resampling.NEAREST).tobytes()
+    smooth = changed(before | dict(mask=mask), dict(type="Resize", size=(33, 200)))
+    assert set(np.unique(smooth["mask"])) == {0, 7}
+    assert len(np.unique(smooth["image"])) > 2
+
+
+def test_a_jitter_of_1_is_a_letterbox_and_larger_images_are_cropped_anywhere_inside():
+    plain = dict(type="Letterbox", size=(30, 60))
+    fitted = plain | dict(type="LargeScaleJitter", scale=(1.0, 1.0))
+    assert changed(sample(), fitted)["image"].tobytes() == changed(sample(), plain)["image"].tobytes()
+    white_photo, twice, places = sample(box=(0, 0, 80, 60)), fitted | dict(scale=(2.0, 2.0)), []
+    for seed in range(100):
+        got = changed(white_photo, twice, seed=seed)
+        assert np.asarray(got["image"]).min() == 255
+        places.append(got["frame"][2:].tolist())
+    assert np.min(places, 0).tolist() == [0, 0]
+    assert np.max(places, 0).tolist() == [80 - 60, 60 - 30]
+
+
 @pytest.mark.parametrize("width, height", [(4000, 1), (1, 4000), (3, 2)])
 def test_panoramas_and_images_smaller_than_a_patch(width, height):
     got = changed(sample(width, height, (0, 0, width, height)), dict(type="Letterbox", size=64), dict(type="PackBoxes"))
