@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.data.token_batches import TokenBatches
+from ndformer.framework.data.token_batches import LengthBatches, TokenBatches
 from ndformer.framework.engine.config.load import load
 from ndformer.framework.engine.training.loading import build_loader
 from ndformer.framework.errors import DataError
@@ -82,6 +82,19 @@ def test_samples_of_similar_length_change_places():
     lengths = np.random.default_rng(0).integers(50, 60, 64)
     first, second = (schedules(lengths, 500, 1, epoch=epoch)[0][0] for epoch in (0, 1))
     assert {frozenset(i for _, i in batch) for batch in first} != {frozenset(i for _, i in batch) for batch in second}
+
+
+def test_batches_of_drawn_lengths_have_other_samples_in_each_pass_and_the_smallest_last():
+    sampler = LengthBatches(100, [10, 20, 40], 120, [1, 2, 4], seed=3, loops=2)
+    epochs = []
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        epochs.append([[i for _, i, _ in batch] for batch in sampler])
+    half = len(sampler) // 2
+    passes = [epoch[start : start + half] for epoch in epochs for start in (0, half)]
+    assert len({str(sorted(map(sorted, batches))) for batches in passes}) == 4
+    assert len({len(batches[-1]) for batches in passes}) == 1
+    assert len({str([len(batch) for batch in batches]) for batches in passes}) > 1
 
 
 @pytest.mark.filterwarnings("ignore")
