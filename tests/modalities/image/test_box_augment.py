@@ -95,6 +95,7 @@ def test_four_images_meet_at_a_point_and_keep_their_boxes():
             four.append(sample(width, height, (own,), color) | dict(labels=np.array([len(four)])))
         whole = mosaic(four, np.random.default_rng(seed))
         assert whole["image"].size == (160, 120)
+        assert (whole["boxes"][:, 2:] - whole["boxes"][:, :2] <= (40, 30)).all()  # all fit into the size of the first
         pixels = np.asarray(whole["image"]).astype(int)
         for box, label in zip(whole["boxes"], whole["labels"]):
             near = np.abs(pixels - colors[label]).max(2) < 60

@@ -11,6 +11,7 @@ from ndformer.framework.data.dataset import Sample
 from ndformer.framework.errors import DataError
 from ndformer.framework.heads.frame import original
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.transforms.boxes import clip_boxes
 
 BOX = (20, 10, 60, 42)
 
@@ -142,6 +143,13 @@ def test_an_object_that_is_cut_away_is_gone():
     jitter = dict(type="LargeScaleJitter", size=32, scale=(2.0, 2.0))
     counts = {len(changed(sample(box=(0, 0, 8, 8)), jitter, seed=seed)["labels"]) for seed in range(20)}
     assert counts == {0, 1}
+
+
+def test_a_box_with_less_than_a_pixel_left_along_one_axis_is_gone():
+    boxes = np.array([[-5, 0, 0, 9], [0, 30, 9, 35], [2, 0, 9, 0.5], [2, 0, 2.5, 9], [-5, 29, 2, 35]])
+    found = clip_boxes(boxes, np.arange(5), 40, 30)
+    assert found["labels"].tolist() == [4]
+    assert found["boxes"].tolist() == [[0, 29, 2, 30]]
 
 
 @pytest.mark.parametrize("pack", ["PackBoxes", "PackMask"])

@@ -84,6 +84,12 @@ def test_chosen_points_keep_their_normals():
         assert len(out) in (20, 40, 50) or recipe["type"] == "GridSample"
 
 
+def test_shuffled_points_are_the_same_in_another_order_each_time():
+    orders = {run(dict(type="ShufflePoints"), seed=seed)["points"].tobytes() for seed in range(5)}
+    assert len(orders | {cloud()["points"].tobytes()}) == 6
+    assert rows(values(run(dict(type="ShufflePoints")))) == rows(values(cloud()))
+
+
 def test_normalized_clouds_have_mean_0_and_radius_1():
     points = run(dict(type="NormalizePoints"), dict(points=1000 + 50 * cloud()["points"]))["points"]
     np.testing.assert_allclose(points.mean(0), 0, atol=1e-6)
