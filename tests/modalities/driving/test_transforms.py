@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.stats import kstest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
@@ -53,6 +54,36 @@ def test_a_moved_scene_is_seen_at_the_same_pixels(made, seed):
         assert inside(moved["points"], box).sum() == pytest.approx(inside(sample["points"], old).sum(), abs=2)
 
 
+def test_each_change_of_a_scene_has_its_distribution_and_none_without():
+    scene = dict(points=np.zeros((1, 5), np.float32), camera_to_lidar=np.zeros((0, 4, 4)), cloud_transform=np.eye(4))
+
+    def matrices(**options):
+        plain = dict(type="MoveScene", flip=0.0, degrees=0.0, scale=(1.0, 1.0), shift=0.0)
+        step, rng = TRANSFORMS.create(plain | options), np.random.default_rng(0)
+        return np.stack([step(scene, rng)["cloud_transform"] for _ in range(400)])
+
+    assert (matrices() == np.eye(4)).all()
+    turned = matrices(degrees=45.0)
+    angles = np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0]))
+    assert kstest(angles, "uniform", (-45, 90)).pvalue > 1e-3
+    assert kstest(matrices(scale=(0.9, 1.1))[:, 0, 0], "uniform", (0.9, 0.2)).pvalue > 1e-3
+    assert kstest(matrices(shift=0.5)[:, :3, 3].ravel(), "norm", (0, 0.5)).pvalue > 1e-3
+    mirrored = matrices(flip=0.25)[:, [0, 1], [0, 1]] < 0
+    assert mirrored.mean(0) == pytest.approx(0.25, abs=0.07)
+    assert abs(np.corrcoef(mirrored.T)[0, 1]) < 0.2  # each axis by itself
+
+
+def test_points_and_boxes_of_a_range_are_those_with_their_center_in_it():
+    inside_places = [(0, 0, 0), (-1, -2, -3)]
+    outside_places = [(1, 0, 0), (0, 2, 0), (0, 0, 3), (-1.1, 0, 0), (0, -2.1, 0), (0, 0, -3.1)]
+    places, number = np.array(inside_places + outside_places), np.arange(8)
+    boxes = np.column_stack([places, np.full((8, 3), 9.0), np.zeros((8, 3))])
+    sample = dict(points=np.column_stack([places, number]), boxes=boxes, classes=number, attributes=number)
+    found = changed(sample, type="KeepRange", low=(-1, -2, -3), high=(1, 2, 3))
+    assert found["points"][:, 3].tolist() == found["classes"].tolist() == found["attributes"].tolist() == [0, 1]
+    assert np.array_equal(found["boxes"], boxes[:2])
+
+
 @pytest.mark.parametrize("flip", [0.0, 1.0])
 def test_pictures_and_intrinsics_change_together(made, flip):
     """A white dot is where the changed intrinsics project it."""
@@ -85,6 +116,20 @@ def test_the_published_crop_is_at_the_bottom_and_in_the_middle():
     made = changed(sample, type="CameraImages", size=(256, 704))
     np.testing.assert_allclose(made["image_transform"][0], [[0.48, 0, -32], [0, 0.48, -176], [0, 0, 1]])
     assert np.asarray(made["images"][0]).min() == 255
+
+
+def test_images_turn_by_up_to_the_degrees_and_are_mirrored_and_cropped_at_random():
+    sample = dict(images=[Image.new("RGB", (16, 8))], intrinsics=np.eye(3)[None], image_transform=np.eye(3)[None])
+
+    def changes(**options):
+        step, rng = TRANSFORMS.create(dict(type="CameraImages", size=(8, 8)) | options), np.random.default_rng(0)
+        return np.concatenate([step(sample, rng)["image_transform"] for _ in range(400)])
+
+    turned = changes(scale=(1.0, 1.0), degrees=5.4, flip=0.25)
+    angles = np.degrees(np.arctan2(-turned[:, 0, 1], turned[:, 1, 1]))
+    assert kstest(angles, "uniform", (-5.4, 10.8)).pvalue > 1e-3
+    assert (np.linalg.det(turned) < 0).mean() == pytest.approx(0.25, abs=0.07)
+    assert set(-changes(scale=(1.0, 1.001))[:, 0, 2]) == set(range(9))
 
 
 def test_masked_sensors_are_removed(made):
@@ -141,6 +186,21 @@ def test_pasted_objects_bring_their_points_and_their_pictures(made):
     assert max(differ) > 60
     again = pasted(sample, donor, [0] * 10, np.random.default_rng(0))
     np.testing.assert_array_equal(again["points"], sample["points"])
+
+
+def test_objects_are_pasted_up_to_the_limit_of_their_class(made):
+    data = opened(made)
+    sample, donor = data.decoded(0), data.decoded(len(data) - 1)
+    count = lambda sample: np.bincount(sample["classes"], minlength=10)
+    paste = lambda limits: count(pasted(sample, donor, limits, np.random.default_rng(0)))
+    free, limits = paste([30] * 10), count(sample) + 1
+    assert (free > limits).any()
+    assert paste(limits.tolist()).tolist() == np.minimum(free, limits).tolist()
+
+
+def test_a_sample_gets_other_objects_in_each_epoch(made):
+    data = opened(made, paste=1.0)
+    assert len({data[(epoch, 0)]["boxes"].tobytes() for epoch in range(5)}) > 1
 
 
 def test_a_damaged_donor_is_named_itself_and_replaced(made, monkeypatch):
