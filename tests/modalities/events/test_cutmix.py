@@ -75,12 +75,13 @@ def test_labels_are_blended_and_flipped_along(two):
 
 @pytest.fixture
 def gestures(tmp_path, make_events):
-    """data_root of DvsGesture with ten gestures for training and ten for testing."""
-    for split, name in (("train", "user01_led"), ("test", "user24_led")):
+    """data_root of DvsGesture with ten gestures each for training, validation and testing."""
+    for name in ("user01_led", "user21_led", "user24_led"):
         write_aedat3(tmp_path / f"{name}.aedat", make_events(3000, 128, 128))
         lines = [f"{label},{label * 10_000},{label * 10_000 + 9000}" for label in range(1, 11)]
         (tmp_path / f"{name}_labels.csv").write_text("\n".join(["class,start,end", *lines]) + "\n")
-        (tmp_path / f"trials_to_{split}.txt").write_text(f"{name}.aedat\n")
+    (tmp_path / "trials_to_train.txt").write_text("user01_led.aedat\nuser21_led.aedat\n")
+    (tmp_path / "trials_to_test.txt").write_text("user24_led.aedat\n")
     return tmp_path
 
 
@@ -102,7 +103,8 @@ def test_dvsgesture_blends_that_share_of_its_training_samples(gestures):
     assert {sample["blend"][0] for sample in found if "blend" in sample} == set(range(10))
     again = DATASETS.create(kind, seed=0)
     assert [again[3, i]["data_sample"].get("blend") for i in range(10)] == [s.get("blend") for s in found[30:40]]
-    test = DATASETS.create(kind | dict(split="test"), seed=0)
-    assert not any("blend" in test[i]["data_sample"] for i in range(10))
+    for split in ("val", "test"):
+        plain = DATASETS.create(kind | dict(split=split, cutmix=1.0), seed=0)
+        assert not any("blend" in plain[i]["data_sample"] for i in range(10))
     with pytest.raises(ValueError, match="cutmix must be a share of samples between 0 and 1, got 2"):
         DATASETS.create(kind | dict(cutmix=2))

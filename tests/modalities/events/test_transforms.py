@@ -159,6 +159,15 @@ def test_events_and_boxes_in_an_area_go(make_events):
     assert found["labels"].tolist() == [0, 0]
 
 
+def test_an_area_takes_the_boxes_that_it_touches_from_any_side(make_events):
+    """Rectangles touch if their centers are at most half of both sizes apart, along both axes."""
+    places = [(x, y, *size) for x in range(0, 32, 3) for y in range(0, 24, 3) for size in ((3, 7), (7, 3))]
+    given = sample(make_events, boxes=np.array(places, np.float32), labels=np.arange(len(places)))
+    found = DropArea()(given, scripted(0.25, 16, 12))  # 8 x 6 pixels about (16, 12)
+    apart = lambda x, y, w, h: abs(x + w / 2 - 16) > (8 + w) / 2 or abs(y + h / 2 - 12) > (6 + h) / 2
+    assert found["labels"].tolist() == [i for i, place in enumerate(places) if apart(*place)]
+
+
 def test_shear_and_roll_as_by_hand(make_events):
     given = sample(make_events)
     found = ShearEvents()(given, scripted(-0.3))["events"]
@@ -196,6 +205,22 @@ def test_boxes_that_turn_out_of_the_frame_go(make_events):
     given = sample(make_events, boxes=np.array([[0, 0, 3, 3], [14, 10, 4, 4]], np.float32), labels=np.array([0, 1]))
     found = RotateEvents()(given, scripted(20.0))
     assert found["labels"].tolist() == [1]
+
+
+@pytest.mark.parametrize("degrees", [20.0, -70.0])
+def test_boxes_turn_about_the_center_and_stay_if_all_of_them_is_on_the_sensor(make_events, degrees):
+    places = [(x, y, 3, 5) for x in range(0, 30, 2) for y in range(0, 20, 2)]
+    given = sample(make_events, boxes=np.array(places, np.float32), labels=np.arange(len(places)))
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    wanted = {}
+    for i, (x, y, w, h) in enumerate(places):
+        corners = [(a - 16, b - 12) for a in (x, x + w) for b in (y, y + h)]
+        turned = np.array([(cos * a - sin * b + 16, sin * a + cos * b + 12) for a, b in corners])
+        if turned.min() >= 0 and turned[:, 0].max() <= 32 and turned[:, 1].max() <= 24:
+            wanted[i] = [*turned.min(0), *np.ptp(turned, axis=0)]
+    found = RotateEvents()(given, scripted(degrees))
+    assert found["labels"].tolist() == list(wanted)
+    np.testing.assert_allclose(found["boxes"], list(wanted.values()), atol=1e-4)
 
 
 @pytest.mark.parametrize("transform", [ShearEvents(), RollEvents()])
@@ -250,6 +275,12 @@ def test_the_last_events_before_a_moment(make_events):
             LastEvents(30, until=late)(given, rng)
     nothing = LastEvents(5)(given | dict(events=events.take(slice(0))), rng)
     assert (len(nothing["events"]), nothing["start"], nothing["end"]) == (0, 200_000, 200_000)
+
+
+def test_an_event_at_the_moment_itself_belongs_to_the_last_events():
+    t = np.array([10, 20, 30])
+    given = dict(events=Events.from_arrays(t, t, t, 0 * t, 32, 32), start=0, end=30)
+    assert LastEvents(5, until=20e-6)(given, np.random.default_rng(0))["events"].t.tolist() == [10, 20]
 
 
 @pytest.mark.parametrize("kind", [PackFrames, PackVoxels])
