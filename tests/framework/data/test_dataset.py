@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from ndformer.framework.data.dataset import Dataset, Sample
+from ndformer.framework.data.holdout import stratified
 from ndformer.framework.errors import DataError, UnknownNameError
 from ndformer.framework.registry import DATASETS
 from ndformer.framework.registry.signature import arguments
@@ -117,6 +118,11 @@ def test_validation_is_disjoint_and_independent_of_the_seed():
     val = [Uneven("here", "val", holdout=0.2, seed=seed).records for seed in (0, 1)]
     assert val[0] == val[1]
     assert not set(val[0]) & set(train(per_class=8, seed=1).records)
+
+
+def test_a_class_of_one_sample_is_not_held_out_and_any_other_is():
+    assert stratified(np.array([0] * 10 + [1]), 0.5).tolist() == [0, 2, 4, 7, 9]
+    assert stratified(np.array([0] * 10 + [1] * 2), 0.01).tolist() == [0, 10]
 
 
 def test_a_class_with_too_few_samples_raises_an_error():

@@ -162,3 +162,9 @@ def test_changes_of_the_soak_give_each_split_its_own_pictures(way: str, tmp_path
         changed_data.WAYS[way](tmp_path / split)
     new = [path.read_bytes() for path in sorted(tmp_path.rglob("*.bmp")) if path.read_bytes() not in before]
     assert len(new) == len(set(new)) == 2
+
+
+def test_another_order_of_the_same_samples_is_reported(home: Path) -> None:
+    before = fingerprint(Texts(home, "train"))
+    assert list(changed(before, dict(before), "train")) == []
+    assert list(changed(before, before | dict(order="0"), "train")) == ["train: the same samples in another order"]

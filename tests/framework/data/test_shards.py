@@ -112,6 +112,11 @@ def test_webdataset_reads_the_shards(made):
     assert all("json" in sample and {"jpg", "png"} & set(sample) for sample in samples)
 
 
+def test_shards_of_training_data_mix_the_classes(made):
+    data = opened(made[1], holdout=0)
+    assert all(len(set(data.labels[data.shards == shard])) == 2 for shard in np.unique(data.shards))
+
+
 def test_packing_is_deterministic_and_continues_after_an_interruption(made, tmp_path):
     home, out, _ = made
 

@@ -84,6 +84,17 @@ def test_samples_of_similar_length_change_places():
     assert {frozenset(i for _, i in batch) for batch in first} != {frozenset(i for _, i in batch) for batch in second}
 
 
+def test_each_pass_of_each_epoch_has_another_order():
+    lengths = np.random.default_rng(0).integers(50, 60, 64)
+    passes = []
+    for epoch in (0, 1):
+        (batches,), _ = schedules(lengths, 500, 1, loops=2, epoch=epoch)
+        passes += [
+            str([[i for _, i in batch] for batch in half]) for half in np.array_split(np.array(batches, object), 2)
+        ]
+    assert len(set(passes)) == 4
+
+
 def test_batches_of_drawn_lengths_have_other_samples_in_each_pass_and_the_smallest_last():
     sampler = LengthBatches(100, [10, 20, 40], 120, [1, 2, 4], seed=3, loops=2)
     epochs = []
