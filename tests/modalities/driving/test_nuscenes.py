@@ -11,6 +11,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
 from ndformer.modalities.driving.datasets.nuscenes.dataset import balanced
 from ndformer.modalities.driving.formats import poses
+from ndformer.modalities.driving.formats.annotations import velocities
 from ndformer.modalities.driving.formats.classes import CAMERAS, CATEGORIES, CLASSES, LIDAR
 from ndformer.modalities.driving.formats.solids import corners, inside
 from ndformer.modalities.driving.formats.splits import SCENES, split_scenes
@@ -182,6 +183,18 @@ def test_missing_or_distant_neighbors_give_no_velocity(home):
     later = lambda rows: [row.update(timestamp=row["timestamp"] + i * 1_200_000) for i, row in enumerate(rows)]
     rewritten(home, "sample", later)  # 1.7 s apart
     assert not any(np.isfinite(opened(home).read(record)["truth"].velocity).any() for record in data.records)
+
+
+def test_a_velocity_spans_at_most_a_second_and_a_half_to_each_side():
+    places, times = np.array([[0.0, 0.0], [2.0, 0.0], [6.0, 2.9]]), np.array([0, 1_600_000, 2_900_000])
+    found = velocities(places, times, np.array([[-1, 1], [0, 2], [1, -1]]))
+    np.testing.assert_allclose(found, [[np.nan, np.nan], [6 / 2.9, 1], [4 / 1.3, 2.9 / 1.3]])
+
+
+def test_boxes_with_points_of_a_radar_alone_stay(home):
+    rewritten(home, "sample_annotation", each(num_lidar_pts=0, num_radar_pts=1))
+    sample = opened(home)[0]
+    assert len(sample["boxes"]) == len(sample["truth"]) > 0
 
 
 def test_train_val_and_test_share_no_scene(made):

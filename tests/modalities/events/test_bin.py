@@ -6,7 +6,7 @@ import pytest
 from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.modalities.events.formats.files import read_events
-from ndformer.modalities.events.formats.nmnist_bin import write_bin
+from ndformer.modalities.events.formats.nmnist_bin import read_bin, write_bin
 from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.pointcloud.formats.files import read_cloud
 
@@ -81,3 +81,11 @@ def test_events_outside_of_the_sensor_are_left_out_with_a_word_and_most_of_them_
         DataError, match=r"has \d+ of 100 events outside of its sensor of 8 x 8 pixels: its size is wrong"
     ):
         Events(events.x, events.y, events.t, events.p, 8, 8).inside("drive.dat")
+
+
+def test_times_have_23_bits(tmp_path):
+    t = np.array([0, 70_000, 2**22 + 5, 2**23 - 1])
+    write_bin(tmp_path / "a.bin", Events.from_arrays(0 * t, 0 * t, t, [0, 1, 0, 1], 34, 34))
+    found = read_bin(tmp_path / "a.bin")
+    assert found.t.tolist() == t.tolist()
+    assert found.p.tolist() == [0, 1, 0, 1]

@@ -223,3 +223,10 @@ def test_times_that_a_float32_cannot_distinguish_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([(1, 1, 80_000.5, 1), (1, 1, 80_001.5, 1)], kinds))
     with pytest.raises(DataError, match="holds float32, which cannot tell such times apart: write float64"):
         read_events(tmp_path / "a.npy")
+
+
+def test_a_pair_that_fits_either_way_round_is_height_and_width(tmp_path):
+    few = dict.fromkeys("xytp", np.arange(3))
+    np.savez(tmp_path / "a.npz", sensor_size=(180, 240), **few)
+    found = read_events(tmp_path / "a.npz")
+    assert (found.height, found.width) == (180, 240)

@@ -192,3 +192,16 @@ def test_a_wrong_pair_is_reported_in_one_line(tmp_path, file, content, message):
     with pytest.raises(DataError, match=message) as error:
         DATASETS.create(dict(type="Paired", data_root=folder, split="test"))[0]
     assert "\n" not in str(error.value)
+
+
+def test_paired_clouds_are_in_the_frame_of_the_camera(tmp_path):
+    """The viewer is on the x axis, with the negative z axis to the right."""
+    (tmp_path / "cup").mkdir()
+    rows = [f"{place} {place}" for place in ("1 0 0", "0 1 0", "0 0 -1")]
+    (tmp_path / "cup" / "0.txt").write_text("\n".join(rows))
+    files = {"classes.txt": "cup", "test.txt": "cup/0", "views.csv": "name,azimuth,elevation\ncup/0,90,0"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    sample = DATASETS.create(dict(type="Paired", data_root=tmp_path, split="test", only="points"))[0]
+    for name in ("points", "normals"):
+        np.testing.assert_allclose(sample[name], [[0, 0, 1], [0, 1, 0], [1, 0, 0]], atol=1e-6)
