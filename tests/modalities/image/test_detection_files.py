@@ -11,6 +11,7 @@ from ndformer.framework.data.describe import describe
 from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco import views
 from ndformer.framework.registry import DATASETS, METRICS
+from ndformer.modalities.image.datasets.yolo_folders import label_file
 from tests.modalities.image.layouts import BOXES, CLASSES, SIZES, coco, coco_content, image, voc, yolo
 
 WRITERS = dict(Coco=coco, PascalVOC=voc, YoloFolder=yolo)
@@ -320,3 +321,7 @@ def test_lists_of_yolo_do_not_lead_out_of_the_folder(tmp_path):
     (root / "secret.txt").write_text("0 0.5 0.5 1 1")
     with pytest.raises(DataError, match=r"set/.*secret\.png"):
         opened("YoloFolder", root)
+
+
+def test_labels_of_yolo_are_beside_the_innermost_folder_of_images(tmp_path):
+    assert label_file(tmp_path, tmp_path / "images/day/images/a.jpg") == tmp_path / "images/day/labels/a.txt"

@@ -1,5 +1,6 @@
 """ImageNet-V2 and ImageNet-R: labels are the model's own, and a model is asked among the classes that there are."""
 
+import json
 import re
 
 import pytest
@@ -11,6 +12,7 @@ from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.accuracy import Accuracy
 from ndformer.framework.heads.classifier import Classifier
 from ndformer.framework.tokens import TokenSet, Where
+from ndformer.modalities.image.datasets.imagenet import INDEX, read_classes
 from tests.modalities.image.test_folders import check, put
 
 SYNSETS = [f"n0000000{i}" for i in range(5)]
@@ -137,3 +139,10 @@ def test_the_model_chooses_among_the_classes_of_the_sample():
     metric.process(None, [asked])
     right = float(free[0, among].argmax() == 0)
     assert metric.compute_metrics(metric.results)["accuracy"] == right
+
+
+def test_classes_of_an_index_are_in_the_order_of_their_numbers(tmp_path):
+    (tmp_path / INDEX).write_text(json.dumps({str(i): [f"n{i:08}", f"thing {i}"] for i in range(12)}, sort_keys=True))
+    synsets, names = read_classes(tmp_path, tmp_path / "train", ())
+    assert synsets == [f"n{i:08}" for i in range(12)]
+    assert names == [f"thing {i}" for i in range(12)]
