@@ -47,6 +47,7 @@ sample = dict(
     test_dataloader=dict(dataset=dict(transforms=[_frames, *_small])),
 )
 
+_shift = dict(type="EachFrame", transforms=[dict(type="RandomCrop", size=64, padding=1)])
 _origin = dict(model=dict(modalities=dict(video=dict(class_at="origin", start=1))))
 versions = dict(
     paper=_origin,  # the class token where the PaPE paper's repository has it
@@ -57,7 +58,8 @@ versions = dict(
             head=dict(pool="mean", label_smoothing=0.1),
         ),
         optimizer=dict(lr=2e-3),
+        train_dataloader=dict(dataset=dict(transforms=[*_train[:-1], _shift, _train[-1]])),
         schedule=dict(warmup=0.2),
-        train_cfg=dict(max_epochs=72),
+        train_cfg=dict(max_epochs=108),
     ),
 )

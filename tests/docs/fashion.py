@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from ndformer.lab import extrapolate, extrapolate_table, paired
+from ndformer.lab import paired
 from ndformer.lab.interval import Summary
 from tests.docs.reported import SPREAD_START, TUNING, Reported
 
@@ -67,20 +66,3 @@ def validated_best(name: str) -> AtRate:
     """Return the runs of an encoding with that of its two rates whose mean validation accuracy is higher."""
     both = [FIRST[name], SECOND[name]] if name in SECOND else [FIRST[name]]
     return max(both, key=AtRate.validation)
-
-
-def larger_runs() -> list[extrapolate.Tested]:
-    """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
-    rows_of = {Path(run["folder"]).name: run["encoding"] for run in FASHION.runs}
-    runs = extrapolate_table.add_earlier([], FASHION.folder)
-    return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
-
-
-def at_size(size: int, interpolated: bool) -> dict[str, dict[int, float]]:
-    """Return the test accuracy at a size, by encoding and seed."""
-    table: dict[str, dict[int, float]] = defaultdict(dict)
-    for run in larger_runs():
-        for figure in run.figures:
-            if (figure.size, figure.interpolated) == (size, interpolated):
-                table[run.encoding][run.seed] = figure.test["accuracy"]
-    return table

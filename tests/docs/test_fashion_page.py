@@ -4,6 +4,7 @@ import itertools
 import json
 import statistics
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,16 @@ import pytest
 from scipy import stats
 
 from ndformer.framework.engine.config.load import load
-from ndformer.lab import extrapolate_table, interval, markdown, pages, paired, runner
+from ndformer.lab import interval, markdown, pages, paired, runner
 from ndformer.lab.experiment import Cell
-from ndformer.lab.interval import Summary
 from ndformer.lab.results import Results, Values
 from ndformer.lab.verdicts import ERROR, Check
 from ndformer.studies import find
 from ndformer.studies.pape import extrapolation, fashion
 from ndformer.studies.training import NO_MATTER
-from tests.docs import made
-from tests.docs.fashion import FASHION, FIRST, MAIN, SECOND, at_size, larger_runs, validated_best
-from tests.docs.reported import SPREAD_START, TUNING, point, title
+from tests.docs import larger, made
+from tests.docs.fashion import FASHION, FIRST, MAIN, SECOND, validated_best
+from tests.docs.reported import TUNING, point, title
 
 PAGE = "docs/results/fashion-mnist.md"
 PAPERS = made.ROOT / "docs" / "papers"
@@ -31,33 +31,6 @@ HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" 
 def pairs() -> str:
     """Return the gains of the main rows over each other, with the half-width that the design aims at."""
     return FASHION.pairs(limit=0.7)
-
-
-def larger() -> str:
-    """Return the tables of other sizes, positions continued and interpolated, and the gains there."""
-    rows = extrapolate_table.summarize(larger_runs())
-    ranks = {name: rank for rank, name in enumerate(FASHION.ranked())}
-    rows = {(title(key[0]), *key[1:]): rows[key] for key in sorted(rows, key=lambda key: ranks[key[0]])}
-    sizes = list(extrapolate_table.shapes(larger_runs()))
-    return f"\n{extrapolate_table.text(rows, sizes, 'accuracy', FASHION.quantity, '28')}\n{larger_gains()}\n\n"
-
-
-def larger_gains() -> str:
-    """Return the table of gains over PaPE spread on larger images."""
-    columns = {
-        (size, way): at_size(size, way == "interpolated") for size in (44, 56) for way in ("continued", "interpolated")
-    }
-    gains: dict[Any, Summary | None] = {
-        (name, *column): Summary.from_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
-        for column, rows in columns.items()
-        for name in rows
-        if name != SPREAD_START
-    }
-    texts = FASHION.written(gains)
-    head = [f"{size}, {way}" for size, way in columns]
-    names = [name for name in FASHION.ranked() if any((name, *column) in texts for column in columns)]
-    rows = [[title(name), *(texts.get((name, *column), "") for column in columns)] for name in names]
-    return f"gain over PaPE spread in points\n\n{markdown.table(['encoding', *head], rows)}"
 
 
 def tuning() -> str:
@@ -104,20 +77,20 @@ def better_rates() -> str:
 def of_claims() -> dict[str, Results]:
     """Return the results of the experiments that test the claims of the PaPE paper with these runs."""
     small: dict[str, dict[int, Values]] = defaultdict(dict)
-    larger: dict[str, dict[int, Values]] = defaultdict(dict)
+    enlarged: dict[str, dict[int, Values]] = defaultdict(dict)
     for row, encoding in fashion.ENCODINGS.items():
         for seed, value in sorted(FASHION.values.get(encoding, {}).items()):
             small[row][seed] = {"accuracy": 100 * value}
-        for run in larger_runs():
+        for run in larger.runs_of(FASHION):
             if run.encoding == encoding:
-                larger[row][run.seed] = extrapolation.accuracies(run, "Fashion-MNIST", fashion.SIZES)
-    return {"pape:fashion": Results(small), "pape:fashion-larger": Results(larger)}
+                enlarged[row][run.seed] = extrapolation.accuracies(run, "Fashion-MNIST", fashion.SIZES)
+    return {"pape:fashion": Results(small), "pape:fashion-larger": Results(enlarged)}
 
 
 PARTS = dict(
     measured=FASHION.accuracies,
     pairs=pairs,
-    larger=larger,
+    larger=partial(larger.tables, FASHION),
     tuning=tuning,
     two_rates=two_rates,
     better_rates=better_rates,

@@ -9,6 +9,7 @@ from ndformer.lab import interval, markdown
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION
+from tests.docs.larger import at_size
 from tests.docs.made import ROOT, encodings
 from tests.docs.reported import title
 
@@ -54,7 +55,7 @@ def test_it_counts_the_encodings() -> None:
 
 def results() -> str:
     """Return the table of accuracies on Fashion-MNIST, at the size of training and at twice the size."""
-    columns = (fashion.at_size(56, interpolated=False), fashion.at_size(56, interpolated=True))
+    columns = (at_size(FASHION, 56, interpolated=False), at_size(FASHION, 56, interpolated=True))
     steps = (ROOT / "docs" / "results" / "benchmarks-gpu.md").read_text().split("A training step of ViT-B/16 with")[1]
     lines = []
     names = FASHION.ranked()

@@ -15,6 +15,7 @@ from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
+from tests.docs.larger import at_size
 from tests.docs.reported import title, written
 from tests.docs.small_sets import FINISHED
 from tests.framework.helpers import CAMERAS
@@ -140,7 +141,7 @@ def mean(values: dict[int, float]) -> float:
 
 
 def larger() -> str:
-    continued, interpolated = (fashion.at_size(56, way) for way in (False, True))
+    continued, interpolated = (at_size(FASHION, 56, way) for way in (False, True))
     names = sorted(continued, key=lambda name: -mean(continued[name]))
     # resampled, normalized by the sample, or without positions
     same = [name for name in names if abs(mean(continued[name]) - mean(interpolated[name])) < 0.1]

@@ -1,0 +1,27 @@
+"""docs/results/larger-inputs.md: small sets on larger images (`python -m tests.docs.test_larger_inputs_page`)."""
+
+import pytest
+
+from tests.docs import larger, made
+from tests.docs.small_sets import SETS
+
+PAGE = "docs/results/larger-inputs.md"
+PARTS = {f"{folder}_larger": SETS[folder] for folder in ("digits",)}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_tables_are_those_of_the_results(name: str) -> None:
+    again = "`python -m tests.docs.test_larger_inputs_page` writes the page's tables anew"
+    assert made.part(PAGE, name) == larger.tables(PARTS[name]), again
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_images_of_the_training_size_have_the_reported_accuracies(name: str) -> None:
+    reported = PARTS[name]
+    size = min(figure.size for run in larger.runs_of(reported) for figure in run.figures)
+    assert larger.at_size(reported, size, interpolated=False) == reported.values
+
+
+if __name__ == "__main__":
+    for name, reported in PARTS.items():
+        made.rewrite(PAGE, name, larger.tables(reported))
