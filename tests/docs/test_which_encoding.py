@@ -15,7 +15,7 @@ from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
-from tests.docs.larger import at_size
+from tests.docs.larger import at_size, runs_of
 from tests.docs.reported import title, written
 from tests.docs.small_sets import FINISHED
 from tests.framework.helpers import CAMERAS
@@ -161,8 +161,22 @@ def larger() -> str:
         f"(*interpolated*), {linked([most])} has the highest{not_worse(most, interpolated, [])}. "
         f"{linked(adapted)} interpolate by themselves (steps relative to the grid, positions normalized by the "
         f"sample, a resampled table) and have {shares} %. Test accuracy in %, trained on Fashion-MNIST of 28 pixels, "
-        "± the 95 % interval over seeds:\n\n" + table
+        f"± the 95 % interval over seeds:\n\n{table}\n\n{larger_small_sets()}"
     )
+
+
+def larger_small_sets() -> str:
+    """Return the list of the best main encodings on other sets at twice the side of training."""
+    lines = []
+    for folder, runs in FINISHED.items():
+        side = 2 * min(figure.size for run in runs_of(runs) for figure in run.figures)
+        continued, interpolated = (at_size(runs, side, way) for way in (False, True))
+        same = [name for name in continued if continued[name] == interpolated[name]]  # it has no effect on them
+        for way, table, without in (("continued", continued, same), ("interpolated", interpolated, [])):
+            best = max((name for name in table if name not in without), key=lambda name: mean(table[name]))
+            others = not_worse(best, table, without)
+            lines.append(f"- {folder.replace('_', ' ')}, {way}: {linked([best])} {mean(table[best]):.1f} %{others}")
+    return "The best of the eight main encodings on small sets at twice the side:\n\n" + "\n".join(lines)
 
 
 def not_worse(best: str, table: dict[str, dict[int, float]], without: list[str]) -> str:
