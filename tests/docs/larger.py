@@ -17,6 +17,11 @@ def runs_of(reported: Reported) -> list[extrapolate.Tested]:
     return [replace(run, encoding=rows_of[Path(run.checkpoint).parent.name]) for run in runs]
 
 
+def sides(reported: Reported) -> list[int]:
+    """Return the sides of the images in pixels, that of training first."""
+    return sorted({int(figure.size) for run in runs_of(reported) for figure in run.figures})
+
+
 def at_size(reported: Reported, size: int, interpolated: bool) -> dict[str, dict[int, float]]:
     """Return the test accuracy at a size, by encoding and seed."""
     table: dict[str, dict[int, float]] = defaultdict(dict)
@@ -30,11 +35,11 @@ def at_size(reported: Reported, size: int, interpolated: bool) -> dict[str, dict
 def tables(reported: Reported) -> str:
     """Return the tables of all sizes, positions continued and interpolated, and the gains at the larger ones."""
     runs = runs_of(reported)
-    rows, sizes = extrapolate_table.summarize(runs), list(extrapolate_table.shapes(runs))
+    rows, sizes = extrapolate_table.summarize(runs), sides(reported)
     ranks = {name: rank for rank, name in enumerate(reported.ranked())}
     rows = {(title(key[0]), *key[1:]): rows[key] for key in sorted(rows, key=lambda key: ranks[key[0]])}
     text = extrapolate_table.text(rows, sizes, "accuracy", reported.quantity, str(sizes[0]))
-    return f"\n{text}\n{gains(reported, [int(size) for size in sizes[1:]])}\n\n"
+    return f"\n{text}\n{gains(reported, sizes[1:])}\n\n"
 
 
 def gains(reported: Reported, sizes: list[int]) -> str:

@@ -15,7 +15,7 @@ from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
-from tests.docs.larger import at_size, runs_of
+from tests.docs.larger import at_size, sides
 from tests.docs.reported import title, written
 from tests.docs.small_sets import FINISHED
 from tests.framework.helpers import CAMERAS
@@ -169,7 +169,7 @@ def larger_small_sets() -> str:
     """Return the list of the best main encodings on other sets at twice the side of training."""
     lines = []
     for folder, runs in FINISHED.items():
-        side = 2 * min(figure.size for run in runs_of(runs) for figure in run.figures)
+        side = 2 * sides(runs)[0]
         continued, interpolated = (at_size(runs, side, way) for way in (False, True))
         same = [name for name in continued if continued[name] == interpolated[name]]  # it has no effect on them
         for way, table, without in (("continued", continued, same), ("interpolated", interpolated, [])):

@@ -190,8 +190,8 @@ def test_an_object_trains_ten_anchors_of_one_branch_and_a_single_one_of_the_othe
 
 
 def test_constants_of_batch_norms_are_those_of_the_options():
-    for options, expected in (({}, (1e-3, 0.03)), (dict(norm_eps=1e-5, norm_momentum=0.1), (1e-5, 0.1))):
-        norms = [part for part in detector(**options).modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    for head, expected in ((detector(), (1e-3, 0.03)), (detector(norm_eps=1e-5, norm_momentum=0.1), (1e-5, 0.1))):
+        norms = [part for part in head.modules() if isinstance(part, torch.nn.BatchNorm2d)]
         assert {(norm.eps, norm.momentum) for norm in norms} == {expected}
 
 
