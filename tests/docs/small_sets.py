@@ -4,6 +4,10 @@ from tests.docs.reported import SPREAD_START, Reported
 
 MAIN = ("NoPE", "Sincos", "AxialRoPE", "RoPEMixed", "ALiBi", SPREAD_START, "PaPECompact")
 # by folder of results, with its learned table of positions
-TABLES = {"digits": "LearnableAbsolute(grid=7)", "hand_signs": "LearnableAbsolute(grid=8)"}
+TABLES = {
+    "digits": "LearnableAbsolute(grid=7)",
+    "hand_signs": "LearnableAbsolute(grid=8)",
+    "actions": "LearnableAbsolute(grid=[5,4,4])",
+}
 SETS = {folder: Reported(folder, (*MAIN, table), planned=8, others=5) for folder, table in TABLES.items()}
 FINISHED = {folder: runs for folder, runs in SETS.items() if len(runs.ranked()) == len(runs.main)}  # three seeds each
