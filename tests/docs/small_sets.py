@@ -10,4 +10,5 @@ TABLES = {
     "actions": "LearnableAbsolute(grid=[5,4,4])",
 }
 SETS = {folder: Reported(folder, (*MAIN, table), planned=8, others=5) for folder, table in TABLES.items()}
+LARGER = {folder: runs for folder, runs in SETS.items() if (runs.folder / "extrapolate.json").exists()}
 FINISHED = {folder: runs for folder, runs in SETS.items() if len(runs.ranked()) == len(runs.main)}  # three seeds each

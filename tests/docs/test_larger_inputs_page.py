@@ -3,10 +3,10 @@
 import pytest
 
 from tests.docs import larger, made
-from tests.docs.small_sets import SETS
+from tests.docs.small_sets import LARGER
 
 PAGE = "docs/results/larger-inputs.md"
-PARTS = {f"{folder}_larger": SETS[folder] for folder in ("digits", "hand_signs")}
+PARTS = {f"{folder}_larger": runs for folder, runs in LARGER.items()}
 
 
 @pytest.mark.parametrize("name", PARTS)

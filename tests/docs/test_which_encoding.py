@@ -17,7 +17,7 @@ from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
 from tests.docs.larger import at_size, sides
 from tests.docs.reported import title, written
-from tests.docs.small_sets import FINISHED
+from tests.docs.small_sets import FINISHED, LARGER
 from tests.framework.helpers import CAMERAS
 
 PAGE = "docs/how-to/which-encoding.md"
@@ -168,13 +168,11 @@ def larger() -> str:
 def larger_small_sets() -> str:
     """Return the list of the best main encodings on other sets at twice the side of training."""
     lines = []
-    for folder, runs in FINISHED.items():
-        side = 2 * sides(runs)[0]
-        continued, interpolated = (at_size(runs, side, way) for way in (False, True))
-        same = [name for name in continued if continued[name] == interpolated[name]]  # it has no effect on them
-        for way, table, without in (("continued", continued, same), ("interpolated", interpolated, [])):
-            best = max((name for name in table if name not in without), key=lambda name: mean(table[name]))
-            others = not_worse(best, table, without)
+    for folder, runs in LARGER.items():
+        for way in ("continued", "interpolated"):
+            table = at_size(runs, 2 * sides(runs)[0], way == "interpolated")
+            best = max(table, key=lambda name: mean(table[name]))
+            others = not_worse(best, table, [])
             lines.append(f"- {folder.replace('_', ' ')}, {way}: {linked([best])} {mean(table[best]):.1f} %{others}")
     return "The best of the eight main encodings on small sets at twice the side:\n\n" + "\n".join(lines)
 

@@ -91,7 +91,8 @@ def test_each_modality_has_its_own_transforms_and_the_data_sample_has_the_common
 
     monkeypatch.setitem(TRANSFORMS.module_dict, "_Pack", Pack)
     step = PerModality({name: [dict(type="_Pack", name=name, factor=k)] for k, name in enumerate("abc", 2)})
-    found = step(dict(a=1, c=1, label=5), np.random.default_rng(0))
-    assert found == dict(inputs=dict(a=2, c=4), data_sample=dict(label=5))
+    assert step(dict(a=1, c=1, label=5), np.random.default_rng(0)) == dict(
+        inputs=dict(a=2, c=4), data_sample=dict(label=5)
+    )
     with pytest.raises(DataError, match="x.json: expected at least one of a, b, c, got none"):
         step(dict(path="x.json"), np.random.default_rng(0))

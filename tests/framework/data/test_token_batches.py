@@ -95,7 +95,7 @@ def test_each_pass_of_each_epoch_has_another_order():
     assert len(set(passes)) == 4
 
 
-def test_batches_of_drawn_lengths_have_other_samples_in_each_pass_and_the_smallest_last():
+def test_batches_of_random_lengths_have_other_samples_in_each_pass_and_the_smallest_last():
     sampler = LengthBatches(100, [10, 20, 40], 120, [1, 2, 4], seed=3, loops=2)
     epochs = []
     for epoch in (0, 1):

@@ -187,8 +187,8 @@ def test_missing_or_distant_neighbors_give_no_velocity(home):
 
 def test_a_velocity_spans_at_most_a_second_and_a_half_to_each_side():
     places, times = np.array([[0.0, 0.0], [2.0, 0.0], [6.0, 2.9]]), np.array([0, 1_600_000, 2_900_000])
-    found = velocities(places, times, np.array([[-1, 1], [0, 2], [1, -1]]))
-    np.testing.assert_allclose(found, [[np.nan, np.nan], [6 / 2.9, 1], [4 / 1.3, 2.9 / 1.3]])
+    speeds = velocities(places, times, np.array([[-1, 1], [0, 2], [1, -1]]))
+    np.testing.assert_allclose(speeds, [[np.nan, np.nan], [6 / 2.9, 1], [4 / 1.3, 2.9 / 1.3]])
 
 
 def test_boxes_with_points_of_a_radar_alone_stay(home):

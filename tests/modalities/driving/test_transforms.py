@@ -79,9 +79,9 @@ def test_points_and_boxes_of_a_range_are_those_with_their_center_in_it():
     places, number = np.array(inside_places + outside_places), np.arange(8)
     boxes = np.column_stack([places, np.full((8, 3), 9.0), np.zeros((8, 3))])
     sample = dict(points=np.column_stack([places, number]), boxes=boxes, classes=number, attributes=number)
-    found = changed(sample, type="KeepRange", low=(-1, -2, -3), high=(1, 2, 3))
-    assert found["points"][:, 3].tolist() == found["classes"].tolist() == found["attributes"].tolist() == [0, 1]
-    assert np.array_equal(found["boxes"], boxes[:2])
+    inside = changed(sample, type="KeepRange", low=(-1, -2, -3), high=(1, 2, 3))
+    assert inside["points"][:, 3].tolist() == inside["classes"].tolist() == inside["attributes"].tolist() == [0, 1]
+    assert np.array_equal(inside["boxes"], boxes[:2])
 
 
 @pytest.mark.parametrize("flip", [0.0, 1.0])

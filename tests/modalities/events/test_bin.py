@@ -86,6 +86,6 @@ def test_events_outside_of_the_sensor_are_left_out_with_a_word_and_most_of_them_
 def test_times_have_23_bits(tmp_path):
     t = np.array([0, 70_000, 2**22 + 5, 2**23 - 1])
     write_bin(tmp_path / "a.bin", Events.from_arrays(0 * t, 0 * t, t, [0, 1, 0, 1], 34, 34))
-    found = read_bin(tmp_path / "a.bin")
-    assert found.t.tolist() == t.tolist()
-    assert found.p.tolist() == [0, 1, 0, 1]
+    events = read_bin(tmp_path / "a.bin")
+    assert events.t.tolist() == t.tolist()
+    assert events.p.tolist() == [0, 1, 0, 1]

@@ -161,9 +161,9 @@ def test_events_of_a_clock_that_goes_back_are_sorted(gen1, make_events):
     events = make_events(100, 240, 304, until=400_000)
     events.t[[40, 60]] = events.t[[60, 40]]
     write_dat(gen1 / "train" / "a_td.dat", events)
-    found = DATASETS.create(dict(type="GEN1", data_root=gen1))[0]["events"]
-    assert found.in_order
-    assert sorted(found.t.tolist()) == sorted(events.t.tolist())
+    loaded = DATASETS.create(dict(type="GEN1", data_root=gen1))[0]["events"]
+    assert loaded.in_order
+    assert sorted(loaded.t.tolist()) == sorted(events.t.tolist())
 
 
 def test_missing_parts_of_gen1_are_errors(gen1, tmp_path):

@@ -228,5 +228,5 @@ def test_times_that_a_float32_cannot_distinguish_are_refused(tmp_path):
 def test_a_pair_that_fits_either_way_round_is_height_and_width(tmp_path):
     few = np.arange(3)
     np.savez(tmp_path / "a.npz", sensor_size=(180, 240), x=few, y=few, t=few, p=few)
-    found = read_events(tmp_path / "a.npz")
-    assert (found.height, found.width) == (180, 240)
+    events = read_events(tmp_path / "a.npz")
+    assert (events.height, events.width) == (180, 240)

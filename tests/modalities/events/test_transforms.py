@@ -163,9 +163,9 @@ def test_an_area_takes_the_boxes_that_it_touches_from_any_side(make_events):
     """Rectangles touch if their centers are at most half of both sizes apart, along both axes."""
     places = [(x, y, *size) for x in range(0, 32, 3) for y in range(0, 24, 3) for size in ((3, 7), (7, 3))]
     given = sample(make_events, boxes=np.array(places, np.float32), labels=np.arange(len(places)))
-    found = DropArea()(given, scripted(0.25, 16, 12))  # 8 x 6 pixels about (16, 12)
-    apart = lambda x, y, w, h: abs(x + w / 2 - 16) > (8 + w) / 2 or abs(y + h / 2 - 12) > (6 + h) / 2
-    assert found["labels"].tolist() == [i for i, place in enumerate(places) if apart(*place)]
+    result = DropArea()(given, scripted(0.25, 16, 12))  # 8 x 6 pixels about (16, 12)
+    separate = lambda x, y, w, h: abs(x + w / 2 - 16) > (8 + w) / 2 or abs(y + h / 2 - 12) > (6 + h) / 2
+    assert result["labels"].tolist() == [i for i, place in enumerate(places) if separate(*place)]
 
 
 def test_shear_and_roll_as_by_hand(make_events):
@@ -212,15 +212,15 @@ def test_boxes_turn_about_the_center_and_stay_if_all_of_them_is_on_the_sensor(ma
     places = [(x, y, 3, 5) for x in range(0, 30, 2) for y in range(0, 20, 2)]
     given = sample(make_events, boxes=np.array(places, np.float32), labels=np.arange(len(places)))
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    wanted = {}
+    expected = {}
     for i, (x, y, w, h) in enumerate(places):
         corners = [(a - 16, b - 12) for a in (x, x + w) for b in (y, y + h)]
         turned = np.array([(cos * a - sin * b + 16, sin * a + cos * b + 12) for a, b in corners])
         if turned.min() >= 0 and turned[:, 0].max() <= 32 and turned[:, 1].max() <= 24:
-            wanted[i] = [*turned.min(0), *np.ptp(turned, axis=0)]
-    found = RotateEvents()(given, scripted(degrees))
-    assert found["labels"].tolist() == list(wanted)
-    np.testing.assert_allclose(found["boxes"], list(wanted.values()), atol=1e-4)
+            expected[i] = [*turned.min(0), *np.ptp(turned, axis=0)]
+    result = RotateEvents()(given, scripted(degrees))
+    assert result["labels"].tolist() == list(expected)
+    np.testing.assert_allclose(result["boxes"], list(expected.values()), atol=1e-4)
 
 
 @pytest.mark.parametrize("transform", [ShearEvents(), RollEvents()])

@@ -147,9 +147,9 @@ def test_an_object_that_is_cut_away_is_gone():
 
 def test_a_box_with_less_than_a_pixel_left_along_one_axis_is_gone():
     boxes = np.array([[-5, 0, 0, 9], [0, 30, 9, 35], [2, 0, 9, 0.5], [2, 0, 2.5, 9], [-5, 29, 2, 35]])
-    found = clip_boxes(boxes, np.arange(5), 40, 30)
-    assert found["labels"].tolist() == [4]
-    assert found["boxes"].tolist() == [[0, 29, 2, 30]]
+    clipped = clip_boxes(boxes, np.arange(5), 40, 30)
+    assert clipped["labels"].tolist() == [4]
+    assert clipped["boxes"].tolist() == [[0, 29, 2, 30]]
 
 
 @pytest.mark.parametrize("pack", ["PackBoxes", "PackMask"])

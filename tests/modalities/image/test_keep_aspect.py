@@ -105,20 +105,20 @@ def pieces(step, count):
     """Return the pieces of a photo of 100 x 200 pixels (count, 4): left, top, width, height; and the sizes they get."""
     columns, rows = np.meshgrid(np.arange(200), np.arange(100))
     photo = Image.fromarray(np.stack([columns, rows, rows], 2).astype(np.uint8))  # a color is a place
-    found, sizes = [], []
+    places, sizes = [], []
     for seed in range(count):
         pixels = np.asarray(step(dict(image=photo), np.random.default_rng(seed))["image"]).astype(int)
         size = np.array(pixels.shape[1::-1])
         low, high = pixels.min((0, 1))[:2], pixels.max((0, 1))[:2]  # of the middles of pixels
         whole = (high - low) * size / (size - 1)
-        found.append([*(low + high + 1) / 2 - whole / 2, *whole])
+        places.append([*(low + high + 1) / 2 - whole / 2, *whole])
         sizes.append(size)
-    return np.array(found), np.array(sizes)
+    return np.array(places), np.array(sizes)
 
 
 def test_pieces_have_a_uniform_share_a_log_uniform_ratio_and_any_place():
-    found, _ = pieces(KeepAspect(96, 1, scale=(0.1, 0.3), ratio=(1 / 2, 2.0)), 150)
-    left, top, width, height = found.T
+    places, _ = pieces(KeepAspect(96, 1, scale=(0.1, 0.3), ratio=(1 / 2, 2.0)), 150)
+    left, top, width, height = places.T
     chance = lambda values, low, high: kstest(values, "uniform", (low, high - low)).pvalue
     assert chance(width * height / 20_000, 0.1, 0.3) > 1e-3
     assert chance(np.log(width / height / 2), math.log(1 / 2), math.log(2)) > 1e-3
@@ -127,8 +127,8 @@ def test_pieces_have_a_uniform_share_a_log_uniform_ratio_and_any_place():
 
 
 def test_a_piece_larger_than_the_photo_is_the_largest_inside_and_not_distorted():
-    found, sizes = pieces(KeepAspect(96, 1, ratio=(1 / 3, 3.0)), 20)
-    width, height = found[:, 2:].T
+    places, sizes = pieces(KeepAspect(96, 1, ratio=(1 / 3, 3.0)), 20)
+    width, height = places[:, 2:].T
     np.testing.assert_allclose(np.maximum(width / 200, height / 100), 1, atol=0.03)
     np.testing.assert_allclose(width / height, sizes[:, 0] / sizes[:, 1], rtol=0.1)
 
