@@ -16,7 +16,7 @@ from mmengine.config import Config
 
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.data.dataset import create, rooted
-from ndformer.framework.data.fingerprint import warn_changed_data
+from ndformer.framework.data.fingerprint import fingerprint, warn_changed_data
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.scaling import Kind, Scaling
 from ndformer.framework.engine.building import build_model
@@ -30,6 +30,7 @@ from ndformer.framework.evaluation.metric import main_metric
 from ndformer.framework.model import TokenModel
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.lab import paired
 
 Shape = tuple[int, int]  # height, width
 Size = int | Shape  # in pixels: of the shorter side, or both
@@ -47,6 +48,7 @@ class Figure:
     did: str  # how the test transforms were changed
     test: dict[str, float]
     tokens: int | None = None  # of an image
+    correct: str | None = None  # which test samples are right, as text (paired.py)
 
     @property
     def interpolated(self) -> bool:
@@ -99,16 +101,16 @@ def extrapolate(
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
         changed, did = resized(cfg, test_shape, shape, classes)
         test: dict[str, float] = {}
+        correct: str | None = None
         for scaling_name in scalings:
             if not test or shape != train_shape:
                 scale(model, scaling_name, train_shape, shape, patch)
-                batches = with_stderr_progress(
-                    build_loader(changed, "test", classes), f"{named(size)} px, {scaling_name}"
-                )
-                metrics = evaluate(changed, model, batches)
-                test, quantities = metrics.values, metrics.quantities
+                loader = build_loader(changed, "test", classes)
+                evaluation = evaluate(changed, model, with_stderr_progress(loader, f"{named(size)} px, {scaling_name}"))
+                test, quantities = evaluation.values, evaluation.quantities
+                correct = paired.as_text(evaluation.metrics[0].correct, fingerprint(loader.data))
             tokens = cast(Adapter, model.modalities["image"]).count_tokens(shape)
-            figures.append(Figure(named(size), shape, scaling_name, did, test, tokens))
+            figures.append(Figure(named(size), shape, scaling_name, did, test, tokens, correct))
     main = metric or main_metric(cfg.metrics)[0]
     metric_value(main, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, train_shape, main, quantities[main], figures)

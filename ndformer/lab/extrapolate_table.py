@@ -128,7 +128,9 @@ def _parse(content: Any, path: Path) -> list[Tested]:
     try:
         for run in content["runs"]:
             figures = [
-                Figure(f["size"], tuple(f["shape"]), f["scaling"], f["did"], dict(f["test"]), f["tokens"])
+                Figure(
+                    f["size"], tuple(f["shape"]), f["scaling"], f["did"], dict(f["test"]), f["tokens"], f.get("correct")
+                )
                 for f in run["figures"]
             ]
             quantity, shape = Quantity(**run["quantity"]), tuple(run["trained"])

@@ -205,9 +205,15 @@ def significant(gains: Mapping[K, Summary | None]) -> dict[K, int]:
 
 
 def record(folder: Path, correct: NDArray[np.bool_] | None, fingerprint: Any = None) -> None:
-    """Write which test samples a run has right, if its metric says so, with a digest of the test data's fingerprint."""
-    if correct is not None:
-        atomic.write(folder / FILE, json.dumps(encode(correct) + digest(fingerprint)) + "\n")
+    """Write which test samples a run has right, if its metric says so."""
+    text = as_text(correct, fingerprint)
+    if text is not None:
+        atomic.write(folder / FILE, json.dumps(text) + "\n")
+
+
+def as_text(correct: NDArray[np.bool_] | None, fingerprint: Any = None) -> str | None:
+    """Return which test samples are right, with a digest of the test data; None if a metric does not say."""
+    return None if correct is None else encode(correct) + digest(fingerprint)
 
 
 def digest(fingerprint: Any) -> str:

@@ -1,13 +1,16 @@
 """Trained models on larger images: accuracies at each size, and their tables (of extrapolate.json)."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ndformer.lab import extrapolate, extrapolate_table, markdown
+from ndformer.lab import extrapolate, extrapolate_table, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs.reported import SPREAD_START, Reported, title
+
+ByRow = dict[str, dict[Any, Any]]  # by encoding and seed
 
 
 def runs_of(reported: Reported) -> list[extrapolate.Tested]:
@@ -22,13 +25,22 @@ def sides(reported: Reported) -> list[int]:
     return sorted({int(figure.size) for run in runs_of(reported) for figure in run.figures})
 
 
-def at_size(reported: Reported, size: int, interpolated: bool) -> dict[str, dict[int, float]]:
-    """Return the test accuracy at a size, by encoding and seed."""
-    table: dict[str, dict[int, float]] = defaultdict(dict)
+def at_size(reported: Reported, size: int, interpolated: bool) -> ByRow:
+    """Return the test accuracy at a size."""
+    return _by_row(reported, size, interpolated, lambda figure: figure.test["accuracy"])
+
+
+def correct_at(reported: Reported, size: int, interpolated: bool) -> ByRow:
+    """Return which test samples are right at a size, as text."""
+    return _by_row(reported, size, interpolated, lambda figure: figure.correct)
+
+
+def _by_row(reported: Reported, size: int, interpolated: bool, field: Callable[[extrapolate.Figure], Any]) -> ByRow:
+    table: ByRow = defaultdict(dict)
     for run in runs_of(reported):
         for figure in run.figures:
             if (figure.size, figure.interpolated) == (size, interpolated):
-                table[run.encoding][run.seed] = figure.test["accuracy"]
+                table[run.encoding][run.seed] = field(figure)
     return table
 
 
@@ -44,19 +56,18 @@ def tables(reported: Reported) -> str:
 
 def gains(reported: Reported, sizes: list[int]) -> str:
     """Return the table of gains over PaPE spread."""
-    columns = {
-        (size, way): at_size(reported, size, way == "interpolated")
-        for size in sizes
-        for way in ("continued", "interpolated")
-    }
-    summaries: dict[Any, Summary | None] = {
-        (name, *column): Summary.from_difference([*rows[name].values()], [*rows[SPREAD_START].values()])
-        for column, rows in columns.items()
-        for name in rows
-        if name != SPREAD_START
-    }
-    texts = reported.written(summaries)
+    summaries: dict[Any, Summary | None] = {}
+    columns = [(size, way) for size in sizes for way in ("continued", "interpolated")]
+    for size, way in columns:
+        values, correct = (of(reported, size, way == "interpolated") for of in (at_size, correct_at))
+        for name in values.keys() - {SPREAD_START}:
+            pair, texts = ([rows[of] for of in (name, SPREAD_START)] for rows in (values, correct))
+            if all(text for row in texts for text in row.values()):
+                summaries[name, size, way] = paired.gain_over(*pair, *texts, reported.quantity)
+            else:  # of an earlier version: seeds alone
+                summaries[name, size, way] = Summary.from_difference(*([*row.values()] for row in pair))
+    cells = reported.written(summaries)
     head = [f"{size}, {way}" for size, way in columns]
-    names = [name for name in reported.ranked() if any((name, *column) in texts for column in columns)]
-    rows = [[title(name), *(texts.get((name, *column), "") for column in columns)] for name in names]
+    names = [name for name in reported.ranked() if (name, *columns[0]) in cells]
+    rows = [[title(name), *(cells[(name, *column)] for column in columns)] for name in names]
     return f"gain over PaPE spread in points\n\n{markdown.table(['encoding', *head], rows)}"

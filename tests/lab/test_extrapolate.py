@@ -19,7 +19,7 @@ from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import DATASETS
-from ndformer.lab import aspect_gap, extrapolate, extrapolate_table
+from ndformer.lab import aspect_gap, extrapolate, extrapolate_table, paired
 from ndformer.lab.extrapolate_table import Chart
 from ndformer.lab.interval import Summary
 
@@ -111,6 +111,7 @@ def test_other_sizes_evaluate_resized_images_with_scaled_positions(weights, enco
         assert figure.test == evaluate(at, model, build_loader(at, "test")).values
         assert (figure.interpolated, figure.scaling) == ((True, "linear") if scale == 0.5 else (False, "none"))
         assert figure.did == "Resize to 24 x 24 put in front"
+        assert paired.decode(figure.correct).mean() == figure.test["accuracy"]
 
 
 def test_interpolation_reaches_every_encoding():
@@ -229,7 +230,8 @@ SHARE, PIXELS = Quantity.create("higher", "share"), Quantity.create("lower", "px
 def one_run(encoding, seed, accuracies, sizes=((12, (12, 12)), (24, (24, 24))), ways=("none", "linear")):
     at = [(size, shape, way) for size, shape in sizes for way in ways]
     figures = [
-        extrapolate.Figure(*of, "", dict(accuracy=accuracy)) for of, accuracy in zip(at, accuracies, strict=True)
+        extrapolate.Figure(*of, "", dict(accuracy=accuracy), correct=f"1:{seed:02x}")
+        for of, accuracy in zip(at, accuracies, strict=True)
     ]
     return extrapolate.Tested(f"{encoding}{seed}.pth", encoding, seed, (12, 12), "accuracy", SHARE, figures)
 
