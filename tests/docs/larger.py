@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.docs.reported import SPREAD_START, Reported, title
 ByRow = dict[str, dict[Any, Any]]  # by encoding and seed
 
 
+@cache
 def runs_of(reported: Reported) -> list[extrapolate.Tested]:
     """Return the runs on larger images, with the names of the rows: there init_radius is a number."""
     rows_of = {Path(run["folder"]).name: run["encoding"] for run in reported.runs}
@@ -44,6 +46,15 @@ def _by_row(reported: Reported, size: int, interpolated: bool, field: Callable[[
     return table
 
 
+def gain_at(reported: Reported, size: int, interpolated: bool, name: str, base: str) -> Summary | None:
+    """Return the gain over a base at a size, over seeds and test samples; over seeds where samples are unknown."""
+    values, correct = (of(reported, size, interpolated) for of in (at_size, correct_at))
+    pair, texts = ([rows[one] for one in (name, base)] for rows in (values, correct))
+    if all(text for row in texts for text in row.values()):
+        return paired.gain_over(*pair, *texts, reported.quantity)
+    return Summary.from_difference(*([*row.values()] for row in pair))
+
+
 def tables(reported: Reported) -> str:
     """Return the tables of all sizes, positions continued and interpolated, and the gains at the larger ones."""
     runs = runs_of(reported)
@@ -56,18 +67,15 @@ def tables(reported: Reported) -> str:
 
 def gains(reported: Reported, sizes: list[int]) -> str:
     """Return the table of gains over PaPE spread."""
-    summaries: dict[Any, Summary | None] = {}
     columns = [(size, way) for size in sizes for way in ("continued", "interpolated")]
-    for size, way in columns:
-        values, correct = (of(reported, size, way == "interpolated") for of in (at_size, correct_at))
-        for name in values.keys() - {SPREAD_START}:
-            pair, texts = ([rows[of] for of in (name, SPREAD_START)] for rows in (values, correct))
-            if all(text for row in texts for text in row.values()):
-                summaries[name, size, way] = paired.gain_over(*pair, *texts, reported.quantity)
-            else:  # of an earlier version: seeds alone
-                summaries[name, size, way] = Summary.from_difference(*([*row.values()] for row in pair))
-    cells = reported.written(summaries)
+    others = [name for name in reported.ranked() if name != SPREAD_START and name in at_size(reported, sizes[0], False)]
+    cells = reported.written(
+        {
+            (name, size, way): gain_at(reported, size, way == "interpolated", name, SPREAD_START)
+            for name in others
+            for size, way in columns
+        }
+    )
     head = [f"{size}, {way}" for size, way in columns]
-    names = [name for name in reported.ranked() if (name, *columns[0]) in cells]
-    rows = [[title(name), *(cells[(name, *column)] for column in columns)] for name in names]
+    rows = [[title(name), *(cells[(name, *column)] for column in columns)] for name in others]
     return f"gain over PaPE spread in points\n\n{markdown.table(['encoding', *head], rows)}"

@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ndformer.framework.attention import build_encoding
@@ -15,8 +15,8 @@ from ndformer.lab import interval, markdown, paired
 from ndformer.lab.interval import Summary
 from tests.docs import fashion, made
 from tests.docs.fashion import FASHION, validated_best
-from tests.docs.larger import at_size, sides
-from tests.docs.reported import title, written
+from tests.docs.larger import at_size, gain_at, sides
+from tests.docs.reported import Reported, title, written
 from tests.docs.small_sets import FINISHED, LARGER
 from tests.framework.helpers import CAMERAS
 
@@ -103,7 +103,7 @@ def on_small_sets() -> str:
     """Return the sentence on the encodings that are not significantly below the best of other sets."""
     texts = []
     for folder, runs in FINISHED.items():
-        best, *others = runs.ranked()
+        best, *others = (name for name in runs.ranked() if name in runs.main)
         significant = paired.significant({pair: runs.gain(*pair) for pair in itertools.combinations(runs.main, 2)})
         equal = [name for name in others if not (significant.get((best, name)) or significant.get((name, best)))]
         texts.append(
@@ -157,8 +157,8 @@ def larger() -> str:
     shares = ", ".join(f"{mean(continued[name]):.1f}" for name in adapted)
     return (
         f"**{linked([first])}** has the highest mean if positions go on beyond those of training (*continued*)"
-        f"{not_worse(first, continued, same)}. If they are divided so that they stay in the range of training "
-        f"(*interpolated*), {linked([most])} has the highest{not_worse(most, interpolated, [])}. "
+        f"{not_worse(FASHION, 56, False, first, without=same)}. If they are divided so that they stay in the range of "
+        f"training (*interpolated*), {linked([most])} has the highest{not_worse(FASHION, 56, True, most)}. "
         f"{linked(adapted)} interpolate by themselves (steps relative to the grid, positions normalized by the "
         f"sample, a resampled table) and have {shares} %. Test accuracy in %, trained on Fashion-MNIST of 28 pixels, "
         f"± the 95 % interval over seeds:\n\n{table}\n\n{larger_small_sets()}"
@@ -170,18 +170,19 @@ def larger_small_sets() -> str:
     lines = []
     for folder, runs in LARGER.items():
         for way in ("continued", "interpolated"):
-            table = at_size(runs, 2 * sides(runs)[0], way == "interpolated")
-            best = max(table, key=lambda name: mean(table[name]))
-            others = not_worse(best, table, [])
+            size, interpolated = 2 * sides(runs)[0], way == "interpolated"
+            table = at_size(runs, size, interpolated)
+            best = max(runs.main, key=lambda name: mean(table[name]))
+            others = not_worse(runs, size, interpolated, best, without=[*table.keys() - {*runs.main}])
             lines.append(f"- {folder.replace('_', ' ')}, {way}: {linked([best])} {mean(table[best]):.1f} %{others}")
     return "The best of the eight main encodings on small sets at twice the side:\n\n" + "\n".join(lines)
 
 
-def not_worse(best: str, table: dict[str, dict[int, float]], without: list[str]) -> str:
+def not_worse(runs: Reported, size: int, interpolated: bool, best: str, without: Sequence[str] = ()) -> str:
     """Return the words on encodings with three seeds or more that are not significantly worse than the best."""
+    table = at_size(runs, size, interpolated)
     others = [name for name in table if name not in (best, *without) and len(table[name]) >= interval.ENOUGH]
-    gains = {name: Summary.from_difference([*table[name].values()], [*table[best].values()]) for name in others}
-    signs = paired.significant(gains)
+    signs = paired.significant({name: gain_at(runs, size, interpolated, name, best) for name in others})
     same = sorted((name for name in others if not signs[name]), key=lambda name: -mean(table[name]))
     if not same:
         return ""
