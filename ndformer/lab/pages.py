@@ -158,7 +158,9 @@ def _finding(judged: Sequence[Judged]) -> str:
     if not with_interval:
         return line
     clearest = max(with_interval, key=lambda entry: abs(entry.verdict.margin))
-    return f"{line} Clearest: *{clearest.claim.text}* is {clearest.verdict.word}, {clearest.verdict.effect}."
+    verdict = clearest.verdict
+    evidence = next(part for part in verdict.evidence.split("; ") if part.endswith(verdict.effect))
+    return f"{line} Clearest: *{clearest.claim.text}* is {verdict.word} ({evidence})."
 
 
 def _counts(judged: Sequence[Judged]) -> str:

@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import shlex
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ from ndformer.lab import markdown
 from ndformer.lab.compare import plan
 from ndformer.lab.friedman import critical_difference
 from ndformer.lab.grid import points
-from ndformer.lab.interval import Summary
 from ndformer.lab.rank import join
 from ndformer.lab.rank_table import Table, text
 from tests.docs import made
+from tests.docs.larger import at_size
+from tests.docs.small_sets import LARGER
 from tests.framework.helpers import CAMERAS
 from tools import compare, rank
 
@@ -107,11 +109,10 @@ class Built:
 
 def larger() -> dict[str, str]:
     """Return the accuracy on digits of twice the size, with continued and with interpolated positions."""
-    runs = json.loads((DOCS / "results" / "data" / "larger_digits.json").read_text())
-    mean = lambda values: f"{Summary.from_values(list(values.values())).mean:.1f}"
-    return {
-        name: " / ".join(mean(one[way]["56"]) for way in ("continued", "interpolated")) for name, one in runs.items()
-    }
+    ways = [at_size(LARGER["digits"], 56, interpolated) for interpolated in (False, True)]
+    mean = lambda values: f"{100 * statistics.fmean(values.values()):.1f}"
+    texts = {name: " / ".join(mean(way[name]) for way in ways) for name in ways[0]}
+    return {name.split("(")[0]: text for name, text in texts.items()} | texts
 
 
 def benchmark(file: str, title: str, figure: Callable[[dict[str, Any]], str]) -> dict[str, str]:

@@ -3,28 +3,17 @@
 import itertools
 import json
 import statistics
-from collections import defaultdict
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from scipy import stats
 
-from ndformer.framework.engine.config.load import load
-from ndformer.lab import interval, markdown, pages, paired, runner
-from ndformer.lab.experiment import Cell
-from ndformer.lab.results import Results, Values
-from ndformer.lab.verdicts import ERROR, Check
-from ndformer.studies import find
-from ndformer.studies.pape import extrapolation, fashion
-from ndformer.studies.training import NO_MATTER
+from ndformer.lab import interval, markdown
 from tests.docs import larger, made
 from tests.docs.fashion import FASHION, FIRST, MAIN, SECOND, validated_best
 from tests.docs.reported import TUNING, point, title
 
 PAGE = "docs/results/fashion-mnist.md"
-PAPERS = made.ROOT / "docs" / "papers"
 HIGHER = json.loads((made.ROOT / "docs" / "results" / "data" / "higher_fashion" / "compare.json").read_text())
 
 
@@ -74,19 +63,6 @@ def better_rates() -> str:
     return f"\n{markdown.table(head, rows)}\n\n"
 
 
-def of_claims() -> dict[str, Results]:
-    """Return the results of the experiments that test the claims of the PaPE paper with these runs."""
-    small: dict[str, dict[int, Values]] = defaultdict(dict)
-    enlarged: dict[str, dict[int, Values]] = defaultdict(dict)
-    for row, encoding in fashion.ENCODINGS.items():
-        for seed, value in sorted(FASHION.values.get(encoding, {}).items()):
-            small[row][seed] = {"accuracy": 100 * value}
-        for run in larger.runs_of(FASHION):
-            if run.encoding == encoding:
-                enlarged[row][run.seed] = extrapolation.accuracies(run, "Fashion-MNIST", fashion.SIZES)
-    return {"pape:fashion": Results(small), "pape:fashion-larger": Results(enlarged)}
-
-
 PARTS = dict(
     measured=FASHION.accuracies,
     pairs=pairs,
@@ -127,61 +103,6 @@ def test_rows_vary_alike_so_that_their_spread_may_be_pooled() -> None:
     assert stats.bartlett(*(list(row.values()) for row in both if len(row) > 1)).pvalue > 0.05
 
 
-@pytest.mark.parametrize("name", of_claims())
-def test_claims_are_tested_with_the_same_runs(name: str) -> None:
-    published = pages.load_results(find(name), "small", PAPERS)
-    assert published is not None
-    assert published.values == of_claims()[name].values
-
-
-ROWS = {encoding: row for row, encoding in fashion.ENCODINGS.items()}
-
-
-def _verdict(check: Check, checks: int) -> str:
-    """Return the verdict of a check by the page's gain."""
-    names = [fashion.ENCODINGS[row] for row in (check.row, check.over)]
-    ours, theirs = ({seed: paired.decode(text) for seed, text in FASHION.correct[name].items()} for name in names)
-    value = paired.paired_gain(ours, theirs, FASHION.spread)
-    assert value is not None
-    distance = value.mean - check.limit / 100
-    p = interval.p_value(distance, value.error, value.freedom)
-    if distance > 0:
-        return "supported" if p < ERROR else "inconclusive"
-    return "contradicted" if p <= ERROR / checks else "inconclusive"
-
-
-def test_claims_say_which_verdicts_the_intervals_of_the_page_would_change() -> None:
-    experiment = find("pape:fashion")
-    published = pages.load_results(experiment, "small", PAPERS)
-    assert published is not None
-    others = set()
-    for claim in experiment.claims:
-        words = {_verdict(check, len(claim.checks)) for check in claim.checks}
-        word = next(word for word in ("contradicted", "inconclusive", "supported") if word in words)
-        if word != experiment.judge(claim, published).word:
-            assert (experiment.judge(claim, published).word, word) == ("inconclusive", "supported")
-            others.add(claim.text)
-    named = experiment.about.split("would be supported: ")[1].split(".")[0]
-    assert {name.strip("*") for name in named.split(" and ")} == others
-
-
-@pytest.mark.parametrize(
-    "run", [r for r in FASHION.runs if r["seed"] == 0 and r["encoding"] in ROWS], ids=lambda r: r["encoding"]
-)
-def test_claims_are_tested_with_the_settings_of_the_runs(run: dict[str, Any]) -> None:
-    config, *arguments = run["arguments"]
-    options = arguments[arguments.index("--cfg-options") + 1 :]
-    trained = load(made.ROOT / config, options, run["encoding"], False)
-    ours = fashion.train_row(Cell(ROWS[run["encoding"]], 0, "small", Path("work/table/cell")), fashion.ON).cfg
-    assert {k: v for k, v in ours.items() if k not in NO_MATTER} == {
-        k: v for k, v in trained.items() if k not in NO_MATTER
-    }
-
-
 if __name__ == "__main__":
-    for name, results in of_claims().items():
-        folder = PAPERS / runner.folder_name(find(name), "small")
-        pages.write(find(name), "small", results, folder)
-        (folder / "table.md").unlink()
     for part, write in PARTS.items():
         made.rewrite(PAGE, part, write())

@@ -296,7 +296,8 @@ def test_a_page_has_measured_numbers_beside_printed_ones(tmp_path):
     assert f"| the long one is longer | **supported** | {effect} | | [table1](#table1) |" in rows
     assert f"| the long one is longer | long one over a in length: {effect} | [table1](#table1) |" in rows
     assert "- Claims tested here: 1. Verdicts: 1 supported." in page
-    assert f"- [table1](#table1): 1 supported. Clearest: *the long one is longer* is supported, {effect}." in page
+    clearest = f"Clearest: *the long one is longer* is supported (long one over a in length: {effect})."
+    assert f"- [table1](#table1): 1 supported. {clearest}" in page
     unmeasured = page.partition("*Not run here: it needs a ruler.*")[2]
     assert "| a        |       |            | 1.1 ± 0.2 |" in unmeasured  # no measured numbers, only printed ones
     assert "![Lengths](rulers_table1_small/picture.png)" in page

@@ -24,7 +24,7 @@ WITHOUT_TRAINING = {
     *("sape2:equations", "sape2:table3", "sincos2d:note"),
 }
 OF_BOXES = {"rectangles:cells"}
-OF_A_COMPARISON = {"pape:fashion", "pape:fashion-larger"}  # as designed there, with NoPE alone
+OF_A_COMPARISON = {"pape:fashion", "pape:fashion-larger", "pape:extrapolation"}  # as designed there, with NoPE alone
 OF_EMBEDDINGS = {  # or of attention: there is none without positions, so untrained ones are the control
     *("pape:figure2", "pape:figure3", "sape2:figure4"),
     *("thesis:table2", "thesis:figure5", "thesis:pretraining"),

@@ -1,7 +1,6 @@
 """Tables 5 to 7 and Figure 1c of the PaPE paper: models tested on larger images, with and without interpolation."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +9,8 @@ from ndformer.framework.quantity import Quantity
 from ndformer.lab.experiment import Results, Values
 from ndformer.lab.extrapolate import Tested, extrapolate
 from ndformer.lab.interval import Summary, within
-from ndformer.lab.verdicts import Claim, ahead, below, combine
-from ndformer.studies.grid import grid
-from ndformer.studies.pape import encodings
-from ndformer.studies.pape.encodings import BASELINES, CHANCE, LABELS, NOWHERE, PLACES, SPREAD, TWO
+from ndformer.lab.verdicts import Claim, ahead, combine
+from ndformer.studies.pape.encodings import BASELINES, SPREAD
 from ndformer.studies.pape.published import INTERPOLATED
 from ndformer.studies.training import Run
 
@@ -30,9 +27,6 @@ class Sizes(NamedTuple):
     larger: tuple[int, ...]
 
 
-SIZES = {"digits": Sizes(28, (40, 56)), "signs": Sizes(48, (72, 96))}
-
-
 def columns(sizes: Mapping[str, Sizes]) -> dict[str, str]:
     """Return the columns of an experiment: each size of each set, larger ones with interpolated positions, too."""
     return {
@@ -44,7 +38,7 @@ def columns(sizes: Mapping[str, Sizes]) -> dict[str, str]:
     }
 
 
-def score(run: Run, name: str, sizes: Mapping[str, Sizes] = SIZES) -> Values:
+def score(run: Run, name: str, sizes: Mapping[str, Sizes]) -> Values:
     """Return the accuracy of a run at all sizes, with and without interpolation."""
     train, larger = sizes[name]
     return accuracies(extrapolate(run.settings, run.checkpoint, (train, *larger)), name, sizes)
@@ -120,38 +114,3 @@ def draw(chosen: Mapping[str, Sizes], results: Results, path: Path) -> None:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")
         figure.supxlabel("solid: positions continue; dashed: interpolated", fontsize=8, color="0.35")
     figure.savefig(path)
-
-
-LARGER = [f"{name} {size}" for name, sizes in SIZES.items() for size in sizes.larger]
-EXPERIMENTS = [
-    grid(
-        "pape:extrapolation",
-        "Tested on larger images than in training, accuracy in %",
-        encodings.ENCODINGS,
-        TWO,
-        encodings.train_row,
-        score,
-        columns=columns(SIZES),
-        minutes=89,
-        claims=(
-            *claims(SIZES),
-            ahead("ours: Table 5: PaPE without a class-token position is better", NOWHERE, BASELINES, LARGER),
-            best_scaling("ours: Table 7: the same for PaPE without a class-token position", NOWHERE, LARGER),
-            ahead("control: PaPE is better than shuffled positions at larger sizes", "PaPE", PLACES, LARGER),
-            combine(
-                encodings.GUESSED, [below("", LABELS, column, CHANCE[column.split()[0]] + 10) for column in LARGER]
-            ),
-        ),
-        shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
-        about=(
-            "Models as in table1, tested at 1.43 and 2 times (digits), and at 1.5 and 2 times (hand signs) their "
-            "training size. They were not trained together with those of table1: on another CPU the same seed rounds "
-            "differently, and accuracies differ within their spread. The paper goes from 224 to 1024 px. Images are "
-            "enlarged; positions continue, or are multiplied by training size / test size. "
-            + SCALINGS
-            + "Half of the models are "
-            "shared with Table 2, and were not counted in the minutes. " + encodings.ABOUT_ROWS
-        ),
-        draw=partial(draw, SIZES),
-    )
-]
