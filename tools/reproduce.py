@@ -24,10 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from ndformer.cli import program
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError, UnknownNameError
 from ndformer.framework.system import atomic
+from ndformer.framework.system.lock import locked
 from ndformer.lab import pages, runner
 from ndformer.lab.experiment import Cell, Experiment, Scale, ScaleName
 from ndformer.lab.jobs import LOG, Job, run_jobs
@@ -102,8 +105,10 @@ def attempt(experiment: Experiment, args: argparse.Namespace) -> bool:
     """Run an experiment and return True; if a whole paper was requested, skip an experiment that cannot run here."""
     try:
         if ":" not in args.name:
+            scale = chosen_scale(experiment, args)
             check(experiment, args)
-    except (ConfigError, DataError) as error:
+            runner.cells(experiment, scale, [], args.work_dir, args.data, args.rows)
+    except (ConfigError, DataError, UnknownNameError) as error:
         print(f"left out: {error.args[0]}")
         return False
     try:
@@ -150,9 +155,9 @@ def run(experiment: Experiment, args: argparse.Namespace) -> None:
     every = runner.cells(experiment, scale, seeds, args.work_dir, args.data)
     chosen = runner.cells(experiment, scale, seeds, args.work_dir, args.data, args.rows)
     if args.keep:
-        coming = [cell for cell in every if cell in chosen or runner.is_measured(cell)]
+        coming = [cell for cell in every if cell in chosen or runner.is_measured(experiment, cell)]
         check_nothing_is_lost(pages.load_results(experiment, scale, args.keep), coming, args.keep / folder.name)
-    missing = [cell for cell in chosen if not runner.is_measured(cell)]
+    missing = [cell for cell in chosen if not runner.is_measured(experiment, cell)]
     is_quick = wants.minutes is not None and wants.minutes <= QUICK
     print(f"{experiment.name}: {experiment.title}")
     estimate = "" if is_quick else expected(wants, experiment, len(missing))
@@ -165,27 +170,35 @@ def run(experiment: Experiment, args: argparse.Namespace) -> None:
         for done, (cell, seconds_left) in enumerate(measuring, len(chosen) - len(missing) + 1):
             left = f"about {seconds_left / 60:.0f} min left"
             print(f"[{done}/{len(chosen)}] {cell.row}, seed {cell.seed}; {left}", flush=True)
-        every_seed = sorted({*seeds, *(before.seeds if before else ())})
-        results = runner.collect(experiment, scale, every_seed, args.work_dir)
-        text = pages.write(experiment, scale, results, folder)
+        with locked(args.onto or folder):
+            if args.onto:  # another machine may have added to it meanwhile
+                before = pages.load_results(experiment, scale, args.onto)
+                runner.take_over(experiment, scale, before, args.work_dir)
+            every_seed = sorted({*seeds, *(before.seeds if before else ())})
+            results = runner.collect(experiment, scale, every_seed, args.work_dir)
+            text = pages.write(experiment, scale, results, folder)
+            for home in filter(None, (args.keep, args.onto)):
+                copy = home / folder.name
+                copy.mkdir(parents=True, exist_ok=True)
+                for name in (RESULTS, "picture.png"):
+                    atomic.copy(folder / name, copy / name)
     print(f"\n{text}\n{folder}")
     published = pages.load_results(experiment, scale, PAGES)
     if published is not None:
         print(runner.agreement(results, published, chosen))
     print(f"{60 * runner.minutes(experiment, scale, seeds, args.work_dir):.0f} seconds of processor time in all")
-    for home in filter(None, (args.keep, args.onto)):
-        copy = home / folder.name
-        copy.mkdir(parents=True, exist_ok=True)
-        for name in (RESULTS, "picture.png"):
-            atomic.copy(folder / name, copy / name)
 
 
 def measure_in_process(experiment: Experiment, cells: Sequence[Cell]) -> Iterator[tuple[Cell, float]]:
-    """Measure cells in this process, and yield each with the seconds left."""
-    begin = time.monotonic()
-    for number, cell in enumerate(cells, 1):
-        runner.measure(experiment, cell)
-        yield cell, (time.monotonic() - begin) / number * (len(cells) - number)
+    """Measure cells in this process with one thread, as workers do, and yield each with the seconds left."""
+    begin, threads = time.monotonic(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for number, cell in enumerate(cells, 1):
+            runner.measure(experiment, cell)
+            yield cell, (time.monotonic() - begin) / number * (len(cells) - number)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def measure_in_workers(
@@ -198,7 +211,7 @@ def measure_in_workers(
     with contextlib.closing(run_jobs(jobs, args.jobs, threads=1)) as ends:
         for end in ends:
             cell = by_folder[end.job.folder]
-            if not runner.is_measured(cell):
+            if not runner.is_measured(experiment, cell):
                 raise DataError(f"{experiment.name}, {cell.row}, seed {cell.seed}: {end.error or 'stopped'}")
             yield cell, end.seconds_left
 

@@ -1,6 +1,7 @@
 """The table of a comparison: means with intervals and paired gains over a baseline, as text, JSON and picture."""
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -61,7 +62,9 @@ def tabulate(outcomes: Sequence[Outcome], metric: str, baseline: str) -> list[Ro
         for key, group in groups.items()
     }
     quantity = measured_as(outcomes, metric)
-    summaries = {key: Summary.from_values(list(scores.values())) for key, scores in values.items() if scores}
+    summaries = {
+        key: Summary.from_values(list(paired.by_fold(scores).values())) for key, scores in values.items() if scores
+    }
     may_be_best = _may_be_best(summaries, values, correct, quantity)
     rows = []
     for key, group in sorted(groups.items(), key=lambda item: item[0][0] or 0):
@@ -105,13 +108,16 @@ def _may_be_best(
     correct: Mapping[Key, Mapping[int | str, str]],
     quantity: Quantity,
 ) -> dict[Key, bool | None]:
-    """Return whether rows have no gain below 0 over the best mean of their amount of data, by Holm's correction."""
+    """Return whether rows have no gain below 0 over the best mean of their amount of data, by Holm's correction.
+
+    It is over all pairs of rows, because the data chose the best.
+    """
     answers: dict[Key, bool | None] = {}
     for amount in {key[0] for key in summaries}:
         keys = [key for key in summaries if key[0] == amount]
         best = keys[quantity.best([summaries[key].mean for key in keys])]
         gains = {key: _gain(key, best, values, correct, quantity) for key in keys if key != best}
-        signs = paired.significant(gains)
+        signs = paired.significant(gains, comparisons=math.comb(len(keys), 2))
         answers[best] = True if summaries[best].margin is not None else None
         for key, gain in gains.items():
             answers[key] = None if gain is None or gain.margin is None else signs[key] >= 0
@@ -151,8 +157,9 @@ def text(title: str, rows: Sequence[Row], outcomes: Sequence[Outcome], metric: s
     if several:
         among = f"its amount's {BEST[quantity.better]}" if amounts else f"the {BEST[quantity.better]}"
         notes.append(
-            f"vs best: against {among}, by the same test as gains. n.s.: no significant difference.\n"
-            f"Gains are paired by {_pairs(outcomes, rows)}, {in_units(quantity)}; bold, and worse: p < 0.05\n"
+            f"vs best: against {among}, by the same test as gains. n.s.: no significant difference;\n"
+            "worse: p < 0.05 after Holm's correction over all pairs of encodings.\n"
+            f"Gains are paired by {_pairs(outcomes, rows)}, {in_units(quantity)}; bold: p < 0.05\n"
             "after Holm's correction over the encodings."
         )
     if any(row.summary is not None and row.summary.margin is None for row in rows):

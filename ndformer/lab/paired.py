@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 import numpy as np
@@ -117,11 +118,12 @@ def _contrast(groups: Sequence[tuple[int, Runs]], spread: Spread | None) -> Pair
     return PairedGain(float(np.mean(by_sample)), math.sqrt(sum(seeds) + samples), float(freedom))
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """Return p-values adjusted for several comparisons (Holm 1979), in the given order."""
+def holm(p: Sequence[float], comparisons: int | None = None) -> list[float]:
+    """Return p-values adjusted for several comparisons (Holm 1979), in the given order; by default, for these."""
+    count = comparisons or len(p)
     order, adjusted, lower_bound = np.argsort(p), [0.0] * len(p), 0.0
     for rank, index in enumerate(order):
-        lower_bound = max(lower_bound, min(1.0, (len(p) - rank) * p[index]))
+        lower_bound = max(lower_bound, min(1.0, (count - rank) * p[index]))
         adjusted[index] = lower_bound
     return adjusted
 
@@ -138,12 +140,13 @@ def gain_over(
     """Summarize the gain over a baseline; above 0 is better. None if the runs have no test samples or seeds in common.
 
     With the correct samples of all runs as text, it is paired_gain(); otherwise, and where each seed has a test set of
-    its own (folds), it is paired by the keys, with Student's t over them. Raise if a run and its base have different
+    its own (folds), it is paired by the keys, with Student's t over them; seeds of one fold are averaged first. Raise if a run and its base have different
     test data.
     """
     both = [key for key in values if key in base]
-    by_keys = Summary.from_values([quantity.gain(values[key], base[key]) for key in both]) if both else None
     _check_same_data(both, correct, base_correct)
+    ours, theirs = (by_fold({key: runs[key] for key in both}) for runs in (values, base))
+    by_keys = Summary.from_values([quantity.gain(ours[key], theirs[key]) for key in ours]) if both else None
     data = test_data(values, correct)
     if data is not None and data == test_data(base, base_correct):
         first, second = (
@@ -155,7 +158,7 @@ def gain_over(
             return Summary(n, gain.mean, by_keys.sd if by_keys else None, gain.half, gain.p)
     if by_keys is None or by_keys.half is None:
         return by_keys
-    return _by_seeds(by_keys, [values[key] for key in both], [base[key] for key in both])
+    return _by_seeds(by_keys, list(ours.values()), list(theirs.values()))
 
 
 def test_data(values: Mapping[Any, float], correct: Mapping[Any, str]) -> str | None:
@@ -196,10 +199,22 @@ def _check_same_data(keys: Sequence[Any], correct: Mapping[Any, str], base_corre
             )
 
 
-def significant(gains: Mapping[K, Summary | None]) -> dict[K, int]:
-    """Return the sign of each gain that differs from 0 by Holm's correction over all of them, and 0 for the others."""
+def by_fold(values: Mapping[Any, float]) -> dict[Any, float]:
+    """Return the mean over the seeds of each fold, which have its data in common; values without folds as they are."""
+    folds: dict[str, list[float]] = {}
+    for key, value in values.items():
+        folds.setdefault(str(key).partition(", fold ")[2], []).append(value)
+    several = "" not in folds and len(folds) > 1
+    return {fold: fmean(some) for fold, some in folds.items()} if several else dict(values)
+
+
+def significant(gains: Mapping[K, Summary | None], comparisons: int | None = None) -> dict[K, int]:
+    """Return the sign of each gain that differs from 0 by Holm's correction over all of them, and 0 for the others.
+
+    `comparisons`: over so many instead, for gains that were chosen among them.
+    """
     named = {name: gain for name, gain in gains.items() if gain is not None and gain.margin is not None}
-    adjusted = holm([1.0 if gain.p is None else gain.p for gain in named.values()])
+    adjusted = holm([1.0 if gain.p is None else gain.p for gain in named.values()], comparisons)
     signs = {name: (1 if gain.mean > 0 else -1) * (p < ALPHA) for (name, gain), p in zip(named.items(), adjusted)}
     return {name: signs.get(name, 0) for name in gains}
 

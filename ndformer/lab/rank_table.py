@@ -37,7 +37,7 @@ class Table:
 
     def mean(self, name: str, on: str) -> Summary | None:
         cell = self.cell(name, on)
-        return None if cell is None else Summary.from_values(list(cell.values.values()))
+        return None if cell is None else Summary.from_values(list(paired.by_fold(cell.values).values()))
 
     def gain(self, name: str, on: str) -> Summary | None:
         """Return the gain over the baseline; above 0 is better."""

@@ -1,6 +1,7 @@
 """Cells of an experiment: where each is, what is measured, and measuring those that are not.
 
-jobs = [Job(cell.folder, partial(measure, experiment, cell), command) for cell in cells(...) if not is_measured(cell)]
+missing = [cell for cell in cells(...) if not is_measured(experiment, cell)]
+jobs = [Job(cell.folder, partial(measure, experiment, cell), command) for cell in missing]
 results = collect(experiment, "small", seeds, work_dir)
 """
 
@@ -43,7 +44,7 @@ def cells(
             raise UnknownNameError(f"{experiment.name} has no row '{row}'{nearest(row, experiment.rows)}")
     return [
         Cell(row, seed, scale, _folder(experiment, scale, row, seed, home), data)
-        for seed in seeds
+        for seed in dict.fromkeys(seeds)
         for row in experiment.rows
         if rows is None or row in rows
     ]
@@ -78,7 +79,10 @@ def check_data(experiment: Experiment, scale: ScaleName, data: Path) -> None:
 
 def check_same_data(experiment: Experiment, scale: ScaleName, home: Path, data: Path) -> None:
     """Raise if a work dir has cells that were measured with other files of the data sets."""
-    before = foreign.plain_json(home / DATA) if (home / DATA).exists() else {}
+    remedy = "remove it, if the data sets have not changed"
+    before = foreign.json_or_error(home / DATA, remedy) if (home / DATA).exists() else {}
+    if not isinstance(before, dict):
+        raise DataError(f"{home / DATA} should have a digest of each data set: {remedy}")
     now = {needed.folder: _digest(data / needed.folder) for needed in experiment.scales[scale].data}
     for name, digest in now.items():
         if before.get(name, digest) != digest:
@@ -128,7 +132,7 @@ def collect(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home
     values: dict[str, dict[int, Values]] = {}
     for cell in cells(experiment, scale, seeds, home):
         numbers = _read(cell)
-        if numbers is not None:
+        if numbers is not None and is_measured(experiment, cell):
             values.setdefault(cell.row, {})[cell.seed] = numbers
     return Results(values)
 
@@ -164,17 +168,18 @@ def take_over(experiment: Experiment, scale: ScaleName, results: Results | None,
                     "Keep the new results in another folder, or remove the old ones"
                 )
             cell = Cell(row, seed, scale, _folder(experiment, scale, row, seed, home))
-            if not is_measured(cell):
+            if not is_measured(experiment, cell):
                 _write(cell, dict(values))
 
 
-def is_measured(cell: Cell) -> bool:
-    return _read(cell) is not None
+def is_measured(experiment: Experiment, cell: Cell) -> bool:
+    """Whether a cell has numbers in all columns that the experiment has now."""
+    return set(experiment.columns) <= set(_read(cell) or ())
 
 
 def minutes(experiment: Experiment, scale: ScaleName, seeds: Sequence[int], home: Path) -> float:
     """Return the processor time of all cells that are measured."""
-    done = [cell for cell in cells(experiment, scale, seeds, home) if is_measured(cell)]
+    done = [cell for cell in cells(experiment, scale, seeds, home) if is_measured(experiment, cell)]
     return sum(foreign.plain_json(cell.folder / CELL).get("minutes", 0.0) for cell in done)
 
 

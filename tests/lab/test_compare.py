@@ -139,6 +139,17 @@ def test_numbers_that_a_run_has_measured_are_no_other_settings(tmp_path):
     assert check_folder(run) == ""
 
 
+def test_auto_is_another_setting_where_training_measures_nothing(tmp_path):
+    options = ["model.modalities.image.class_at=nowhere"]
+    finish(plan(MNIST, ["PaPE(m=8)"], [0], tmp_path, options=options)[0])
+    with pytest.raises(DataError, match="class_at was 'nowhere' and would be 'auto'"):
+        check_folder(plan(MNIST, ["PaPE(m=8)"], [0], tmp_path)[0])
+    options = ["model.backbone.encoding.init_radius=spread"]
+    finish(plan(MNIST, ["PaPE(m=4)"], [0], tmp_path)[0])
+    with pytest.raises(DataError, match="init_radius was None and would be 'spread'"):
+        check_folder(plan(MNIST, ["PaPE(m=4)"], [0], tmp_path, options=options)[0])
+
+
 def test_code_in_the_folder_of_a_run_is_executed_only_if_trusted(tmp_path, run):
     code = f"open({str(tmp_path / 'executed')!r}, 'w').close()\n" + (run.folder / "config.py").read_text()
     (run.folder / "config.py").write_text(code)

@@ -49,7 +49,7 @@ def measure_lengths(cell: Cell) -> None:
 
 def measure_in_workers(home: Path) -> list[tuple[str, str]]:
     """Measure the missing cells, and return their names and errors."""
-    missing = [cell for cell in runner.cells(LENGTHS, "small", [0, 1], home) if not runner.is_measured(cell)]
+    missing = [cell for cell in runner.cells(LENGTHS, "small", [0, 1], home) if not runner.is_measured(LENGTHS, cell)]
     jobs = [Job(cell.folder, partial(measure_lengths, cell), ["measure", cell.row]) for cell in missing]
     return [(end.job.folder.name, end.error) for end in run_jobs(jobs, 2, 1)]
 

@@ -195,6 +195,30 @@ def test_runs_on_other_test_data_are_not_paired(tmp_path):
     assert (paired.decode(paired.load(tmp_path) or "") == ours[0]).all()
 
 
+def test_seeds_of_one_fold_are_one_value():
+    """Issue 47: three folds with ten seeds counted as 30 values, and half of all intervals missed the true gain."""
+    rng = np.random.default_rng(8)
+    misses = 0
+    for _ in range(400):
+        by_fold = rng.normal(0.02, 0.02, 3)  # true gains in three folds
+        keys = [(fold, f"seed {seed}, fold {fold}") for seed in range(10) for fold in range(3)]
+        values = {key: 0.8 + by_fold[fold] + rng.normal(0, 0.01) for fold, key in keys}
+        found = over(values, {key: 0.8 + rng.normal(0, 0.01) for _, key in keys}, ({}, {}))
+        assert found.n == 3
+        misses += abs(found.mean - 0.02) > found.half
+    assert 0.015 < misses / 400 < 0.085
+    assert paired.by_fold({0: 0.1, 1: 0.2}) == {0: 0.1, 1: 0.2}
+    one_fold = {"seed 0, fold 2": 0.1, "seed 1, fold 2": 0.3}
+    assert paired.by_fold(one_fold) == one_fold
+
+
+def test_gains_that_were_chosen_among_more_are_corrected_for_all_of_them():
+    assert paired.holm([0.01, 0.5], comparisons=6) == pytest.approx([0.06, 1.0])
+    gains = {"a": Summary(5, 0.1, 0.1, 0.09, p=0.01), "b": Summary(5, 0.1, 0.1, 0.2, p=0.5)}
+    assert paired.significant(gains) == {"a": 1, "b": 0}
+    assert paired.significant(gains, comparisons=6) == {"a": 0, "b": 0}
+
+
 def test_an_interaction_is_the_difference_of_two_gains():
     rng = np.random.default_rng(7)
     a, b, c, d = ({seed: rng.random(200) < share for seed in range(4)} for share in (0.9, 0.7, 0.8, 0.75))

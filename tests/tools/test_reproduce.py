@@ -2,9 +2,12 @@
 
 import argparse
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from ndformer.framework.engine.training.owner import owned
 from ndformer.framework.errors import ConfigError, DataError
@@ -111,6 +114,70 @@ def test_onto_measures_only_missing_cells(tmp_path, monkeypatch):
         ran("again", "--seeds", "3")
     assert measured == []
     assert (tmp_path / "kept" / "toys_made_small" / "results.json").read_bytes() == before
+
+
+def made(measure: Callable[[Cell], Values], item: str = "made", rows: Sequence[str] = ("one", "two")) -> Experiment:
+    return Experiment(f"toys:{item}", "Made", tuple(rows), dict(a="a"), measure, {"small": Scale(1, minutes=0.1)})
+
+
+def test_onto_keeps_what_another_command_has_added_meanwhile(tmp_path, monkeypatch):
+    command = lambda home, row: [
+        "toys:made",
+        "--work-dir",
+        str(tmp_path / home),
+        "--onto",
+        str(tmp_path),
+        "--rows",
+        row,
+    ]
+
+    def measure(cell: Cell) -> Values:
+        if cell.row == "one":
+            reproduce.main(command("there", "two"))
+        return dict(a=1.0)
+
+    monkeypatch.setattr(reproduce, "find", lambda name: made(measure))
+    reproduce.main(command("here", "one"))
+    kept = pages.load_results(made(measure), "small", tmp_path)
+    assert kept is not None
+    assert set(kept.values) == {"one", "two"}
+
+
+def test_cells_without_a_column_of_now_are_measured_again(tmp_path):
+    old, new = made(lambda cell: dict(a=1.0)), made(lambda cell: dict(a=1.0, b=2.0))
+    new = replace(new, columns=dict(a="a", b="asked for later"))
+    for experiment in (old, new):
+        for cell in runner.cells(experiment, "small", [0], tmp_path):
+            assert not runner.is_measured(experiment, cell)
+            runner.measure(experiment, cell)
+            assert runner.is_measured(experiment, cell)
+    assert runner.collect(new, "small", [0], tmp_path).column("two", "b") == [2.0]
+
+
+def test_short_experiments_are_timed_with_one_thread(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduce, "find", lambda name: made(lambda cell: dict(a=torch.get_num_threads())))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        reproduce.main(["toys:made", "--work-dir", str(tmp_path), "--keep", str(tmp_path / "kept")])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    kept = pages.load_results(made(lambda cell: {}), "small", tmp_path / "kept")
+    assert kept is not None
+    assert kept.column("one", "a") == [1.0]
+
+
+def test_tables_of_a_paper_without_the_named_row_are_left_out(tmp_path, monkeypatch, capsys):
+    every = [made(lambda cell: dict(a=1.0), item, rows) for item, rows in (("x", "ab"), ("y", "b"), ("z", "a"))]
+    monkeypatch.setattr(reproduce, "paper_experiments", lambda name: every)
+    reproduce.main(["toys", "--work-dir", str(tmp_path), "--rows", "a"])
+    assert "left out: toys:y has no row 'a'" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toys_x_small", "toys_z_small"]
+
+
+def test_a_seed_named_twice_is_measured_once(tmp_path):
+    assert len(runner.cells(made(lambda cell: {}), "small", [0, 0], tmp_path)) == 2
 
 
 @pytest.mark.parametrize("damage", ['{"values": {"a": {"0": {"turn": "x"}}}}', '{"values": {"PaPE": {"0": {}}}}', "["])

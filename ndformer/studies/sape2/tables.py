@@ -146,9 +146,9 @@ EXPERIMENTS = [
         + " The paper does not say which 2D RoPE it has; AxialRoPE here. Its text compares RoPE with 2D RoPE; its "
         "table has only 2D RoPE. CoPE is causal, as published for language, and two-sided. Larger images are "
         "enlarged, and APE's table is resampled for them. Shifted images wrap around, so a model without positions "
-        "loses nothing: compare SaPE2 alone with NoPE. The two claims over 2D RoPE that are supported, on larger digits and on "
-        "shifted images, are no advantage of SaPE2 over no positions. NoPE and 2D RoPE are the models of pape:table2 and "
-        "pape:table1, and were not counted in the minutes.",
+        "loses nothing: compare SaPE2 alone with NoPE. The two claims over 2D RoPE that are supported, on larger "
+        "digits and on shifted images, are no advantage of SaPE2 over no positions. NoPE and 2D RoPE are the models of "
+        "pape:table2 and pape:table1, and were not counted in the minutes.",
     ),
     grid(
         "sape2:table2",

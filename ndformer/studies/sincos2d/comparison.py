@@ -92,8 +92,8 @@ EXPERIMENTS = [
             "[larger-inputs.md](../results/larger-inputs.md). Shifted images wrap around. All rows have the learning "
             "rate of the recipe: with a search for each and longer training, Sincos and a learned table differ by less "
             "than 2 points on [Fashion-MNIST](../results/fashion-mnist.md) and "
-            "[digits](../results/small-datasets.md#digits), and by 6.1 ± 3.0 on hand signs. The note's other sentences on training "
-            "(stable, may overfit) name no measure."
+            "[digits](../results/small-datasets.md#digits), and by 6.1 ± 3.0 on hand signs. The note's other "
+            "sentences on training (stable, may overfit) name no measure."
         ),
     )
 ]

@@ -167,8 +167,8 @@ padding as the others. Spatial tasks are {", ".join(SPACE)}; tasks about objects
 2D-RPE is eq. 12 with distances as penalties. OPE's objects are boxes around touching colored cells; in *boxes*
 that is the answer. {STEPS} steps are few: *mirror* and *thrown out* are learned with some seeds only, and the
 comparison is about how soon. That 2D-RPE improves a 2-D APE is supported by the smallest margin, from three seeds:
-more than half of the gain is *mirror*, which two of them learn with it. The excerpt has no numbers; the paper's 400 tasks need a GPU and generators, of which 25
-are here.
+more than half of the gain is *mirror*, which two of them learn with it. The excerpt has no numbers; the paper's 400
+tasks need a GPU and generators, of which 25 are here.
 """
 EXPERIMENTS = [
     Experiment(

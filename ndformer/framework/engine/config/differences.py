@@ -40,7 +40,7 @@ def relevant_changes(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str
     return [
         (path, before, after)
         for path, before, after in changes(old, new)
-        if not path.startswith(IRRELEVANT) and not path.endswith(ENDINGS) and not _is_from_data(path, after)
+        if not path.startswith(IRRELEVANT) and not path.endswith(ENDINGS) and not _is_from_data(path, before, after)
     ]
 
 
@@ -64,11 +64,15 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(inner, f"{path}.{key}" if path else str(key))
 
 
-def _is_from_data(path: str, value: Any) -> bool:
-    """Whether training measures a value on the data: 'auto', 'spread', class counts, names of targets."""
+def _is_from_data(path: str, before: Any, value: Any) -> bool:
+    """Whether training measured `before` on the data, since it is 'auto' or 'spread' now, or class counts or targets.
+
+    Options of encodings alone are measured; `auto` of others, such as class_at, is a setting as any other.
+    """
     if value is None:
         return path.startswith(("model.head.", "metrics.")) and path.endswith((".classes", ".targets"))
-    return isinstance(value, str) and value in FROM_DATA
+    is_measured = isinstance(before, (int, float, list, tuple))
+    return path.startswith("model.backbone.encoding.") and is_measured and isinstance(value, str) and value in FROM_DATA
 
 
 def check_resumable(cfg: Config, state: dict[str, Any], allow_change: bool) -> None:
