@@ -115,7 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     home = args.work_dir or Path(f"work_dirs/compare_{args.config.stem}{'_sample' if args.sample else ''}")
     if args.baseline not in (None, *args.encodings):
         baseline = args.baseline
-        raise UnknownNameError(f"--baseline {baseline} is not in --encodings{nearest(baseline, args.encodings)}")
+        raise UnknownNameError(
+            f"--baseline {baseline} is not in --encodings{nearest(baseline, filter(None, args.encodings))}"
+        )
+    program.check_folder("--onto", args.onto)
     if args.onto and args.onto.resolve() == home.resolve():
         raise ConfigError(f"--onto and --work-dir are both {home}: its earlier runs would be lost. Name two folders")
     points = grid.points(args.grid)
@@ -147,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tried: list[Outcome] = []
 
     def report(outcomes: list[Outcome]) -> str:
-        text = compare_table.write_report(home, title, metric, baseline, outcomes, tried)
+        text = compare_table.write_report(home, title, metric, baseline, outcomes, tried, args.tune_options)
         if args.onto:
             earlier_runs.add(home, args.onto)
         return text

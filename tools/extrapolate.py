@@ -19,9 +19,10 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from ndformer.cli.program import config_arguments, config_from, device_argument, new_parser, run
+from ndformer.cli.program import check_folder, config_arguments, config_from, device_argument, new_parser, run
 from ndformer.framework.encoding.scaling import KINDS
 from ndformer.framework.engine.building import STAND_IN, on_stand_in, prepare_data
+from ndformer.framework.engine.config.differences import relevant_changes
 from ndformer.framework.engine.config.text import as_argument
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign import check_not_special
@@ -83,6 +84,7 @@ def _repeats(cfg: Config) -> tuple[str, int]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
+    check_folder("--onto", args.onto)
     found = checkpoints(args)
     for _, path in found:
         check_not_special(path)
@@ -97,6 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise DataError(
                 f"{same[0]} and {args.checkpoint} are both {' with seed '.join(map(str, _repeats(cfg)))}: a table has "
                 "the mean over seeds. Name runs of one setting"
+            )
+        first = next(path for path in cfgs if _repeats(cfgs[path])[0] == _repeats(cfg)[0])
+        changed = [name for name, _, _ in relevant_changes(cfgs[first].to_dict(), cfg.to_dict())]
+        changed = [name for name in changed if name != "seed" and not name.endswith(".fold")]
+        if changed:
+            raise DataError(
+                f"{first} and {args.checkpoint} differ in {', '.join(changed[:3])}: a table has the mean over seeds. "
+                "Name runs of one setting"
             )
     for number, (path, cfg) in enumerate(cfgs.items(), 1):
         prepare_data(cfg, args.sample)
@@ -114,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         + (aspect_gap.text(aspect_gap.gaps(tested), quantity) or aspect_gap.missing_note(tested))
         + f"\n{STAND_IN.capitalize()}.\n" * generated
     )
-    out = args.onto or args.out or Path(os.path.commonpath([path.parent for _, path in found]))
+    out = args.onto or args.out or Path(os.path.commonpath([path.parent.absolute() for _, path in found]))
     extrapolate_table.save(out, tested, rows, tables)
     counts = extrapolate_table.tokens(tested)
     chart = extrapolate_table.Chart(rows, sizes, metric, quantity, train_shapes, counts)

@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.samples is not None:
         for folder in args.runs:
             test(folder, args.samples, args.trust_config)
+    args.runs = list({folder.resolve(): folder for folder in args.runs}.values())  # a run named twice counts once
     runs = [run_folder.read(folder) for folder in args.runs]
     out = args.out or (args.runs[0] if len(runs) == 1 else Path()) / "report.html"
     report.write(out, runs)

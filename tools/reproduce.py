@@ -74,6 +74,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
+    for option, folder in (("--keep", args.keep), ("--onto", args.onto), ("--pages", args.pages)):
+        program.check_folder(option, folder)
     if args.list:
         print(pages.listed(papers(), PAGES))
     elif args.name:

@@ -120,6 +120,12 @@ def file_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_folder(option: str, path: Path | None) -> None:
+    """Raise if a folder that is to be read or written is a file."""
+    if path is not None and path.is_file():
+        raise ConfigError(f"{option} names a folder, got the file {path}")
+
+
 def config_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "config",

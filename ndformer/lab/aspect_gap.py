@@ -8,7 +8,7 @@ import numpy as np
 from ndformer.framework.quantity import Quantity
 from ndformer.lab import markdown
 from ndformer.lab.extrapolate import ScalingName, Tested
-from ndformer.lab.interval import Summary, difference
+from ndformer.lab.interval import Summary, difference, in_units
 
 Gaps = dict[tuple[str, ScalingName], Summary]  # by encoding and scaling, over runs
 
@@ -26,7 +26,7 @@ def aspect_gap(tested: Tested, scaling: ScalingName) -> float | None:
     sides, values = zip(*squares)
     sizes = {shape: math.sqrt(shape[0] * shape[1]) for shape in scores if shape[0] != shape[1]}
     shape_gaps = [
-        scores[shape] - float(np.interp(side, sides, values))
+        tested.quantity.gain(scores[shape], float(np.interp(side, sides, values)))
         for shape, side in sizes.items()
         if sides[0] <= side <= sides[-1]
     ]
@@ -55,7 +55,8 @@ def text(summaries: Gaps, quantity: Quantity) -> str:
         for name in dict.fromkeys(name for name, _ in summaries)
     ]
     table = markdown.table(["encoding", *(f"positions: {scaling}" for scaling in scalings)], rows)
-    return f"\naspect gap: the mean over rectangles minus the square of equal area\n\n{table}\n"
+    about = f"aspect gap: the mean over rectangles minus the square of equal area, {in_units(quantity)}"
+    return f"\n{about}\n\n{table}\n"
 
 
 def missing_note(tested: Sequence[Tested]) -> str:

@@ -36,6 +36,7 @@ from ndformer.framework.model import with_declared_periods
 from ndformer.framework.quantity import Quantity
 from ndformer.framework.registry import MODALITIES
 from ndformer.framework.registry.signature import arguments
+from ndformer.lab import paired
 from ndformer.lab.jobs import Job, train_once
 
 _AMOUNT = "train_dataloader.dataset.per_class"
@@ -259,11 +260,15 @@ def outcome(run: Run, failed: str = "") -> Outcome:
     try:
         results = _results(run)
         losses = _losses(run) if run.begun else []
+        _ = paired.load(run.folder)  # raises if it is damaged
     except DataError as error:
         return Outcome(run, None, f"damaged: {error}")
     if losses and not math.isfinite(losses[-1]):
         first = next(i for i, loss in enumerate(losses, 1) if not math.isfinite(loss))
         return Outcome(run, results, f"diverged: its training loss is {losses[-1]} from epoch {first} on")
+    name = main_metric(run.cfg.metrics)[0]
+    if not math.isfinite(results["test"][name]):
+        return Outcome(run, results, f"its test {name} is {results['test'][name]}")
     return Outcome(run, results)
 
 

@@ -236,13 +236,19 @@ def line(outcome: Outcome, metric: str, seconds_left: float) -> str:
 
 
 def write_report(
-    home: Path, title: str, metric: str, baseline: str, outcomes: Sequence[Outcome], tried: Sequence[Outcome] = ()
+    home: Path,
+    title: str,
+    metric: str,
+    baseline: str,
+    outcomes: Sequence[Outcome],
+    tried: Sequence[Outcome] = (),
+    tune_options: Sequence[str] = (),
 ) -> str:
     """Write compare.json, compare.md and compare.png, and return the text; `tried` are the runs of a grid."""
     rows, quantity = tabulate(outcomes, metric, baseline), measured_as(outcomes, metric)
     table = text(title, rows, outcomes, metric, baseline)
     if tried:
-        table += "\n" + grid.describe_choices(tried)
+        table += "\n" + grid.describe_choices(tried, tune_options)
     runs = []
     for outcome in [*outcomes, *(trial for trial in tried if trial not in outcomes)]:
         run = outcome.run

@@ -13,6 +13,7 @@ from ndformer.framework.engine.config import saved
 from ndformer.framework.errors import DataError
 from ndformer.framework.foreign.plain import plain_json
 from ndformer.framework.system import atomic
+from ndformer.framework.system.lock import locked
 from ndformer.lab import paired
 from ndformer.lab.compare import Run
 
@@ -43,14 +44,14 @@ def add(home: Path, folder: Path) -> None:
     for entry in content["runs"]:
         entry["folder"] = Path(entry["folder"]).name
     new = {entry["settings"] for entry in content["runs"] if _is_complete(entry)}
-    content["earlier_runs"] = [
-        entry for entry in _entries(folder) if _is_complete(entry) and entry["settings"] not in new
-    ]
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic.write(folder / FILE, json.dumps(content, indent=1) + "\n")
-    for name in MORE:
-        if (home / name).is_file():
-            atomic.copy(home / name, folder / name)
+    with locked(folder):
+        content["earlier_runs"] = [
+            entry for entry in _entries(folder) if _is_complete(entry) and entry["settings"] not in new
+        ]
+        atomic.write(folder / FILE, json.dumps(content, indent=1) + "\n")
+        for name in MORE:
+            if (home / name).is_file():
+                atomic.copy(home / name, folder / name)
 
 
 def _is_complete(entry: dict[str, Any]) -> bool:

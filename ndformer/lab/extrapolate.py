@@ -96,6 +96,7 @@ def extrapolate(
         raise DataError(
             f"--scalings: ntk and yarn expected a rotary encoding, got {encoding}. Use --scalings none linear"
         )
+    main = metric or main_metric(cfg.metrics)[0]
     figures: list[Figure] = []
     quantities: dict[str, Quantity] = {}
     for shape, size in sorted(shapes.items(), key=lambda item: math.prod(item[0])):
@@ -108,11 +109,10 @@ def extrapolate(
                 loader = build_loader(changed, "test", classes)
                 evaluation = evaluate(changed, model, with_stderr_progress(loader, f"{named(size)} px, {scaling_name}"))
                 test, quantities = evaluation.values, evaluation.quantities
+                metric_value(main, test)  # raises before the other sizes if there is no such metric
                 correct = paired.as_text(evaluation.metrics[0].correct, fingerprint(loader.data))
             tokens = cast(Adapter, model.modalities["image"]).count_tokens(shape)
             figures.append(Figure(named(size), shape, scaling_name, did, test, tokens, correct))
-    main = metric or main_metric(cfg.metrics)[0]
-    metric_value(main, figures[0].test)
     return Tested(str(path), encoding, cfg.seed, train_shape, main, quantities[main], figures)
 
 

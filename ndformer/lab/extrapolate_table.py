@@ -109,6 +109,10 @@ def add_earlier(tested: Sequence[Tested], folder: Path) -> list[Tested]:
     tested_again = {(run.encoding, run.seed) for run in new}
     every = [*(run for run in earlier if (run.encoding, run.seed) not in tested_again), *new]
     sizes = dict.fromkeys((run.metric, tuple(dict.fromkeys(f.size for f in run.figures))) for run in every)
+    trained = dict.fromkeys((run.train_shape, run.quantity) for run in every)
+    if len(trained) > 1:
+        listed = "; ".join(f"{h} x {w} with {quantity}" for (h, w), quantity in trained)
+        raise DataError(f"--onto {folder}: expected runs of one training size and one unit, got {listed}")
     if len(sizes) > 1:
         listed = "; ".join(f"{metric} at {', '.join(map(str, names))}" for metric, names in sizes)
         raise DataError(f"--onto {folder}: expected one metric and the same sizes in all runs, got {listed}")

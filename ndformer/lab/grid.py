@@ -91,14 +91,15 @@ def _number(key: str, text: str) -> float | None:
     return value if type(value) in (int, float) else None
 
 
-def describe_choices(tried: Sequence[Outcome]) -> str:
-    """Return the notes on how points were chosen."""
+def describe_choices(tried: Sequence[Outcome], options: Sequence[str] = ()) -> str:
+    """Return the notes on how points were chosen, by runs with these options."""
     run, chosen = tried[0].run, choose(tried)
     _, quantity = main_metric(run.cfg.metrics)
     values = {key: dict.fromkeys(outcome.run.point[key] for outcome in tried) for key in run.point}
     grid = "; ".join(f"{key} of {', '.join(texts)}" for key, texts in values.items())
     seeds = list(dict.fromkeys(str(outcome.run.seed) for outcome in tried))
     where = f"seed{'s' * (len(seeds) > 1)} {' and '.join(seeds)}" + ("" if run.fold is None else f", fold {run.fold}")
+    where += f", with {' '.join(options)}" * bool(options)
     notes = [f"{grid}: each encoding has the values that validated best on {where}. Test results were not used."]
     for row in dict.fromkeys(outcome.run.row for outcome in tried):
         name = row[0] if row[1] is None else f"{row[0]}, {row[1]} per class"

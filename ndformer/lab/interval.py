@@ -28,7 +28,7 @@ class Summary:
         n, mean = len(values), statistics.fmean(values)
         if n == 1:
             return cls(n, mean, None, None)
-        sd = statistics.stdev(values)
+        sd = statistics.stdev(values) if math.isfinite(mean) else math.nan
         return cls(n, mean, sd, student_t(n - 1) * sd / math.sqrt(n))
 
     @classmethod

@@ -36,7 +36,6 @@ from ndformer.framework.engine.training.evaluate import Evaluation
 from ndformer.framework.engine.training.loading import Loader
 from ndformer.framework.engine.training.preemption import RESUMABLE
 from ndformer.framework.engine.training.work_dir import RESULTS, begun
-from ndformer.framework.model import TokenModel
 from ndformer.framework.system import processes
 from ndformer.lab import paired
 from ndformer.lab.report import write_after_training
@@ -73,16 +72,13 @@ def train_once(cfg: Config, folder: Path, sample: bool = False, with_report: boo
             if cfg.custom_imports:  # a worker process has not loaded the config
                 import_modules_from_strings(**cfg.custom_imports)
             prepare_data(cfg, sample)
-            train(cfg, folder, resume=begun(folder), on_tested=partial(_after_testing, folder, with_report))
+            page = partial(write_after_training, folder) if with_report else None
+            train(cfg, folder, resume=begun(folder), on_measured=partial(_record, folder), on_tested=page)
     return foreign.plain_json(folder / RESULTS)
 
 
-def _after_testing(
-    folder: Path, with_report: bool, cfg: Config, model: TokenModel, loader: Loader, evaluation: Evaluation
-) -> None:
+def _record(folder: Path, loader: Loader, evaluation: Evaluation) -> None:
     paired.record(folder, evaluation.metrics[0].correct, fingerprint(loader.data))
-    if with_report:
-        write_after_training(folder, cfg, model, loader, evaluation)
 
 
 @contextlib.contextmanager

@@ -140,8 +140,8 @@ def gain_over(
     """Summarize the gain over a baseline; above 0 is better. None if the runs have no test samples or seeds in common.
 
     With the correct samples of all runs as text, it is paired_gain(); otherwise, and where each seed has a test set of
-    its own (folds), it is paired by the keys, with Student's t over them; seeds of one fold are averaged first. Raise if a run and its base have different
-    test data.
+    its own (folds), it is paired by the keys, with Student's t over them; seeds of one fold are averaged first. Raise
+    if a run and its base have different test data.
     """
     both = [key for key in values if key in base]
     _check_same_data(both, correct, base_correct)
@@ -254,8 +254,15 @@ def _data(text: str) -> str:
 def load(folder: Path) -> str | None:
     """Return the text that record() wrote; None where there is none."""
     path = folder / FILE
-    content = plain_json(path) if path.is_file() else None
-    return content if isinstance(content, str) else None
+    if not path.is_file():
+        return None
+    try:
+        text = plain_json(path)
+        decode(text)
+    except (ValueError, AttributeError, TypeError):
+        remedy = "Remove the folder, and the same command runs it again"
+        raise DataError(f"{path} is not a file that a run writes. {remedy}") from None
+    return text
 
 
 def encode(correct: NDArray[np.bool_]) -> str:

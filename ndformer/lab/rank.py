@@ -42,24 +42,32 @@ class Compared:
     metric: str
     cells: dict[str, Cell]  # by encoding
     quantity: Quantity  # of the metric
+    data: str = ""  # the name of the folder of its data, if the file says so
 
 
 def join(paths: Sequence[Path]) -> dict[str, Compared]:
-    """Return the comparisons of all files by data set; a later file replaces an encoding of an earlier one."""
+    """Return the comparisons of all files by data set; a later file replaces an encoding of an earlier one.
+
+    A config that several data sets were compared with is followed by the name of their folder.
+    """
     sets: dict[str, Compared] = {}
-    for path in paths:
-        for name, after in _read(path).items():
-            before = sets.get(name, replace(after, cells={}))
-            if before.metric != after.metric:
-                raise DataError(
-                    f"{path} has {after.metric} of {name}, another file has {before.metric}. Join one metric"
-                )
-            if before.quantity != after.quantity:
-                raise DataError(
-                    f"{path} and another file are expected to have {after.metric} of {name} in one unit and direction, "
-                    f"got {after.quantity} and {before.quantity}. Run one of the comparisons again"
-                )
-            sets[name] = replace(after, cells=before.cells | after.cells)
+    every = [(path, name, compared) for path in paths for name, compared in _read(path).items()]
+    folders: dict[str, set[str]] = {}
+    for _, name, compared in every:
+        folders.setdefault(name, set()).update({compared.data} - {""})
+    for path, config, after in every:
+        name = f"{config} {after.data}".rstrip() if len(folders[config]) > 1 else config
+        before = sets.get(name, replace(after, cells={}))
+        if before.metric != after.metric:
+            raise DataError(f"{path} has {after.metric} of {name}, another file has {before.metric}. Join one metric")
+        if before.quantity != after.quantity:
+            raise DataError(
+                f"{path} and another file are expected to have {after.metric} of {name} in one unit and direction, "
+                f"got {after.quantity} and {before.quantity}. Run one of the comparisons again"
+            )
+        sets[name] = replace(after, cells=before.cells | after.cells)
+    if not sets:
+        raise DataError(f"no comparison in {', '.join(map(str, paths))} has results. Name others")
     return _shorten_names(sets)
 
 
@@ -83,7 +91,7 @@ def _read(path: Path) -> dict[str, Compared]:
         for name, metric, quantity, cell in form(content):
             canonical = _kind(cell.encoding)[1]
             quantity = shipped_quantity(str(metric)) if quantity is None else Quantity.parse(quantity)
-            compared = sets.setdefault(str(name), Compared(str(metric), {}, quantity))
+            compared = sets.setdefault(str(name), Compared(str(metric), {}, quantity, _data(content, name)))
             compared.cells[canonical] = _check_cell(replace(cell, encoding=canonical))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         message = " ".join(str(error).split())
@@ -125,6 +133,14 @@ def _from_compare(content: dict[str, Any]) -> Rows:
         texts = {seed: text for seed, text in correct.get(key, {}).items() if seed in row["values"]}
         cell = replace(cell, correct=texts, failed=failed.get(key, {}))
         yield name + amount, content["metric"], content.get("quantity"), cell
+
+
+def _data(content: dict[str, Any], name: str) -> str:
+    """Return the name of the folder that --data-root of a comparison names; "" where the file does not say."""
+    if "sets" in content:
+        return str(content["sets"][name].get("data", ""))
+    words = content["runs"][0]["arguments"] if "runs" in content else []
+    return Path(words[words.index("--data-root") + 1]).name if "--data-root" in words else ""
 
 
 def _texts(runs: Sequence[dict[str, Any]], name: str) -> dict[Any, dict[str, str]]:

@@ -48,13 +48,13 @@ class Run:
     @property
     def checkpoint(self) -> Path:
         """The checkpoint that validated best."""
-        assert self.results
+        _ = self.results  # trains, if it is not done
         return self.folder / checkpoint.BEST
 
     @property
     def settings(self) -> Config:
         """The config as it was trained: with the values that were measured on the first batch."""
-        assert self.results
+        _ = self.results  # trains, if it is not done
         return load(self.folder / CONFIG)
 
     def model(self, untrained: bool = False) -> TokenModel:

@@ -23,7 +23,7 @@ from ndformer.framework.engine.training import checkpoint, sharded
 from ndformer.framework.engine.training.owner import this
 from ndformer.framework.errors import ConfigError, DataError
 from ndformer.framework.evaluation.metric import main_metric
-from ndformer.lab import compare_table
+from ndformer.lab import compare_table, paired
 from ndformer.lab.cluster import _checkpoint_time
 from ndformer.lab.compare import Run, check_folder, outcome, plan
 from ndformer.lab.jobs import Job, run_jobs
@@ -188,6 +188,20 @@ def test_damaged_results_are_reported_and_left_out(run, name):
     assert found.results is None
     assert re.fullmatch(r"damaged: .*results.json is not a file that a run writes. Remove its folder, .*", found.failed)
     assert "1 of 1 runs are missing" in compare_table.text("", [], [found], "accuracy", "PaPE")
+
+
+@pytest.mark.parametrize("text", ["", '"garbage"', '"9:zz"', '"9:ff"', "[]"])
+def test_damaged_correct_samples_are_reported_and_left_out(run, text):
+    (run.folder / paired.FILE).write_text(text)
+    found = outcome(run)
+    assert found.results is None
+    assert re.fullmatch(r"damaged: .*correct.json is not a file that a run writes. Remove the folder, .*", found.failed)
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity"])
+def test_a_test_result_that_is_no_number_fails_its_run_alone(run, value):
+    (run.folder / "results.json").write_text(json.dumps(GOOD).replace('"accuracy": 0.9', f'"accuracy": {value}', 1))
+    assert outcome(run).failed.startswith("its test accuracy is ")
 
 
 NAN = float("nan")

@@ -132,6 +132,12 @@ def test_seeds_of_one_fold_are_one_value_of_a_row():
     assert (summary.n, summary.mean, summary.sd) == pytest.approx((3, 0.81, 0.1))
 
 
+def test_a_metric_that_is_undefined_in_one_run_has_no_mean():
+    found = outcomes({("A", None): [float("nan"), 0.8, 0.9], ("B", None): [0.7, 0.8, 0.9]})
+    rows = compare_table.tabulate(found, "accuracy", "B")
+    assert "nan" in compare_table.text("", rows, found, "accuracy", "B")
+
+
 def test_where_lower_values_are_better_the_lowest_mean_is_the_best(tmp_path):
     """Issue 44.1: the highest error was the best, as "100 x mean %", and gains had the wrong sign."""
     values = {("A", None): [5.0, 5.1, 5.2], ("B", None): [0.40, 0.45, 0.50], ("C", None): [0.41, 0.44, 0.53]}

@@ -1,6 +1,10 @@
 """Runs of an earlier comparison, which count as done on another machine."""
 
 import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +55,29 @@ def test_runs_with_the_same_settings_are_taken_over_and_all_others_stay(tmp_path
     third = plan(MNIST, ["PaPE", "Sincos", "NoPE"], [0, 1], tmp_path / "three")
     assert earlier_runs.take_over(third, tmp_path / "results") == 4
     assert str(tmp_path) not in json.dumps([run["folder"] for run in content["runs"]])
+
+
+def test_two_comparisons_that_add_at_once_keep_the_runs_of_both(tmp_path, monkeypatch):
+    for name in ("Sincos", "NoPE"):
+        (run,) = plan(MNIST, [name], [0], tmp_path / name)
+        finish(run, 0.5)
+        write(tmp_path / name, [run])
+    read, entries = threading.Event(), earlier_runs._entries
+
+    def slow(folder: Path) -> list[dict[str, Any]]:
+        before = entries(folder)
+        read.set()
+        time.sleep(0.2)
+        return before
+
+    monkeypatch.setattr(earlier_runs, "_entries", slow)
+    first = threading.Thread(target=earlier_runs.add, args=(tmp_path / "Sincos", tmp_path / "results"))
+    first.start()
+    read.wait(10)
+    earlier_runs.add(tmp_path / "NoPE", tmp_path / "results")
+    first.join()
+    content = json.loads((tmp_path / "results" / "compare.json").read_text())
+    assert [run["encoding"] for run in [*content["runs"], *content["earlier_runs"]]] == ["NoPE", "Sincos"]
 
 
 def test_other_settings_and_failed_runs_are_trained_again(tmp_path):

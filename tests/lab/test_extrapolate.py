@@ -272,6 +272,8 @@ def test_runs_are_added_to_those_of_a_folder_and_replace_equal_ones(tmp_path):
         DataError, match=r"expected one metric and the same sizes in all runs, got accuracy at 12, 24; a"
     ):
         save(replace(one_run("C", 0, [0.6] * 4), figures=one_run("C", 0, [0.6] * 4).figures[:1]))
+    with pytest.raises(DataError, match="expected runs of one training size and one unit, got 12 x 12 with"):
+        save(replace(one_run("A", 3, [0.6] * 4), train_shape=(48, 48)))
     run = one_run("A", 1, [0.6] * 4)
     continued = replace(run, figures=[figure for figure in run.figures if figure.scaling == "none"])
     with pytest.raises(DataError, match=r"expected the same --scalings in all runs of A, got none, linear; none"):
@@ -294,6 +296,10 @@ def test_the_aspect_gap_compares_rectangles_with_squares_of_equal_area(tmp_path)
     assert gap.mean == pytest.approx(-0.03)
     assert gap.n == 2
     assert "-3.00" in aspect_gap.text({("A", "none"): gap}, SHARE)
+    in_pixels = [replace(run, quantity=PIXELS) for run in runs]
+    worse = aspect_gap.gaps(in_pixels)["A", "none"]
+    assert worse.mean == pytest.approx(0.03)  # rectangles have less, which is better
+    assert "in px, positive where the value is lower" in aspect_gap.text({("A", "none"): worse}, PIXELS)
     few = [(size, shape) for size, shape in sizes if shape in ((36, 36), (36, 64), (16, 16), (16, 36))]
     (run,) = [one_run("A", 0, [score(h, w, 0.05) + (w == 64) for _, (h, w) in few], few, ("none",))]
     assert aspect_gap.aspect_gap(run, "none") == pytest.approx(-0.05)  # 36 x 64 is larger than every square

@@ -101,5 +101,6 @@ def test_notes_name_ties_ends_and_failures():
     assert "- PaPE: x=2 and x=3 validated alike, 0.9000: the first in the grid is used." in report
     assert "- NoPE: no run of the grid has finished" in report
     assert not re.search("largest|smallest", report)
+    assert "on seed 0, fold 1, with a.b=1 c=2. Test" in describe_choices(some, ["a.b=1", "c=2"])
     two = describe_choices([some[0], some[2]])
     assert "- PaPE: x=3 is the largest tried. A wider grid may have a better one." in two

@@ -52,6 +52,28 @@ def test_runs_from_other_weights_are_sets_of_their_own(tmp_path):
     assert [one.cells["PaPE"].values for one in sets.values()] == [{"0": 0.5}, {"0": 0.8}]
 
 
+def test_one_config_on_two_data_sets_is_two_sets(tmp_path):
+    """Issue 47: the values of one replaced those of the other."""
+    birds, cars = (
+        compared(tmp_path / name, "imagefolder_pape", {"NoPE": [value]}, data_root=f"/data/{name}")
+        for name, value in (("birds", 0.5), ("cars", 0.8))
+    )
+    sets = join([birds, cars])
+    assert {name: one.cells["NoPE"].values for name, one in sets.items()} == {
+        "imagefolder_pape birds": {"0": 0.5},
+        "imagefolder_pape cars": {"0": 0.8},
+    }
+    assert list(join([birds])) == ["imagefolder_pape"]
+    Table(join([birds]), "NoPE").write(tmp_path / "out")
+    assert list(join([tmp_path / "out", cars])) == ["imagefolder_pape birds", "imagefolder_pape cars"]
+
+
+def test_comparisons_without_results_are_an_error(tmp_path):
+    (tmp_path / "comparison.json").write_text('{"sets": {}}')
+    with pytest.raises(DataError, match="no comparison in .* has results"):
+        join([tmp_path])
+
+
 def test_earlier_files_have_only_a_learning_rate(tmp_path):
     options = ["--cfg-options", "a.b=1", "optimizer.lr=0.001", "seed=0"]
     run = dict(arguments=["x/mnist.py", "--encoding", "PaPE", *options], per_class=None, fold=None, rate=0.001)

@@ -9,12 +9,12 @@ from ndformer.lab import runner
 from ndformer.lab.experiment import Cell, DataSet, Experiment
 from ndformer.studies import find, grid
 from ndformer.studies.grid import TrainingSet
-from ndformer.studies.pape import decomposition, tables
+from ndformer.studies.pape import decomposition, same_treatment, tables
 from ndformer.studies.pape.efficiency import parameters
 from ndformer.studies.pape.encodings import EVERY, NOWHERE, PLACES, SETS, WITHOUT, train_row
-from ndformer.studies.pape.extrapolation import SIZES
 from ndformer.studies.pape.paper_scale import EVERY_SET, NAMES, VIT_S
 from ndformer.studies.pape.published import TABLE1, TABLE5, TABLE6, TABLE7
+from ndformer.studies.pape.same_treatment import FASHION, FASHION_SIZES, SMALL, SMALL_SIZES
 from ndformer.studies.training import training_run
 
 
@@ -58,12 +58,12 @@ def test_each_ablation_removes_one_part():
 
 
 def test_patches_divide_the_sizes_of_extrapolation(cell):
-    for name, sizes in SIZES.items():
-        cfg = train_row(cell("NoPE"), SETS[name]).cfg
+    sets = {"Fashion-MNIST": FASHION, **SMALL}
+    for name, sizes in {**FASHION_SIZES, **SMALL_SIZES}.items():
+        cfg = same_treatment.train_row(cell("NoPE"), sets[name]).cfg
         patch = cfg.model.modalities.image.patch
         test = cfg.test_dataloader.dataset.transforms
-        assert patch == SETS[name].patch
-        assert sizes.train == patch * SETS[name].side == next((t["size"] for t in test if "size" in t), 28)
+        assert sizes.train == next((t["size"] for t in test if "size" in t), 28)
         assert all(size % patch == 0 for size in (sizes.train, *sizes.larger))
 
 
@@ -112,7 +112,7 @@ def test_attention_of_a_trained_model_is_split_into_terms(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     tiny = ["train_cfg.max_epochs=1", "model.backbone.dim=16", "test_dataloader.dataset.per_class=1"]
     tiny += ["train_dataloader.dataset.per_class=2", "val_dataloader.dataset.per_class=2"]
-    for name in SIZES:
+    for name in decomposition.TWO:
         monkeypatch.setitem(decomposition.TWO, name, TrainingSet("mnist_small", DataSet("none", ""), "image"))
     monkeypatch.setattr(
         grid,

@@ -63,7 +63,7 @@ def test_a_second_process_waits_for_a_run_in_progress(tmp_path, monkeypatch):
     """flock works between two opened files of one process, too."""
     calls, begun = [], threading.Event()
 
-    def train(cfg, folder, resume, on_tested):
+    def train(cfg, folder, resume, **more):
         calls.append(folder)
         begun.set()
         threading.Event().wait(0.2)

@@ -141,6 +141,8 @@ def test_learning_rates_are_a_grid():
         (["--tune-seeds", "9"], "--tune-seeds needs --grid or --learning-rates"),
         (["--tune-options", "seed=9"], "--tune-options needs --tune-seeds"),
         (["--encodings", "NoPE", "--onto", "a", "--work-dir", "a"], "--onto and --work-dir are both a: its earlier"),
+        (["--encodings", "NoPE", "--onto", __file__], "--onto names a folder, got the file"),
+        (["--baseline", "PaPE"], "--baseline PaPE is not in --encodings."),
         (["--slurm", "partition=gpu"], "--slurm needs --on slurm"),
         (["--per-class", "2", "--cfg-options", "train_dataloader.dataset.per_class=2"], "that is for --per-class"),
         (["--grid", "seed=1,2"], "--grid gives seed: that is for --seeds"),

@@ -49,6 +49,24 @@ def test_two_runs_of_an_encoding_with_one_seed_are_refused(runs, tmp_path):
         extrapolate.main([*map(str, [*runs, again]), "--sizes", "32"])
 
 
+def test_runs_of_an_encoding_with_other_settings_are_refused(runs, tmp_path):
+    cfg = load(runs[1] / "config.py")
+    cfg.optimizer.lr = 0.5
+    saved.write(runs[1], cfg.to_dict())
+    with pytest.raises(DataError, match=r"Sincos_0/best.pth and .*Sincos_1/best.pth differ in optimizer.lr: a table"):
+        extrapolate.main([*map(str, runs), "--sizes", "32"])
+    (tmp_path / "file").write_text("")
+    assert "--onto names a folder, got the file" in refusal(
+        extrapolate.main, runs[0], "--sizes", "16", "--onto", str(tmp_path / "file")
+    )
+
+
+def test_absolute_and_relative_paths_have_a_common_folder(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    extrapolate.main([str(runs[0]), str(runs[2].relative_to(tmp_path)), "--sizes", "16"])
+    assert (tmp_path / "runs" / "extrapolate.json").is_file()
+
+
 def test_heights_and_widths_apart_and_scalings(runs, tmp_path):
     sizes = ["16x16", "16x32", "32x16", "32x32"]
     extrapolate.main([str(runs[2]), "--sizes", *sizes, "--scalings", "linear", "--out", str(tmp_path / "out")])

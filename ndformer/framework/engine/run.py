@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 FEW_VALIDATION = 50  # the standard error of an accuracy of 90 % is 4 points with so many
 
 OnTested = Callable[[Config, TokenModel, Loader, Evaluation], None]  # called with the best checkpoint's model
+OnMeasured = Callable[[Loader, Evaluation], None]
 
 
 @host_state.running()
@@ -61,13 +62,15 @@ def train(
     allow_config_change: bool = False,
     allow_data_change: bool = False,
     overwrite: bool = False,
+    on_measured: OnMeasured | None = None,
     on_tested: OnTested | None = None,
     profile: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Train and test a model; return the results as in results.json. `overwrite` replaces a run in the folder.
 
-    `on_tested` is called once they are written. `profile` is the first and the last step for torch.profiler to record.
-    A signal to stop, as clusters send it, saves a checkpoint and raises SystemExit(75).
+    `on_measured` is called before they are written, and `on_tested` after that. `profile` is the first and the last
+    step for torch.profiler to record. A signal to stop, as clusters send it, saves a checkpoint and raises
+    SystemExit(75).
     """
     # Imported here, since mmengine's optimizers import FSDP and sympy, which delays the start of every program by a
     # second
@@ -102,10 +105,10 @@ def train(
                 console.print(message)
             changes = allow_config_change, allow_data_change
             trainer = Trainer(cfg, ownership, loaders, model, console, resume, *changes, profile)
-            return _run(trainer, on_tested)
+            return _run(trainer, on_measured, on_tested)
 
 
-def _run(trainer: Trainer, on_tested: OnTested | None) -> dict[str, Any]:
+def _run(trainer: Trainer, on_measured: OnMeasured | None, on_tested: OnTested | None) -> dict[str, Any]:
     cfg, model, loaders, work_dir = trainer.cfg, trainer.model, trainer.loaders, trainer.folder
     params = sum(p.numel() for p in model.parameters())
     sizes = ", ".join(f"{len(loader.data)} {split}" for split, loader in loaders.items())
@@ -130,7 +133,7 @@ def _run(trainer: Trainer, on_tested: OnTested | None) -> dict[str, Any]:
         after = f", after epoch {best['epoch']} of {cfg.train_cfg.max_epochs}" if "epoch" in best else ""
         quantities = {name: find_quantity(cfg.metrics, name) for name in best["metrics"]}
         print(f"best on validation: {as_line(best['metrics'], quantities, LINE)}{after}")
-        return finish(trainer, best["metrics"], on_tested)
+        return finish(trainer, best["metrics"], on_measured, on_tested)
 
 
 def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
@@ -140,7 +143,9 @@ def _anomalies(cfg: Config) -> contextlib.AbstractContextManager[Any]:
     return torch.autograd.set_detect_anomaly(True)
 
 
-def finish(trainer: Trainer, val: dict[str, float], on_tested: OnTested | None) -> dict[str, Any]:
+def finish(
+    trainer: Trainer, val: dict[str, float], on_measured: OnMeasured | None, on_tested: OnTested | None
+) -> dict[str, Any]:
     """Test the best checkpoint, and write results.json and the pictures."""
     cfg, model, loaders, work_dir = trainer.cfg, trainer.model, trainer.loaders, trainer.folder
     warn_absent_classes(loaders["test"].data)
@@ -175,6 +180,8 @@ def finish(trainer: Trainer, val: dict[str, float], on_tested: OnTested | None) 
         content["bad"] = bad
         print_bad(bad, "results.json has them all")
     if processes.rank() == 0:
+        if on_measured is not None:
+            on_measured(loaders["test"], evaluation)
         report.results(work_dir / RESULTS, content)
         classes = loaders["test"].data.classes
         for metric in evaluation.metrics:
