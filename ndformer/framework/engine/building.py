@@ -40,6 +40,8 @@ def prepare_data(cfg: Config, sample: bool) -> None:
     sample = sample or cfg.get("sample") == {}  # the config of a run with --sample
     names = [cfg.get("sample_data")] if isinstance(cfg.get("sample_data"), str) else cfg.get("sample_data")
     for folder, name in zip(folders, names or [None] * len(folders)):
+        if folder is None:  # the dataset reads no folder
+            continue
         if sample and name and (not folder.exists() or not any(folder.iterdir())):
             print(f"making the sample of {name} in {folder}")
             make_sample(name, folder)
@@ -54,7 +56,7 @@ STAND_IN = "the data were generated: do not compare these results with those of 
 
 def on_stand_in(cfg: Config) -> bool:
     """Whether some data is generated; then STAND_IN must be printed with the results."""
-    return any((folder / MARK).exists() for folder in _data_folders(cfg))
+    return any((folder / MARK).exists() for folder in _data_folders(cfg) if folder is not None)
 
 
 def _parts(cfg: Config) -> list[Any]:
@@ -63,9 +65,17 @@ def _parts(cfg: Config) -> list[Any]:
     return list(dataset.parts.values()) if "parts" in dataset else [dataset]
 
 
-def _data_folders(cfg: Config) -> list[Path]:
+def _data_folders(cfg: Config) -> list[Path | None]:
     outer = rooted(cfg.train_dataloader.dataset, cfg.get("data_root")).get("data_root")
-    return [Path(rooted(part, outer)["data_root"]) for part in _parts(cfg)]
+    return [_data_folder(part, outer) for part in _parts(cfg)]
+
+
+def _data_folder(dataset: Any, root: Any) -> Path | None:
+    """Return the folder of a dataset: of the config, or the default of its class; None if it has none."""
+    argument = arguments(DATASETS.get(dataset.type))[0].get("data_root")
+    default = None if argument is None or argument.required else argument.default
+    folder = rooted(dataset, root).get("data_root", default)
+    return None if folder is None else Path(folder)
 
 
 def dataset_name(cfg: Config) -> str:
@@ -287,8 +297,14 @@ def _heads(model: TokenModel, loader: DataLoader[Any]) -> Iterator[tuple[str, He
     if not model.in_turn:
         yield "head", cast(Head, model.head), data
         return
-    for name, part in data.parts.items():
-        yield f"head.{name}", cast(Head, cast(nn.ModuleDict, model.head)[name]), part
+    parts, heads = getattr(data, "parts", {}), cast(nn.ModuleDict, model.head)
+    if not parts or not parts.keys() <= heads.keys():
+        raise ConfigError(
+            "train_dataloader.dataset: expected a Mixture whose parts have the names of the heads "
+            f"({', '.join(heads)}), got {', '.join(parts) or type(data).__name__}"
+        )
+    for name, part in parts.items():
+        yield f"head.{name}", cast(Head, heads[name]), part
 
 
 def encoding_name(cfg: Config) -> str:

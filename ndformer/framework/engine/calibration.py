@@ -1,6 +1,7 @@
 """Calibration on the data: encoding options 'auto' and 'spread', the number of classes, the names of targets."""
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,16 +20,22 @@ from ndformer.framework.system import processes
 from ndformer.framework.tokens import Where
 
 
-def calibrate(cfg: Config) -> tuple[Config, list[str]]:
+def calibrate(cfg: Config, before: dict[str, Any] | None = None) -> tuple[Config, list[str]]:
     """Replace 'auto' and 'spread' by numbers measured on the first training batch, and set missing class counts.
 
-    Metrics get the names of targets. Returns the new config, and messages on what was measured.
+    Metrics get the names of targets. `before` is the config of the run to resume, whose numbers are kept. Returns the
+    new config, and messages on what was measured.
     """
     counted = with_targets(with_classes(cfg))
     messages = [f"{key} is {value}, from the data" for key, _, value in changes(cfg.to_dict(), counted.to_dict())]
     cfg = counted
     encoding = cfg.model.backbone.get("encoding")
     parts = [] if encoding is None else [encoding] if isinstance(encoding, dict) else list(encoding)
+    if before is not None and any(map(_is_from_data, parts)):
+        earlier = before["model"]["backbone"].get("encoding")
+        earlier = [earlier] if isinstance(earlier, dict) else list(earlier or [])
+        parts = [_keep(part, old) for part, old in itertools.zip_longest(parts, earlier[: len(parts)], fillvalue={})]
+        cfg = _with_parts(cfg, parts)
     if not any(map(_is_from_data, parts)):
         return cfg, messages
     positions = _first_positions(_with_parts(cfg, [_measure(part, None) for part in parts]))
@@ -43,6 +50,21 @@ def calibrate(cfg: Config) -> tuple[Config, list[str]]:
         for change in _changes(part, numbers)
     ]
     return _with_parts(cfg, measured), messages
+
+
+def _keep(part: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of an encoding with the numbers that a run measured before."""
+    if part.get("type") != before.get("type"):
+        return part
+    kept = {}
+    for name, value in part.items():
+        known = before.get(name)
+        if isinstance(value, dict):
+            value = _keep(value, known if isinstance(known, dict) else {})
+        elif value in FROM_DATA and isinstance(known, (int, float, list, tuple)):
+            value = known
+        kept[name] = value
+    return kept
 
 
 def _is_from_data(part: dict[str, Any]) -> bool:
@@ -76,6 +98,11 @@ def _first_positions(cfg: Config) -> list[Where]:
     cfg.train_dataloader.num_workers = 0
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = build_model(cfg).eval()
+        if model.in_turn:  # the first batch has one modality, which the seed draws
+            raise ConfigError(
+                "'auto' and 'spread' are measured on one batch, and each batch of a Mixture has another modality: give "
+                "numbers instead"
+            )
         loader = build_loader(cfg, "train")
         sampler = loader.batch_sampler
         if isinstance(sampler, Batches) and not cfg.train_dataloader.get("batch_tokens"):

@@ -117,7 +117,12 @@ class Preparation:
 
     def sample(self, files: tuple[Path, ...]) -> Sample:
         """Return the transformed sample of one or more files."""
-        return self._prepare({self.modality(path): (self.opened(path), path) for path in files})
+        parts: dict[str, tuple[Sample, Path]] = {}
+        for path in files:
+            if (name := self.modality(path)) in parts:
+                raise DataError(f"{parts[name][1]} and {path} are both {name} of one sample. Rename one of them")
+            parts[name] = self.opened(path), path
+        return self._prepare(parts)
 
     def sample_from_memory(self, value: Any) -> Sample:
         """Return the transformed sample of a value of the model's modality, or of a dict with several modalities."""

@@ -31,6 +31,7 @@ from ndformer.framework.engine.building import (
     rehearse,
 )
 from ndformer.framework.engine.calibration import calibrate
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.training import checkpoint, pretrained
 from ndformer.framework.engine.training.agreement import check_data, check_settings
 from ndformer.framework.engine.training.console import LOG, logged
@@ -77,7 +78,8 @@ def train(
     from ndformer.framework.engine.training.trainer import Trainer
 
     check_settings(cfg, resume=resume, allow_config_change=allow_config_change, overwrite=overwrite)
-    cfg, messages = calibrate(cfg)
+    known = work_dir / saved.DATA
+    cfg, messages = calibrate(cfg, saved.read(known) if resume and known.is_file() else None)
     torch.manual_seed(cfg.seed)
     model = build_model(cfg)  # before the data, so that its errors appear at once
     rehearse(cfg, model)

@@ -11,6 +11,9 @@ INSTEAD = dict(  # hooks that need mmengine's Runner, and what replaces them
     CheckpointHook="last.pth is saved after each epoch, and with `train_cfg.checkpoint_every` within epochs",
     ParamSchedulerHook="`schedule` sets the learning rate",
     EMAHook="`ema=dict(decay=0.999)` evaluates an average of the weights",
+    PrepareTTAHook="`ndformer vote` averages several views",  # builds any `type`, also of a dotted path
+    NaiveVisualizationHook="`ndformer test --show-dir` draws predictions",
+    NPUProfilerHook="ProfilerHook, or --profile of train",
 )
 
 

@@ -63,6 +63,10 @@ def load(
     data = None if trusted and Path(path).suffix == ".py" else saved.data_for(Path(path), checkpoint)
     cfg = drop_repeated_roots(read(Path(path)) if data is None else saved.read(data))
     changes = _changes(options, encoding)
+    for keys, value in changes:
+        if keys[0] == "versions":
+            cfg = _set(cfg, keys, value)
+    changes = [(keys, value) for keys, value in changes if keys[0] != "versions"]
     cfg = _with_preset(cfg, next((value for keys, value in changes if keys == ("preset",)), cfg.get("preset")), path)
     if sample:
         for keys, value in changes:
@@ -75,6 +79,8 @@ def load(
     if encoding is not None:
         cfg = _put(_put(cfg, ENCODING, None), ENCODING, parse_encoding(encoding))
         cfg = _without(cfg, ("sample", *ENCODING))  # the sample's settings are for the old encoding
+        for name in cfg.get("versions") or {}:
+            cfg = _without(cfg, ("versions", name, *ENCODING))
     cfg = cfg if adapt is None else adapt(cfg)
     for keys, value in sorted(
         changes, key=lambda change: len(option_paths(change[0])), reverse=True
@@ -84,6 +90,7 @@ def load(
     if cfg["custom_hooks"]:
         HOOKS.all()  # so that modules of users can import mmengine.hooks where OpenCV does not load
     _import(cfg["custom_imports"], None if trusted else data)
+    _check_hooks(cfg["custom_hooks"], None if trusted else data)
     cfg = with_current_options(cfg)
     check(cfg)
     return StrictConfig(cfg, cfg_text=format_config(cfg), filename=str(path))
@@ -98,6 +105,7 @@ def load_text(text: str, source: Path, trusted: bool = False) -> StrictConfig:
         raise DataError(f"the config in {source} is damaged. Give the config of the run") from None
     cfg = _finished(drop_repeated_roots(cfg))
     _import(cfg["custom_imports"], None if trusted else source)
+    _check_hooks(cfg["custom_hooks"], None if trusted else source)
     cfg = with_current_options(cfg)
     check(cfg)
     return StrictConfig(cfg, cfg_text=format_config(cfg), filename=str(source))
@@ -194,6 +202,15 @@ def _unmark(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _unmark(inner) for key, inner in value.items() if key != "_delete_"}
     return type(value)(map(_unmark, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _check_hooks(hooks: Any, data: Path | None) -> None:
+    """Raise for hooks of an untrusted file `data` that write to places which it names."""
+    for i, hook in enumerate(hooks if isinstance(hooks, list) and data is not None else []):
+        for key in ("json_trace_path", "on_trace_ready"):
+            if isinstance(hook, dict) and hook.get(key) is not None:
+                sentence = f"{data}: custom_hooks.{i}.{key} names a file to write. Give your own config"
+                raise DataError(sentence, saved.TRUST)
 
 
 def _import(custom: Any, data: Path | None) -> None:

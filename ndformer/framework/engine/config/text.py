@@ -1,9 +1,11 @@
 """Settings as text: KEY=VALUE options, encodings such as PaPE(m=8), and configs as Python source."""
 
 import ast
+import io
 import keyword
 import math
 import re
+import tokenize
 from typing import Any, TypeGuard
 
 from ndformer.framework.errors import ConfigError
@@ -36,7 +38,7 @@ def parse_choices(text: str) -> tuple[str, list[str]]:
         node = ast.parse(value, mode="eval").body
     except (SyntaxError, ValueError):
         return ".".join(keys), [value]
-    if not _bare(node):
+    if not _bare(node) or _has_comment(value):
         return ".".join(keys), [value]
     return ".".join(keys), [ast.get_source_segment(value, item) or "" for item in node.elts]
 
@@ -76,11 +78,19 @@ def _parse_call(node: ast.expr) -> dict[str, Any]:
     raise ValueError(f"{ast.unparse(node)} is not the name of an encoding")
 
 
+def _has_comment(text: str) -> bool:
+    if "#" not in text:
+        return False
+    return any(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline))
+
+
 def _value(text: str) -> Any:
     if not text:
         return ""
     try:
         node = ast.parse(text, mode="eval").body
+        if _has_comment(text):
+            raise SyntaxError  # Python would drop the rest of a name such as run#2
     except (SyntaxError, ValueError):
         if text[0] in "[({\"'" or text.startswith("dict("):
             raise ValueError("the value does not close its brackets or quotes") from None

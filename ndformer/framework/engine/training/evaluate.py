@@ -67,7 +67,8 @@ def measure(
         if not results:
             raise DataError("no sample could be read, so there is nothing to evaluate")
         prefix = f"{metric.prefix}/" if metric.prefix else ""
-        measured = {prefix + name: value for name, value in metric.compute_metrics(results).items()}
+        computed = metric.compute_metrics(results).items()
+        measured = {prefix + name: _plain(value, name, metric) for name, value in computed}
         if metric is built[0] and not {metric.main, prefix + metric.main} & measured.keys():
             raise DataError(
                 f"{type(metric).__name__}.compute_metrics() must return its main value '{metric.main}', got "
@@ -80,6 +81,15 @@ def measure(
     call_hook(f"after_{mode}_epoch", metrics=values)
     call_hook(f"after_{mode}")
     return Evaluation(values, built, answers, quantities)
+
+
+def _plain(value: Any, name: str, metric: Metric) -> float:
+    """Return a value as a Python number: checkpoints with numbers of numpy or tensors could not be read again."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        kind = type(metric).__name__
+        raise DataError(f"{kind}.compute_metrics(): expected a number for '{name}', got {value!r:.60}") from None
 
 
 def in_order(local: list[list[Any]]) -> list[Any]:

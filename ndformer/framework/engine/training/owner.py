@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ndformer.framework import foreign
 from ndformer.framework.errors import DataError
@@ -67,6 +68,14 @@ def _start(number: int) -> int | None:
     return 0 if state in "ZX" else int(values[18])  # Z: exited, X: dead
 
 
+def _process(content: dict[str, Any]) -> Process:
+    """Return a process as JSON describes it, or raise ValueError or TypeError."""
+    process = Process(**content)
+    if type(process.id) is not int or not 0 <= process.id < 2**31 or not isinstance(process.place, str):
+        raise ValueError
+    return process
+
+
 @dataclass(frozen=True)
 class Owner:
     """The content of owner.json: the run that uses a folder."""
@@ -82,7 +91,8 @@ class Owner:
                 raise ValueError
             content = foreign.plain_json(path)
             process, launch = content["process"], content["launch"]
-            return cls(content["host"], process and Process(**process), tuple(Process(**agent) for agent in launch))
+            owner = None if process is None else _process(process)
+            return cls(content["host"], owner, tuple(map(_process, launch)))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):  # half written, or another program's file

@@ -213,9 +213,9 @@ def begin(model: nn.Module, cfg: Config) -> list[str]:
     """Load the `weights` of a config into its model; return a summary as lines."""
     path = parse_reference(cfg["weights"]).path
     check_not_special(path)
-    if not path.is_file():
+    if not checkpoint.exists(path):
         raise DataError(
-            f"weights: expected a file, got {path}, which does not exist. Train them first",
+            f"weights: expected a checkpoint, got {path}, which does not exist. Train them first",
             "--cfg-options weights=None starts from random weights",
         )
     return load_into(model, read(cfg["weights"]), cfg["model"]["backbone"].get("encoding"))

@@ -23,7 +23,8 @@ def save(trainer: Runner) -> None:
     """Write last.pth with the state of the run; the file before it becomes previous.pth."""
     share_statistics(trainer)
     content = _state(trainer) | _metadata(trainer, trainer.history.metrics)
-    _write(trainer, checkpoint.LAST, content, checkpoint.PREVIOUS)
+    _write(trainer, checkpoint.LAST, content, None if trainer.last_is_damaged else checkpoint.PREVIOUS)
+    trainer.last_is_damaged = False
     trainer.timer.restart()
 
 
@@ -94,6 +95,7 @@ def restore(trainer: Runner) -> None:
             f"{trainer.folder}: expected the same checkpoint in all processes, got {', '.join(checkpoints)} (in order "
             "of rank). Wait until the file system shows all hosts the same files"
         )
+    trainer.last_is_damaged = path.stem != Path(checkpoint.LAST).stem  # it must not replace the intact one
     trainer.call_hook("after_load_checkpoint", checkpoint=state)
     check_resumable(trainer.cfg, state, trainer.allow_config_change)
     check_same_data(state, trainer.data, _classes(trainer), trainer.allow_data_change)

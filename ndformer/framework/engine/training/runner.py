@@ -56,6 +56,7 @@ class Runner:
     batches: int  # of an epoch
     epoch = iter = batch = 0  # finished epochs, finished batches, and those of the current epoch
     seconds = 0.0  # of finished epochs
+    last_is_damaged = False  # the run was resumed from previous.pth
     allow_config_change: bool
     allow_data_change: bool
 

@@ -5,11 +5,12 @@ from pathlib import Path
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.engine.training.console import LOG
 from ndformer.framework.engine.training.owner import NAME, Owner, this
-from ndformer.framework.errors import DataError
+from ndformer.framework.errors import DataError, shorten_list
 from ndformer.framework.foreign import check_not_special
 from ndformer.framework.system import atomic
 
 RESULTS, CONFIG = "results.json", "config.py"
+CHECKPOINTS = checkpoint.LAST, checkpoint.PREVIOUS, checkpoint.BEST
 WRITTEN = (  # all that a run writes, in the order of removal: results never lie beside another run's config
     RESULTS,
     "classes.txt",
@@ -22,12 +23,10 @@ WRITTEN = (  # all that a run writes, in the order of removal: results never lie
     "shown",
     "vis_data",
     "profile",
-    checkpoint.LAST,
-    checkpoint.PREVIOUS,
-    checkpoint.BEST,
-    LOG,
+    *CHECKPOINTS,
     "config.json",
     CONFIG,
+    LOG,  # last, as a folder with it is that of a run
 )
 
 
@@ -43,7 +42,15 @@ def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
     if resume and not begun(folder):
         check_not_special(folder / checkpoint.LAST)
         raise DataError(f"nothing to resume in {folder}: it has no {checkpoint.LAST}", "start without --resume")
-    if begun(folder) and not (resume or overwrite):
+    if resume or overwrite:
+        return
+    own = [name for name in WRITTEN if (folder / name).exists()]
+    if own and not (folder / LOG).exists():
+        raise DataError(
+            f"{folder} contains {shorten_list(own, 4)}, which a run would replace, and no {LOG} of a run",
+            "--work-dir names another folder, --overwrite removes them",
+        )
+    if begun(folder) or (folder / RESULTS).exists():
         raise DataError(
             f"{folder} already contains a run",
             "--resume continues it, --overwrite replaces it, --work-dir names another folder",
@@ -54,6 +61,7 @@ def clear(folder: Path) -> None:
     """Remove all files that a run has written, and no others."""
     for name in WRITTEN:
         atomic.remove(folder / name)
-        for form in checkpoint.forms(folder / name):  # a checkpoint of several processes is a folder
+        forms = checkpoint.forms(folder / name) if name in CHECKPOINTS else []
+        for form in forms:  # a checkpoint of several processes is a folder
             atomic.remove(form)
             atomic.remove(atomic.replaced_path(form))
