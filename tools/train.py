@@ -32,6 +32,7 @@ from ndformer.cli.program import (
     weights_arguments,
 )
 from ndformer.framework.engine.building import encoding_name, prepare_data
+from ndformer.framework.engine.config import saved
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint, exported
 from ndformer.framework.engine.training.throughput import parse_steps
@@ -41,8 +42,15 @@ from ndformer.lab.report import write_after_training
 
 
 def default_work_dir(args: argparse.Namespace, cfg: Config) -> Path:
-    """Return the work dir of the arguments or the config, else work_dirs/CONFIG with the changes in its name."""
-    name = args.config.stem + (f"_{encoding_name(cfg)}" if args.encoding else "") + ("_sample" if args.sample else "")
+    """Return the work dir of the arguments or the config, else work_dirs/CONFIG with the changes in its name.
+
+    CONFIG may be the folder of a run, which --resume continues; a new run of its config has its name.
+    """
+    run = args.config.parent if args.config.name == saved.DATA else None
+    if run is not None and args.resume and not args.work_dir:
+        return run
+    name = args.config.stem if run is None else run.resolve().name
+    name += (f"_{encoding_name(cfg)}" if args.encoding else "") + ("_sample" if args.sample else "")
     return Path(args.work_dir or cfg.get("work_dir") or f"work_dirs/{name}")
 
 

@@ -1,12 +1,15 @@
 """Common mistakes of new users: the error names the remedy, or the program does what was meant."""
 
+import argparse
 import csv
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from mmengine.config import Config
 from PIL import Image
 
 import ndformer.__main__
@@ -245,3 +248,11 @@ def test_every_program_is_listed_once_and_modules_that_benchmarks_share_are_not(
     programs = [file.stem for file in (ROOT / "tools").glob("*.py")]
     assert sorted(name for name in listed if "/" not in name) == sorted(programs)
     assert not [name for name in listed if name.startswith("benchmarks/gpu_")]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_the_folder_of_a_run_as_config_names_the_work_dir(tmp_path, monkeypatch, resume):
+    monkeypatch.chdir(tmp_path)
+    home = Path("elsewhere" if resume else "work_dirs") / "mine"
+    given = argparse.Namespace(config=home / "config.json", work_dir=None, encoding=None, sample=False, resume=resume)
+    assert train.default_work_dir(given, Config()) == home

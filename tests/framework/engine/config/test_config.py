@@ -204,3 +204,11 @@ def test_a_loaded_config_reads_back_the_same(write, path, changes, sample, encod
     again = load(write(cfg.pretty_text, "again.py"))
     assert again.to_dict() == cfg.to_dict()
     assert again.pretty_text == cfg.pretty_text
+
+
+def test_options_of_a_version_apply_to_the_version(tmp_path):
+    versions = "versions=dict(big=dict(model=dict(backbone=dict(depth=6, encoding=dict(m=3)))))"
+    (tmp_path / "c.py").write_text(f"_base_ = ['{ROOT / 'configs' / 'mnist_small.py'}']\n{versions}\n")
+    assert load(tmp_path / "c.py", ["preset=big", "versions.big.model.backbone.depth=8"]).model.backbone.depth == 8
+    assert load(tmp_path / "c.py", [], "Sincos").model.backbone.encoding.type == "Sincos"
+    assert load(tmp_path / "c.py", ["preset=big"], "Sincos").model.backbone.depth == 6

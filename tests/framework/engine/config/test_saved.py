@@ -302,3 +302,18 @@ def test_a_config_of_too_many_values_is_a_sentence_before_it_is_parsed(name: str
         load(folder / "config.json")
     with pytest.raises(ConfigError, match="best.pth has a config of more than 131072 values"):
         load_text(f"a = {LARGE[name]}", folder / "best.pth")
+
+
+HARMFUL = {
+    "writes": dict(type="ProfilerHook", json_trace_path="theirs/written.json"),
+    "builds": dict(type="PrepareTTAHook", tta_cfg=dict(type="pathlib.Path.touch", self="theirs/written.json")),
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+def test_hooks_of_an_untrusted_config_neither_write_files_nor_run_code(tmp_path, name):
+    cfg = load(CONFIGS / "mnist_small.py")
+    saved.write(tmp_path, cfg.to_dict() | dict(custom_hooks=[HARMFUL[name]]))
+    (tmp_path / "config.py").unlink()
+    with pytest.raises((DataError, ConfigError), match="names a file to write|ndformer vote"):
+        load(tmp_path / "config.json")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.engine.config.text import format_config, parse_encoding, parse_option
+from ndformer.framework.engine.config.text import format_config, parse_choices, parse_encoding, parse_option
 from tests.framework.engine.conftest import refusal
 
 
@@ -93,3 +93,10 @@ def test_a_written_config_reads_back_the_same(cfg):
     del names["__builtins__"]
     assert names == cfg
     assert repr(names) == repr(cfg)  # 1 == 1.0 == True
+
+
+@pytest.mark.parametrize("value", ["run#2", "data/a#b", "1#2", "best#1.pth"])
+def test_a_hash_is_part_of_a_value(value):
+    assert parse_option(f"a={value}") == (("a",), value)
+    assert parse_choices(f"a={value}") == ("a", [value])
+    assert parse_option(f"a='{value}'") == (("a",), value)

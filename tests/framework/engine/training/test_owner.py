@@ -1,9 +1,10 @@
 """A work dir has one run at a time; a killed run is recognized, also from other hosts."""
 
+import json
 import multiprocessing
 import os
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -166,3 +167,13 @@ def test_a_refused_run_leaves_no_lock_for_a_restart(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="already contains a run"), owned(tmp_path):
         raise DataError("already contains a run")
     assert not (tmp_path / NAME).exists()
+
+
+@pytest.mark.parametrize("process", [dict(id="x"), dict(id=0.5), dict(id=2**40), 0, dict(id=1, place=3)])
+def test_an_owner_of_another_program_is_unknown(tmp_path, process):
+    known = dict(asdict(this()))
+    content = dict(host="h", process=known | process if isinstance(process, dict) else process, launch=[])
+    (tmp_path / NAME).write_text(json.dumps(content))
+    found = Owner.read(tmp_path / NAME)
+    assert found is not None
+    assert found.host == "an unknown host"

@@ -18,7 +18,7 @@ from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive
-from tests.framework.engine.training.runs import Killed, flip, kill, short, stop
+from tests.framework.engine.training.runs import Killed, flip, kill, killed, short, stop
 from tests.soak.tiny import SoakSquares, config, differences
 
 ROOT = Path(__file__).parents[4]
@@ -335,3 +335,16 @@ def test_an_epoch_ends_with_a_step_so_that_no_gradient_is_pending(tmp_path):
     state = checkpoint.load(tmp_path / "last.pth")
     assert (state["iter"], state["updates"]) == (8, 4)
     assert all(torch.isfinite(value).all() for value in state["model"].values())
+
+
+def test_a_damaged_checkpoint_never_replaces_the_intact_one(tmp_path, monkeypatch):
+    """A run resumed from previous.pth, and killed in its next save between the link and the new file."""
+    kill(tmp_path, short(), 4)
+    flip(tmp_path / checkpoint.LAST)
+    before = (tmp_path / checkpoint.PREVIOUS).read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(Killed):
+            train(short(), tmp_path, resume=True)
+    assert (tmp_path / checkpoint.PREVIOUS).read_bytes() == before
+    train(short(), tmp_path, resume=True)

@@ -102,3 +102,25 @@ def test_files_have_the_mode_of_the_umask(tmp_path, monkeypatch, umask, mode):
     assert {checkpoint.LAST, console.LOG, "best.safetensors", "curves.png", "scalars.json"} <= set(files)
     assert {name: oct(one & 0o777) for name, one in files.items() if one & 0o777 != mode} == {}
     assert oct(locks[0] & 0o777) == oct(mode)
+
+
+def test_a_start_removes_neither_finished_results_nor_files_that_no_run_wrote(tmp_path):
+    train(short(1), tmp_path / "run")
+    for name in (checkpoint.LAST, checkpoint.PREVIOUS):
+        (tmp_path / "run" / name).unlink(missing_ok=True)
+    with pytest.raises(DataError, match="already contains a run"):
+        train(short(1), tmp_path / "run")
+    mine = tmp_path / "mine" / "config.py"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    with pytest.raises(DataError, match="mine contains config.py, which a run would replace, and no train.log"):
+        train(short(1), mine.parent)
+    assert mine.read_text() == "mine"
+
+
+def test_a_folder_of_data_with_a_manifest_is_no_checkpoint(tmp_path):
+    train(short(1), tmp_path)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "manifest.json").write_text("{}")
+    work_dir.clear(tmp_path)
+    assert (tmp_path / "train" / "manifest.json").exists()
