@@ -84,9 +84,11 @@ def main() -> None:
     for name, sensors in data.maskable.items():
         if not masked.issuperset(sensors):
             data.masked = masked.union(sensors)
+            loader.restart()
             line = evaluate(cfg, model, with_stderr_progress(loader, f"without {name}")).line
             print(f"without {name}:  {line}", flush=True)
     data.masked = masked
+    loader.restart()
     print_bad(all_bad(dict(test=loader)), "ndformer check_data lists all")
     if args.out is not None:
         is_coco = args.out.suffix == ".json" and data.categories is not None

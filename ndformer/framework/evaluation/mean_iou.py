@@ -103,7 +103,9 @@ class SolveRate(Metric):
             self.results.append((int(right.sum()), right.size))
 
     def compute_metrics(self, results: list[tuple[int, int]]) -> dict[str, float]:
-        right, cells = np.array(results).T
+        right, cells = np.array([pair for pair in results if pair[1]], np.int64).reshape(-1, 2).T
+        if not len(cells):
+            raise DataError("expected known cells in this set, got cells with a negative truth only")
         return dict(solve_rate=float((right == cells).mean()), cell_accuracy=float(right.sum() / max(1, cells.sum())))
 
 

@@ -69,7 +69,7 @@ def measure(
         prefix = f"{metric.prefix}/" if metric.prefix else ""
         computed = metric.compute_metrics(results).items()
         measured = {prefix + name: _plain(value, name, metric) for name, value in computed}
-        if metric is built[0] and not {metric.main, prefix + metric.main} & measured.keys():
+        if metric is built[0] and measured and not {metric.main, prefix + metric.main} & measured.keys():
             raise DataError(
                 f"{type(metric).__name__}.compute_metrics() must return its main value '{metric.main}', got "
                 f"{', '.join(measured) or 'nothing'}. Return it, or set `main` to one of these"

@@ -57,6 +57,12 @@ class Loader(DataLoader[Any]):
     def _get_iterator(self) -> Any:
         return _LoaderIterator(self) if self.num_workers else super()._get_iterator()
 
+    def restart(self) -> None:
+        """End the workers, whose copy of the data set is as it was when they began; the next ones have it as it is."""
+        if self._iterator is not None:
+            self._iterator._shutdown_workers()  # pyright: ignore[reportAttributeAccessIssue]
+            self._iterator = None
+
     def __iter__(self) -> Iterator[dict[str, Any]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         with workers_explained([self.data]):
             try:

@@ -1,5 +1,6 @@
 """Helpers for readers of binary recordings: memory-mapped bytes, header lines, wrapped counters."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 from ndformer.framework import foreign
 
 LINE = 2**16  # bytes of a header line, at most
+CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")  # in events that begin as a comment does, and in no header
 HEADER = 2**22  # bytes of a header, at most; camera settings take some hundred thousand
 
 
@@ -23,6 +25,8 @@ def comment_lines(data: np.ndarray, mark: str, end: str | None = None) -> tuple[
         if offset >= HEADER:
             raise ValueError(f"its header has more than {HEADER} bytes")
         stop = begin.find(b"\n", offset, offset + LINE) + 1
+        if CONTROL.search(begin, offset, stop or offset + LINE):
+            break  # the header has ended without a line that says so
         if stop == 0:
             raise ValueError(f"the line of its header at byte {offset} does not end")
         lines.append(begin[offset:stop].decode("latin-1").strip())

@@ -17,6 +17,7 @@ from ndformer.modalities.events.formats.stream import Events
 from ndformer.modalities.events.formats.tables import NAMES, columns
 
 ORDER = ["t", "x", "y", "p"]
+UNITS = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}  # microseconds of a unit in a header: t[us]
 
 
 def read_text(path: Path) -> Events:
@@ -25,7 +26,8 @@ def read_text(path: Path) -> Events:
 
 def parsed(lines: Iterable[str]) -> Events:
     """Parse lines as events; raise a ValueError for other text."""
-    names, size, rows = opening(lines)
+    named, size, rows = opening(lines)
+    names = None if named is None else [name.partition("[")[0] for name in named]
     first = next(rows, None)
     if first is None and names is None and size is None:
         raise ValueError("it has no rows of numbers")
@@ -37,6 +39,11 @@ def parsed(lines: Iterable[str]) -> Events:
         raise ValueError(f"its rows have {wide} numbers and not the four of t x y p: name them in the first line")
     table = np.loadtxt(itertools.chain([first], rows), delimiter=mark, ndmin=2)
     table_columns = {name: table[:, i] for i, name in enumerate(names or ORDER) if i < table.shape[1]}
+    for name, unit in [word.rstrip("]").split("[", 1) for word in named or () if "[" in word]:
+        if name in NAMES["t"] and name in table_columns:
+            if unit not in UNITS:
+                raise ValueError(f"its times are in '{unit}', which must be one of {', '.join(UNITS)}")
+            table_columns[name] = np.rint(table_columns[name] * UNITS[unit])
     polarity = next((table_columns[name] for name in NAMES["p"] if name in table_columns), np.zeros(0))
     if not np.isin(polarity, (-1, 0, 1)).all():
         raise ValueError("its polarities are not 0 and 1, or -1 and 1: name its columns in the first line, as t x y p")
@@ -51,7 +58,7 @@ def opening(lines: Iterable[str]) -> tuple[list[str] | None, cameras.Size | None
     for line in rows:
         words = [word.strip('"') for word in re.split(r"[,;\s]+", line)]
         if names is None and any(re.match(r"[A-Za-z_]", word) for word in words):
-            names = [word.lower().partition("[")[0] for word in words]
+            names = [word.lower() for word in words]
         elif size is None and len(words) == 2 and all(word.isdigit() for word in words):
             size = cameras.check_size(words[1], words[0])
         else:

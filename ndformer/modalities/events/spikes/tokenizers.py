@@ -10,6 +10,7 @@ from ndformer.modalities.events.spikes.spiking import Rule, Spikes, find_spikes
 from ndformer.modalities.events.spikes.spiking_numba import find_spikes_numba
 from ndformer.modalities.events.spikes.tokens import NONE, Tokens, check_patch, patches, pixel_cells
 
+MAX_BINS = 22  # each further one doubles the table of bins
 BIN = 1000  # microseconds before a spike that the first time bin covers; each further bin doubles the range
 
 
@@ -27,6 +28,9 @@ class SpikingTokenizer:
     def __init__(self, rule: Rule, patch: int = 16, bins: int = 10) -> None:
         self.rule, self.patch, self.bins = rule, patch, bins
         self.volume = check_patch(patch, bins)
+        if bins > MAX_BINS:
+            last = BIN << MAX_BINS - 2
+            raise ValueError(f"bins must be at most {MAX_BINS}, the last of which begins {last} us back, got {bins}")
         edges, self.max_age = BIN << np.arange(bins - 1), BIN << (bins - 1)
         self.table = np.searchsorted(edges, np.arange(0, self.max_age + BIN, BIN), "right").astype(np.uint16)
 

@@ -34,9 +34,10 @@ class PackEventBoxes:
         packed = dict(
             boxes=torch.from_numpy(boxes.astype(np.float32)),
             labels=torch.from_numpy(labels),
-            truth=dict(boxes=boxes, labels=labels),
             image_id=str(data_sample.get("path", data_sample.get("index"))),
             size=self.size,
             frame=np.array([1.0, 1.0, 0.0, 0.0]),
         )
+        if "boxes" in data_sample:  # else predictions are neither right nor wrong
+            packed["truth"] = dict(boxes=boxes, labels=labels)
         return sample | dict(data_sample=data_sample | packed)

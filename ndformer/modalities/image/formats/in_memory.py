@@ -49,7 +49,7 @@ def to_uint8(pixels: np.ndarray) -> np.ndarray:
     """Return pixels as uint8, from integers up to 255 or floats up to 1."""
     if pixels.dtype == np.uint8:
         return np.ascontiguousarray(pixels)
-    white = 1 if pixels.dtype.kind == "f" else 255
+    white = 1 if pixels.dtype.kind in "fb" else 255
     if pixels.dtype.kind not in "fiub" or not (pixels.min() >= 0 and pixels.max() <= white):
         value_range = f" from {pixels.min():g} to {pixels.max():g}" if pixels.dtype.kind in "fiu" else ""
         raise ValueError(f"pixels must be bytes, or floats from 0 to 1 (pixels / 255), got {pixels.dtype}{value_range}")

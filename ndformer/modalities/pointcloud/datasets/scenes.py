@@ -28,7 +28,7 @@ SCANNET = {  # the 20 classes of the benchmark, and their numbers in NYU40
     "bookshelf": 10, "picture": 11, "counter": 12, "desk": 14, "curtain": 16, "refrigerator": 24,
     "shower curtain": 28, "toilet": 33, "sink": 34, "bathtub": 36, "otherfurniture": 39,
 }  # fmt: skip
-RESCAN = re.compile(r"(scene\d{4})_\d\d")  # several scans of one room
+RESCAN = re.compile(r"(scene\d{4})_\d\d(?![^._])")  # several scans of one room
 
 
 @DATASETS.register_module()
@@ -89,7 +89,7 @@ class Scenes(Dataset):
 
     def held_out(self, records: list[Any], labels: np.ndarray, share: float) -> np.ndarray:
         """Hold out rooms, each with all of its scans."""
-        match = [RESCAN.fullmatch(path.name) for path in records]
+        match = [RESCAN.match(path.name) for path in records]
         _, room = np.unique([m[1] if m else path.name for m, path in zip(match, records)], return_inverse=True)
         rooms = stratified(np.zeros(room.max() + 1, np.int64), share)
         return np.flatnonzero(np.isin(room, rooms))

@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from ndformer.framework import foreign
-from ndformer.modalities.pointcloud.formats.columns import XYZ, Columns, check_width, name_rows, split_names
+from ndformer.modalities.pointcloud.formats.columns import (
+    XYZ,
+    Columns,
+    UnnamedError,
+    check_width,
+    name_rows,
+    plain,
+    split_names,
+)
 
 COMMENTS = ("#", "//")
 
@@ -25,6 +33,9 @@ def read_text(path: Path, columns: Sequence[str] | None) -> Columns:
     rows = (line for line in lines if not line.startswith(COMMENTS))
     row = np.loadtxt([first], delimiter=mark, ndmin=2)
     names = columns if columns is not None else named if named and len(named) == row.shape[1] else None
+    if names is None and named and len(named) > len(XYZ) and row.shape[1] > len(XYZ):
+        # the columns would be guessed against what it says
+        raise UnnamedError(f"has rows of {row.shape[1]} numbers below {len(named)} names ({' '.join(named):.60})")
     check_width(row) if names is None else name_rows(row, names)  # fail before millions of rows are parsed
     return name_rows(np.loadtxt(itertools.chain([first], rows), delimiter=mark, ndmin=2), names)
 
@@ -33,7 +44,8 @@ def _header(lines: Iterator[str]) -> tuple[list[str] | None, str | None, str | N
     """Return the column names, the first row of numbers, and the delimiter."""
     named = None
     for place, line in enumerate(lines):
-        words = split_names(line)
+        mark = next((mark for mark in ",;" if mark in line), None)
+        words = split_names(line) if mark is None else [plain(word) for word in line.lstrip("#/% ").split(mark)]
         if set(XYZ) <= set(words):
             named = words
         elif line.startswith(COMMENTS) or (place == (named is not None) and line.isdigit()):

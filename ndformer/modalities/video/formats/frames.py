@@ -52,6 +52,8 @@ class FrameFolder:
     def facts(self) -> dict[str, Any]:
         """Return facts as VideoFile.facts does, without a frame rate."""
         names = self.names()
+        if not names:
+            raise DataError(f"{self.path} has no frames. Unpack the video again, or remove it")
         width, height = foreign.image_size(self.path / names[0])
         return dict(frames=len(names), height=height, width=width)
 

@@ -57,6 +57,9 @@ class Decoder:
                 code = child.wait()
                 self.end()
                 raise DecodingError(f"ended the process that decodes, with code {code}") from None
+            except BaseException:  # Ctrl-C: the rest of this answer would be taken for the next one
+                self.end()
+                raise
         if "error" in answer:
             raise DecodingError(
                 re.sub(r"\[[\d:]+\] \S+: ", "", answer["error"])[:MAX_MESSAGE]

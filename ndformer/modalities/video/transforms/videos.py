@@ -94,6 +94,11 @@ class FlipVideo:
     def __call__(self, sample: Sample, rng: np.random.Generator) -> Sample:
         if rng.random() >= self.p:
             return sample
+        if self.labels is not None and sample["label"] >= len(self.labels):
+            raise DataError(
+                f"FlipVideo expects labels below {len(self.labels)}, the length of `labels`, got {sample['label']}. "
+                "Add the missing ones"
+            )
         label = sample["label"] if self.labels is None or sample["label"] < 0 else self.labels[sample["label"]]
         return sample | dict(video=sample["video"][:, :, ::-1], label=label)
 

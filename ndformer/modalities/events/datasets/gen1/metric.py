@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ndformer.framework.errors import DataError
 from ndformer.framework.evaluation.coco.metric import CocoMetric
 from ndformer.framework.registry import METRICS
 from ndformer.framework.registry.ranges import NonNegative
@@ -21,6 +22,8 @@ class Gen1Metric(CocoMetric):
 
     def process(self, data_batch: Any, data_samples: Sequence[Any]) -> None:
         for answer in data_samples:
+            if answer.truth is None:
+                raise DataError(f"{answer.path or 'a recording'} has no boxes to compare with. Use ndformer predict")
             parts = self._select_large(answer.truth), self._select_large(answer.predictions)
             self.results.append((answer.sample["image_id"], *parts))
 
