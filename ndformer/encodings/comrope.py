@@ -45,7 +45,7 @@ class ComRoPE(PositionEncoding):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.kind, self.block, self.normalize = kind, block, normalize
-        self.blocks = block_count(block, self.head_dim)
+        self.blocks, self.planes = block_count(block, self.head_dim), id(self)
         if kind == "AP" and self.blocks < self.position_dims:
             raise ValueError(
                 f"kind='AP' needs a block of {block} channels for each of {self.position_dims} axes, got {self.blocks} "

@@ -35,7 +35,7 @@ class GRAPE(PositionEncoding):
 
     def __init__(self, *args: Any, base: Positive = 100.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.base = base
+        self.base, self.planes = base, id(self)
         if self.head_dim < 2:
             raise ValueError("GRAPE rotates a plane: heads must have 2 channels or more, got 1. Take fewer heads")
 

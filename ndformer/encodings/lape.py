@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ndformer.framework.encoding import LayerEncoding, PositionEncoding
-from ndformer.framework.encoding.base import scaled
+from ndformer.framework.encoding.base import per_axis, scaled
 from ndformer.framework.encoding.composed import Composed, build_encoding, with_periods
 from ndformer.framework.encoding.coverage import Coverage
 from ndformer.framework.registry import ENCODINGS
@@ -54,18 +54,35 @@ class LaPE(PositionEncoding):
         self.norms = nn.ModuleDict()
         self.layer_indices: list[int] = []  # of the layers that have a norm, ascending
 
+    @classmethod
+    def from_data(cls, options: dict[str, Any], wheres: Sequence[Where] | None) -> dict[str, Any]:
+        """Measure LaPE's position_scale first, since it multiplies the positions that its encoding measures."""
+        options, encoding = super().from_data(options, wheres), options.get("encoding")
+        if encoding is None:
+            return options
+        if wheres is not None:
+            factors = per_axis(options.get("position_scale", 1.0), wheres[0].positions.shape[2], "position_scale")
+            wheres = [replace(where, positions=scaled(where.positions.double(), factors)) for where in wheres]
+        return options | {"encoding": ENCODINGS.get(encoding["type"]).from_data(dict(encoding), wheres)}
+
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "periods" and "encoding" in self._modules:
+        if name in ("periods", "position_scale") and "encoding" in self._modules and any(self.periods):
             self.encoding.periods = self.circle_lengths
 
     @property
     def initial_radius(self) -> float | None:
         return self.encoding.initial_radius
 
+    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
+        return self.encoding.out_of_reach(self._in_own_unit(wheres))
+
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
+        return self.encoding.coverage(self._in_own_unit(wheres))
+
+    def _in_own_unit(self, wheres: Sequence[Where]) -> list[Where]:
         positions = [scaled(where.positions.double(), self.factors) for where in wheres]
-        return self.encoding.coverage([replace(where, positions=r) for where, r in zip(wheres, positions)])
+        return [replace(where, positions=r) for where, r in zip(wheres, positions)]
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if str(index) not in self.norms:

@@ -52,6 +52,7 @@ class LieRE(PositionEncoding):
         super().__init__(*args, **kwargs)
         self.block, self.normalize = block, normalize
         self.blocks = block_count(block, self.head_dim)
+        self.planes = "neighbors" if block == 2 else id(self)
         self.translation_invariant = block == 2 or self.position_dims == 1
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:
@@ -63,7 +64,8 @@ class LieRE(PositionEncoding):
             return RotaryState(positions)
         unique = positions.flatten(0, 1).double()
         index = torch.arange(unique.shape[0], device=unique.device)
-        if where.extent is not None and not torch.compiler.is_compiling() and unique.shape[0] > 0:
+        readable = where.extent is not None and not torch.compiler.is_compiling()
+        if readable and unique.shape[0] > 0 and not unique.requires_grad:  # unique() has no gradient
             unique, index = unique.unique(dim=0, return_inverse=True)
         return UniquePositions(unique, index.view(positions.shape[:2]))
 

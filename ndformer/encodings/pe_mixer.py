@@ -100,6 +100,11 @@ Strategy = Literal[
 ]
 
 
+def _scaled_parts(encoding: PositionEncoding) -> list[PositionEncoding]:
+    """Return the encodings that multiply positions by their position_scale: lists and mixers pass positions on."""
+    return [e for part in encoding.parts for e in _scaled_parts(part)] if isinstance(encoding, Composed) else [encoding]
+
+
 @ENCODINGS.register_module()
 class PEMixer(Composed):
     """PEmixer of ViTARC (Li 2024): tokens x and a position embedding e are combined by one of ten strategies.
@@ -152,9 +157,8 @@ class PEMixer(Composed):
                 f"another embedding, and put {type(added).__name__} next to PEMixer in a list of encodings"
             )
         scale = per_axis(position_scale, position_dims, "position_scale of PEMixer")
-        for part in self.modules():  # nested ones too
-            if isinstance(part, PositionEncoding) and part is not self:
-                part.position_scale = tuple(a * b for a, b in zip(part.position_scale, scale))
+        for part in _scaled_parts(self):
+            part.position_scale = tuple(a * b for a, b in zip(part.position_scale, scale))
         self.mix = STRATEGIES[strategy](dim, attention_heads)
 
     @classmethod

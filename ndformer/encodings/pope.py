@@ -33,6 +33,7 @@ class PoPE(RotaryND):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.planes = id(self)
         if self.halves or self.tiled:
             raise ValueError(
                 "PoPE has no channel pairs, so it takes neither halves nor a preset that pairs channels. Take "

@@ -57,7 +57,7 @@ class HalfPrecisionMatmul(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         weight, x = ctx.saved_tensors
-        largest = gradient.abs().amax()
+        largest = gradient.abs().amax() if gradient.numel() else gradient.new_ones(())
         scale = torch.where(largest > 0, largest, 1.0)  # NaN and infinity remain
         scaled = (gradient / scale).to(ctx.dtype)
         grad_weight, grad_x = _product(scaled, x) * scale, _product(scaled.T, weight.to(ctx.dtype)) * scale

@@ -72,7 +72,7 @@ class Relative(PositionEncoding):
             raise ValueError(f"heads of {width} do not split over {dims} axes: take method='cross', or wider heads")
         if method == "euclidean":
             max_steps = (max(max_steps),)
-            self.rotation_invariant = True
+            self.rotation_invariant = not any(self.periods) and len(set(self.position_scale)) == 1
         if buckets == "clipped":
             if spans is not None:
                 raise ValueError("buckets='clipped' has a reach, spans are of 'piecewise' and 'log': take one of these")

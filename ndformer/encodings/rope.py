@@ -69,7 +69,7 @@ class RoPEMixed(RotaryND):
 
     @property
     def frequency_range(self) -> tuple[float, float]:
-        highest, lowest = super().frequency_range
+        highest, lowest = 1.0, self.base ** (1 / self.steps - 1)  # torch.compile cannot call super().frequency_range
         length = math.sqrt(self.position_dims) if self.repo else 1.0  # of (1, ..., 1): the same along all axes
         return length * highest, length * lowest
 

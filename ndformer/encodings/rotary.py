@@ -149,6 +149,9 @@ class RotaryND(PositionEncoding):
                 f"{self.position_dims} dimensions, which take {narrowest * self.head_dim // max(1, self.rotary_dim)}. "
                 "PaPE and ALiBi fit all"
             )
+        self.planes = ("halves", self.rotary_dim) if self.halves else "neighbors"
+        if self.camera_dim:
+            self.planes = id(self)
         if self.directions in RANDOM and not learned:
             self.drawn = nn.Buffer(self.frequencies())
 
@@ -217,6 +220,14 @@ class RotaryND(PositionEncoding):
         table = FIXED[self.directions](*arguments, device, **options)
         return table if self.axes == tuple(range(self.position_dims)) else table[..., _inverse(self.axes)]
 
+    def _apply(self, *args: Any, **kwargs: Any) -> "RotaryND":
+        """Keep the precision of drawn frequencies in a model of 16 bits: they are multiplied by positions."""
+        drawn = getattr(self, "drawn", None)
+        super()._apply(*args, **kwargs)
+        if drawn is not None and self.drawn.dtype in (torch.float16, torch.bfloat16):
+            self.drawn = nn.Buffer(drawn.to(self.drawn.device))
+        return self
+
     def unit(self, positions: Tensor, where: Where) -> Tensor:
         return positions if self.normalize is None else normalize_positions(positions, where, self.normalize)
 
@@ -225,9 +236,10 @@ class RotaryND(PositionEncoding):
         if self.normalize is not None:
             positions = positions * (2 * math.pi)
         scale_frequencies, logit_scale = None, 1.0
-        if self.scaling is not None and self.scales_waves and self.scaling.kind != "linear":
-            scale_frequencies = partial(self.scaling.frequencies, sizes=self.frequency_range, unit=self.position_scale)
-            logit_scale = self.scaling.gain
+        scaling = self.axis_scaling
+        if scaling is not None and self.scales_waves and scaling.kind != "linear":
+            scale_frequencies = partial(scaling.frequencies, sizes=self.frequency_range, unit=self.position_scale)
+            logit_scale = scaling.gain if self.has_temperature else 1.0
         if self.learned:
             return RotaryState(positions, scale_frequencies, logit_scale)
         table = self.drawn if self.directions in RANDOM else self.frequencies(positions.device)

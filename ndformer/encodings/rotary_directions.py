@@ -129,6 +129,11 @@ def check_directions(directions: str, heads: int, width: int, dims: int) -> None
     """Raise ValueError if these directions do not exist for a number of heads, their width and the dimensions."""
     if directions == "heads" and heads < dims:
         raise ValueError(f"directions='heads' needs a head for each of {dims} axes, got heads={heads}. Take 'axial'")
+    if directions == "interleaved" and width // 2 < dims:
+        raise ValueError(
+            f"directions='interleaved' needs a channel pair for each of {dims} axes, got heads of {width} channels. "
+            f"Take heads of {2 * dims} or more"
+        )
     if directions == "spiral" and (dims != 2 or width < 8):
         raise ValueError(
             f"directions='spiral' needs 2 dimensions and heads of at least 8 channels, got {dims} and {width}. "

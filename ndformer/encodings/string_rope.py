@@ -29,6 +29,7 @@ class STRING(RotaryND):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, learned=True, **kwargs)
+        self.planes = id(self)
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         frequencies = self.frequencies().to(torch.get_default_dtype())

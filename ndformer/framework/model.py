@@ -52,8 +52,7 @@ class TokenModel(nn.Module):
         backbone = with_declared_periods(backbone, modalities)
         self.backbone = BACKBONES.create(backbone)
         dim = self.backbone.dim  # width of the features that heads receive
-        # width of the tokens that adapters make; a pyramid backbone has fewer channels at its input
-        self.width = getattr(self.backbone, "in_channels", dim)
+        self.width = getattr(self.backbone, "in_channels", dim)  # of the tokens that adapters make: less of a pyramid
         self.modalities = nn.ModuleDict({name: _adapter(cfg, self.width) for name, cfg in modalities.items()})
         numbers = enumerate(cast(Adapter, adapter).number for adapter in self.modalities.values())
         self.numbers = dict(zip(modalities, (i if number is None else number for i, number in numbers)))
@@ -64,6 +63,7 @@ class TokenModel(nn.Module):
             if adapter.prefix_names:
                 adapter.class_at = class_token_place(self.backbone, encoding, adapter.class_at)
         self.in_turn = "type" not in head and set(head) == set(modalities)
+        self.by_space = self.in_turn and "space" in arguments(self.backbone.forward)[0]
         self._check_grids()
         if self.in_turn:
             self.head = nn.ModuleDict({name: build_head(cfg, dim) for name, cfg in head.items()})
@@ -134,7 +134,7 @@ class TokenModel(nn.Module):
     def features(self, inputs: Tensor | list[Tensor] | dict[str, Any]) -> TokenSet:
         """Return the tokens after the backbone, the input of the head: one row per sample."""
         inputs = self._by_name(inputs)
-        tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.in_turn else []))
+        tokens = self.backbone(self.tokens(inputs), *([self._batch_modality(inputs)] if self.by_space else []))
         given = next(iter(inputs.values()))  # a list may have None at its end, for which the backbone has no row
         return unpacked(tokens, len(given)) if isinstance(given, list) or tokens.where.segment is not None else tokens
 

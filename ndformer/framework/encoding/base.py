@@ -53,9 +53,11 @@ class PositionEncoding(nn.Module):
     embeds_unplaced: bool = False  # adds an embedding also to tokens without a position
     changes_unplaced: bool = False  # changes q and k also of tokens without a position, by their features
     normalizes: bool = False  # q and k, so it comes first of several encodings
+    planes: Any = None  # which channel pairs of q and k it rotates; rotations of others may not commute with them
     widens: bool = False  # q and k, so it comes last of several encodings
     bounded: bool = False  # positions beyond a fixed extent are clamped to its border
     scales_waves: bool = False  # has frequencies that `scaling` can change
+    has_temperature: bool = True  # multiplies logits by the gain of `scaling`: one of several encodings does
     circular_axes: bool = False  # accepts `periods`: a whole turn along such an axis changes nothing
     line_reason: str = "tokens on both sides of the seam would be far apart"  # why it does not accept `periods`
     uses_cameras: bool = False  # reads `where.cameras`; backbones that regroup tokens keep cameras only then
@@ -108,6 +110,8 @@ class PositionEncoding(nn.Module):
         self.position_scale = per_axis(position_scale, position_dims, f"position_scale of {name}")
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
         self.periods = check_periods(periods, position_dims, name, None if self.circular_axes else self.line_reason)
+        if len(set(self.position_scale)) > 1:  # a rotated stretched sample is another one
+            self.rotation_invariant = False
         if any(self.periods):
             self.rotation_invariant = self.rotation_invariant and position_dims == 1
             if jitter != 1 or rescale != 1:
@@ -133,6 +137,12 @@ class PositionEncoding(nn.Module):
     def initial_radius(self) -> float | None:
         """The distance, after position_scale, within which the untrained encoding distinguishes positions, if known."""
         return None
+
+    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
+        """Return the distance to the nearest token and the initial radius, in one unit, if the radius is shorter."""
+        radius = self.initial_radius
+        spacing = None if radius is None else Spacing.measure(wheres, self.factors)
+        return None if radius is None or spacing is None or spacing.nearest <= radius else (spacing.nearest, radius)
 
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         """Return which parts of the untrained encoding these positions use."""
@@ -163,6 +173,10 @@ class PositionEncoding(nn.Module):
             )
         with without_autocast(where.positions):
             return self.tables(self.to_encoding_unit(where.positions, where), where)
+
+    def prepare_packed(self, where: Where) -> Any:
+        """Return the state for whole packed rows, for batch statistics; None if the encoding needs a grid."""
+        return None if self.needs_grid and where.grid is None else self.prepare(where)
 
     def refuse_cameras(self, where: Where, backbone: str) -> None:
         """Raise if this encoding would use the cameras of tokens, which a backbone that regroups tokens drops."""
@@ -212,6 +226,14 @@ class PositionEncoding(nn.Module):
             interpolation = tuple(a / s for a, s in zip(interpolation, larger))
         interpolation = tuple(1.0 if period else f for f, period in zip(interpolation, self.periods))
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
+
+    @property
+    def axis_scaling(self) -> Scaling | None:
+        """`scaling` with one factor for each axis: 1 for circles, which are as long in any sample."""
+        if self.scaling is None:
+            return None
+        larger = per_axis(self.scaling.factors, self.position_dims, "scaling")
+        return replace(self.scaling, factors=tuple(1.0 if L else s for s, L in zip(larger, self.periods)))
 
     @property
     def circle_lengths(self) -> Periods:

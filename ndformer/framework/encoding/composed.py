@@ -38,10 +38,13 @@ class Composed(PositionEncoding):
             raise ValueError(
                 f"{late} normalizes q and k, and with them what {type(first).__name__} adds: write it first in the list"
             )
-        wide = next((type(part).__name__ for part in parts[:-1] if part.widens), None)
+        own_layers = [type(part).layer is not PositionEncoding.layer for part in parts]
+        wide = next(
+            (type(part).__name__ for i, part in enumerate(parts) if part.widens and any(own_layers[i + 1 :])), None
+        )
         if wide is not None:
             raise ValueError(
-                f"{wide} doubles the channels of q and k, which {type(parts[-1]).__name__} after it has not: write "
+                f"{wide} adds channels to q and k, which {type(parts[-1]).__name__} after it has not: write "
                 f"{wide} last in the list"
             )
         axes = zip(*(part.periods for part in parts))
@@ -55,10 +58,20 @@ class Composed(PositionEncoding):
             "bounded",
             "scales_waves",
             "uses_cameras",
+            "normalizes",
+            "widens",
         ):
             setattr(self, flag, any(getattr(part, flag) for part in parts))
         for flag in ("float_positions", "translation_invariant", "rotation_invariant", "fullgraph", "circular_axes"):
             setattr(self, flag, all(getattr(part, flag) for part in parts))
+        rotating = [part for part in parts if part.planes is not None]
+        self.planes = rotating[0].planes if rotating else None
+        if len({part.planes for part in rotating}) > 1:  # R_1(r)' R_2(dr) R_1(r') is no function of dr
+            self.planes, self.translation_invariant = id(self), False
+            for part in rotating:
+                part.translation_invariant = False  # their positions may not be moved to the middle of a sample
+        for part in [part for part in parts if part.scales_waves][1:]:
+            part.has_temperature = False
         self.instead = next((p.instead for p in parts if p.needs_grid), self.instead)
 
     @property
@@ -73,11 +86,21 @@ class Composed(PositionEncoding):
             for part in self.parts:
                 setattr(part, name, value)
 
+    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
+        """Of the part that comes closest: each has a unit of its own, and one that distinguishes tokens is enough."""
+        found = [part.out_of_reach(wheres) for part in self.parts]
+        return (
+            None if None in found else min(cast(list[tuple[float, float]], found), key=lambda pair: pair[0] / pair[1])
+        )
+
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         return [item.prefixed(type(part).__name__) for part in self.parts for item in part.coverage(wheres)]
 
     def prepare(self, where: Where) -> Any:
         return tuple(part.prepare(where) for part in self.parts)
+
+    def prepare_packed(self, where: Where) -> Any:
+        return tuple(part.prepare_packed(where) for part in self.parts)
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
         for part, s in zip(self.parts, state):

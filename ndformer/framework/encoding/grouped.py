@@ -7,6 +7,7 @@ x = each_group(encoding.embed, x, state)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -36,17 +37,18 @@ class SameDraw:
         self.draws = any(part.augments for part in parts) and not torch.compiler.is_compiling()
         self.start: Tensor | None = None  # of the random numbers
 
-    def prepare(self, where: Where) -> Any:
+    def prepare(self, where: Where, packed: bool = False) -> Any:
+        prepare = self.encoding.prepare_packed if packed else self.encoding.prepare
         if not self.draws:
-            return self.encoding.prepare(where)
+            return prepare(where)
         device = where.positions.device
         on_cpu = device.type == "cpu"
         if self.start is None:
             self.start = torch.get_rng_state() if on_cpu else torch.cuda.get_rng_state(device)
-            return self.encoding.prepare(where)
+            return prepare(where)
         with torch.random.fork_rng([] if on_cpu else [device]):
             torch.set_rng_state(self.start) if on_cpu else torch.cuda.set_rng_state(self.start, device)
-            return self.encoding.prepare(where)
+            return prepare(where)
 
 
 class GroupedState:
@@ -56,7 +58,7 @@ class GroupedState:
     """
 
     def __init__(self, draw: SameDraw, where: Where, members: Sequence[tuple[Rows, Where]]) -> None:
-        self.encoding, self.where = draw.encoding, where
+        self.encoding, self.where, self.draw = draw.encoding, where, draw
         self.groups = [_group(draw, *member) for member in members]
         spans = [span for rows, _ in members for span in rows.spans]
         self.sizes = [sum(length for _, length in rows.spans) for rows, _ in members]
@@ -70,10 +72,10 @@ class GroupedState:
             order = torch.cat([order, padding])
             self.order, self.inverse = (tensor_like(t, where.positions) for t in (order, order.argsort()))
 
-    @property
+    @cached_property
     def packed_state(self) -> Any:
-        """The state for all tokens of the packed rows at once."""
-        return self.encoding.prepare(self.where)
+        """The state for all tokens of the packed rows at once, with the random numbers of the groups."""
+        return self.draw.prepare(self.where, packed=True)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Return x (B, N, C) as rows (R, K, C) of each group."""

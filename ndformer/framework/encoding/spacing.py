@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ndformer.framework.tokens import Where
 
-MAX_TOKENS = 512  # limit of tokens per row, and of rows, that are measured
+MAX_TOKENS = 512  # limit of tokens per row whose nearest neighbors are looked for, and of rows
+MAX_PAIRS = 2**22  # distances in memory at a time
 
 
 class Spacing(NamedTuple):
@@ -27,12 +28,11 @@ class Spacing(NamedTuple):
     @classmethod
     def measure(cls, wheres: Sequence[Where], factors: tuple[float, ...]) -> Spacing | None:
         """Measure all rows, with positions times `factors`; None if no row has two different positions."""
-        rows = [r * r.new_tensor(factors) for where in wheres for r in _subsampled(where)]
+        rows = [r * r.new_tensor(factors) for where in wheres for r in placed_rows(where)]
         rows = [r for r in rows if len(r) > 1 and (r != r[0]).any()]
         if not rows:
             return None
-        every = [r * r.new_tensor(factors) for where in wheres for r in placed_rows(where)]
-        extents = torch.stack([r.amax(0) - r.amin(0) for r in every if len(r) > 1 and (r != r[0]).any()]).mean(0)
+        extents = torch.stack([r.amax(0) - r.amin(0) for r in rows]).mean(0)
         grid = _steps(wheres[0], factors)
         if grid is None:
             spreads = torch.stack([r.std(0) for r in rows]).mean(0)
@@ -43,6 +43,8 @@ class Spacing(NamedTuple):
 
 def placed_rows(where: Where) -> Iterator[Tensor]:
     """Yield the positions of placed tokens in float64, for each row or packed sample."""
+    if where.segment is not None and where.cut is None:  # on a GPU: the values that separate the samples are not read
+        where = where.to("cpu")
     if where.cut is not None:
         for _, part in where.cut:
             yield from placed_rows(part)
@@ -50,11 +52,6 @@ def placed_rows(where: Where) -> Iterator[Tensor]:
     for row, r in enumerate(where.positions[:MAX_TOKENS].detach().cpu().double()):
         real = where.real
         yield r if real is None else r[real[row if len(real) > 1 else 0].cpu()]
-
-
-def _subsampled(where: Where) -> Iterator[Tensor]:
-    for r in placed_rows(where):
-        yield r[:: -(-len(r) // MAX_TOKENS)] if len(r) > MAX_TOKENS and where.grid is None else r[-MAX_TOKENS:]
 
 
 def _steps(where: Where, factors: tuple[float, ...]) -> Tensor | None:
@@ -69,6 +66,7 @@ def _steps(where: Where, factors: tuple[float, ...]) -> Tensor | None:
 
 def _nearest(rows: Sequence[Tensor]) -> float:
     exact = "donot_use_mm_for_euclid_dist"  # otherwise distances from a token to itself are not 0
-    distances = [torch.cdist(r, r, compute_mode=exact) for r in rows[:32]]
+    queries = [(part, r) for r in rows[:32] for part in r[:: -(-len(r) // MAX_TOKENS)].split(1 + MAX_PAIRS // len(r))]
+    distances = (torch.cdist(part, r, compute_mode=exact) for part, r in queries)
     nearest = torch.cat([torch.where(d > 0, d, torch.inf).amin(1) for d in distances])
     return nearest[nearest.isfinite()].median().item()
