@@ -61,10 +61,10 @@ class InitialRadiusEncoding(PositionEncoding):
     @property
     def initial_curvature(self) -> float:
         """The curvature c before training, in the narrowest head: attention is exp(-c |dr|^2)."""
-        return self.curvature_of_radii
+        return self.radius_curvature
 
     @property
-    def curvature_of_radii(self) -> float:
+    def radius_curvature(self) -> float:
         """`initial_curvature` with init_radius; torch.compile cannot call super().initial_curvature instead."""
         return 0.5 / min(self.radii) ** 2
 

@@ -74,15 +74,9 @@ class LaPE(PositionEncoding):
     def initial_radius(self) -> float | None:
         return self.encoding.initial_radius
 
-    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
-        return self.encoding.out_of_reach(self._in_own_unit(wheres))
-
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
-        return self.encoding.coverage(self._in_own_unit(wheres))
-
-    def _in_own_unit(self, wheres: Sequence[Where]) -> list[Where]:
         positions = [scaled(where.positions.double(), self.factors) for where in wheres]
-        return [replace(where, positions=r) for where, r in zip(wheres, positions)]
+        return self.encoding.coverage([replace(where, positions=r) for where, r in zip(wheres, positions)])
 
     def layer(self, index: int, depth: int) -> LayerEncoding:
         if str(index) not in self.norms:

@@ -105,14 +105,14 @@ class PaPE(InitialRadiusEncoding):
         self.distance, self.direction, self.context = distance, direction, context
         self.activation, self.project = activation, project
         self.offsets, self.impl = offsets, impl
-        self.content_dependent, self.widens = context, impl == "paper_concat"
+        self.content_dependent = context
         self.radii = () if init_radius is None else head_radii(init_radius, self.heads, "PaPE")
 
     @property
     def initial_curvature(self) -> float:
         """The curvature of the distance term before training, in the narrowest head: Wp is uniform within 1/sqrt(P)."""
         if self.radii:
-            return self.curvature_of_radii
+            return self.radius_curvature
         total = self.m * MEAN_SOFTPLUS / (3 * self.position_dims) if self.project else MEAN_SOFTPLUS
         return total * self.head_dim**-0.5
 

@@ -51,7 +51,7 @@ class PaPERI(InitialRadiusEncoding):
     @property
     def initial_curvature(self) -> float:
         if self.radii:
-            return self.curvature_of_radii
+            return self.radius_curvature
         return MEAN_SOFTPLUS / (3 * self.position_dims) * self.head_dim**-0.5
 
     def tables(self, positions: Tensor, where: Where) -> CenteredPositions:

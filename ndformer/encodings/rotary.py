@@ -222,7 +222,7 @@ class RotaryND(PositionEncoding):
 
     def _apply(self, *args: Any, **kwargs: Any) -> "RotaryND":
         """Keep the precision of drawn frequencies in a model of 16 bits: they are multiplied by positions."""
-        drawn = getattr(self, "drawn", None)
+        drawn = self._buffers.get("drawn")
         super()._apply(*args, **kwargs)
         if drawn is not None and self.drawn.dtype in (torch.float16, torch.bfloat16):
             self.drawn = nn.Buffer(drawn.to(self.drawn.device))
@@ -236,7 +236,7 @@ class RotaryND(PositionEncoding):
         if self.normalize is not None:
             positions = positions * (2 * math.pi)
         scale_frequencies, logit_scale = None, 1.0
-        scaling = self.axis_scaling
+        scaling = None if self.scaling is None else self.scaling.on_lines(self.periods)
         if scaling is not None and self.scales_waves and scaling.kind != "linear":
             scale_frequencies = partial(scaling.frequencies, sizes=self.frequency_range, unit=self.position_scale)
             logit_scale = scaling.gain if self.has_temperature else 1.0

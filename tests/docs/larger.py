@@ -49,10 +49,11 @@ def _by_row(reported: Reported, size: int, interpolated: bool, field: Callable[[
 def gain_at(reported: Reported, size: int, interpolated: bool, name: str, base: str) -> Summary | None:
     """Return the gain over a base at a size, over seeds and test samples; over seeds where samples are unknown."""
     values, correct = (of(reported, size, interpolated) for of in (at_size, correct_at))
-    pair, texts = ([rows[one] for one in (name, base)] for rows in (values, correct))
+    ours, theirs = (values[one] for one in (name, base))
+    texts = correct[name], correct[base]
     if all(text for row in texts for text in row.values()):
-        return paired.gain_over(*pair, *texts, reported.quantity)
-    return Summary.from_difference(*([*row.values()] for row in pair))
+        return paired.gain_over(ours, theirs, *texts, reported.quantity)
+    return Summary.from_difference([*ours.values()], [*theirs.values()])
 
 
 def tables(reported: Reported) -> str:

@@ -138,12 +138,6 @@ class PositionEncoding(nn.Module):
         """The distance, after position_scale, within which the untrained encoding distinguishes positions, if known."""
         return None
 
-    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
-        """Return the distance to the nearest token and the initial radius, in one unit, if the radius is shorter."""
-        radius = self.initial_radius
-        spacing = None if radius is None else Spacing.measure(wheres, self.factors)
-        return None if radius is None or spacing is None or spacing.nearest <= radius else (spacing.nearest, radius)
-
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         """Return which parts of the untrained encoding these positions use."""
         positions = [self.unit(scaled(where.positions.double(), self.factors), where) for where in wheres]
@@ -173,10 +167,6 @@ class PositionEncoding(nn.Module):
             )
         with without_autocast(where.positions):
             return self.tables(self.to_encoding_unit(where.positions, where), where)
-
-    def prepare_packed(self, where: Where) -> Any:
-        """Return the state for whole packed rows, for batch statistics; None if the encoding needs a grid."""
-        return None if self.needs_grid and where.grid is None else self.prepare(where)
 
     def refuse_cameras(self, where: Where, backbone: str) -> None:
         """Raise if this encoding would use the cameras of tokens, which a backbone that regroups tokens drops."""
@@ -226,14 +216,6 @@ class PositionEncoding(nn.Module):
             interpolation = tuple(a / s for a, s in zip(interpolation, larger))
         interpolation = tuple(1.0 if period else f for f, period in zip(interpolation, self.periods))
         return tuple(a * b for a, b in zip(self.position_scale, interpolation))
-
-    @property
-    def axis_scaling(self) -> Scaling | None:
-        """`scaling` with one factor for each axis: 1 for circles, which are as long in any sample."""
-        if self.scaling is None:
-            return None
-        larger = per_axis(self.scaling.factors, self.position_dims, "scaling")
-        return replace(self.scaling, factors=tuple(1.0 if L else s for s, L in zip(larger, self.periods)))
 
     @property
     def circle_lengths(self) -> Periods:

@@ -44,7 +44,7 @@ class Composed(PositionEncoding):
         )
         if wide is not None:
             raise ValueError(
-                f"{wide} adds channels to q and k, which {type(parts[-1]).__name__} after it has not: write "
+                f"{wide} doubles the channels of q and k, which {type(parts[-1]).__name__} after it has not: write "
                 f"{wide} last in the list"
             )
         axes = zip(*(part.periods for part in parts))
@@ -86,21 +86,11 @@ class Composed(PositionEncoding):
             for part in self.parts:
                 setattr(part, name, value)
 
-    def out_of_reach(self, wheres: Sequence[Where]) -> tuple[float, float] | None:
-        """Of the part that comes closest: each has a unit of its own, and one that distinguishes tokens is enough."""
-        found = [part.out_of_reach(wheres) for part in self.parts]
-        return (
-            None if None in found else min(cast(list[tuple[float, float]], found), key=lambda pair: pair[0] / pair[1])
-        )
-
     def coverage(self, wheres: Sequence[Where]) -> list[Coverage]:
         return [item.prefixed(type(part).__name__) for part in self.parts for item in part.coverage(wheres)]
 
     def prepare(self, where: Where) -> Any:
         return tuple(part.prepare(where) for part in self.parts)
-
-    def prepare_packed(self, where: Where) -> Any:
-        return tuple(part.prepare_packed(where) for part in self.parts)
 
     def embed(self, x: Tensor, state: Any) -> Tensor:
         for part, s in zip(self.parts, state):

@@ -37,18 +37,17 @@ class SameDraw:
         self.draws = any(part.augments for part in parts) and not torch.compiler.is_compiling()
         self.start: Tensor | None = None  # of the random numbers
 
-    def prepare(self, where: Where, packed: bool = False) -> Any:
-        prepare = self.encoding.prepare_packed if packed else self.encoding.prepare
+    def prepare(self, where: Where) -> Any:
         if not self.draws:
-            return prepare(where)
+            return self.encoding.prepare(where)
         device = where.positions.device
         on_cpu = device.type == "cpu"
         if self.start is None:
             self.start = torch.get_rng_state() if on_cpu else torch.cuda.get_rng_state(device)
-            return prepare(where)
+            return self.encoding.prepare(where)
         with torch.random.fork_rng([] if on_cpu else [device]):
             torch.set_rng_state(self.start) if on_cpu else torch.cuda.set_rng_state(self.start, device)
-            return prepare(where)
+            return self.encoding.prepare(where)
 
 
 class GroupedState:
@@ -75,7 +74,7 @@ class GroupedState:
     @cached_property
     def packed_state(self) -> Any:
         """The state for all tokens of the packed rows at once, with the random numbers of the groups."""
-        return self.draw.prepare(self.where, packed=True)
+        return self.draw.prepare(self.where)
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Return x (B, N, C) as rows (R, K, C) of each group."""

@@ -9,7 +9,7 @@ neighbors: 'ntk' increases the base, 'yarn' scales a frequency by its number of 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -39,6 +39,12 @@ class Scaling:
                 f"extent of yarn must give the training extent along each of {len(self.factors)} axes, such as "
                 f"extent=(14, 14), got {self.extent}"
             )
+
+    def on_lines(self, periods: Sequence[float | None]) -> "Scaling":
+        """Return the scaling with a factor of 1 for circular axes, which are as long in any sample."""
+        if not any(periods):
+            return self
+        return replace(self, factors=tuple(1.0 if period else s for s, period in zip(self.factors, periods)))
 
     def frequencies(self, table: Tensor, sizes: tuple[float, float], unit: Sequence[float]) -> Tensor:
         """Return scaled frequency vectors (..., P).

@@ -297,7 +297,7 @@ def _heads(model: TokenModel, loader: DataLoader[Any]) -> Iterator[tuple[str, He
     if not model.in_turn:
         yield "head", cast(Head, model.head), data
         return
-    parts, heads = getattr(data, "parts", {}), cast(nn.ModuleDict, model.head)
+    parts, heads = data.parts if isinstance(data, Mixture) else {}, cast(nn.ModuleDict, model.head)
     if not parts or not parts.keys() <= heads.keys():
         raise ConfigError(
             "train_dataloader.dataset: expected a Mixture whose parts have the names of the heads "

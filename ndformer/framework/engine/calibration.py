@@ -34,7 +34,9 @@ def calibrate(cfg: Config, before: dict[str, Any] | None = None) -> tuple[Config
     if before is not None and any(map(_is_from_data, parts)):
         earlier = before["model"]["backbone"].get("encoding")
         earlier = [earlier] if isinstance(earlier, dict) else list(earlier or [])
-        parts = [_keep(part, old) for part, old in itertools.zip_longest(parts, earlier[: len(parts)], fillvalue={})]
+        parts = [
+            _with_measured(part, old) for part, old in itertools.zip_longest(parts, earlier[: len(parts)], fillvalue={})
+        ]
         cfg = _with_parts(cfg, parts)
     if not any(map(_is_from_data, parts)):
         return cfg, messages
@@ -52,7 +54,7 @@ def calibrate(cfg: Config, before: dict[str, Any] | None = None) -> tuple[Config
     return _with_parts(cfg, measured), messages
 
 
-def _keep(part: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+def _with_measured(part: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """Return the options of an encoding with the numbers that a run measured before."""
     if part.get("type") != before.get("type"):
         return part
@@ -60,7 +62,7 @@ def _keep(part: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     for name, value in part.items():
         known = before.get(name)
         if isinstance(value, dict):
-            value = _keep(value, known if isinstance(known, dict) else {})
+            value = _with_measured(value, known if isinstance(known, dict) else {})
         elif value in FROM_DATA and isinstance(known, (int, float, list, tuple)):
             value = known
         kept[name] = value

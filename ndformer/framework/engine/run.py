@@ -63,15 +63,14 @@ def train(
     allow_config_change: bool = False,
     allow_data_change: bool = False,
     overwrite: bool = False,
-    on_measured: OnMeasured | None = None,
     on_tested: OnTested | None = None,
     profile: tuple[int, int] | None = None,
+    on_measured: OnMeasured | None = None,
 ) -> dict[str, Any]:
     """Train and test a model; return the results as in results.json. `overwrite` replaces a run in the folder.
 
-    `on_measured` is called before they are written, and `on_tested` after that. `profile` is the first and the last
-    step for torch.profiler to record. A signal to stop, as clusters send it, saves a checkpoint and raises
-    SystemExit(75).
+    `on_tested` is called once they are written, `on_measured` before that. `profile` is the first and the last step for
+    torch.profiler to record. A signal to stop, as clusters send it, saves a checkpoint and raises SystemExit(75).
     """
     # Imported here, since mmengine's optimizers import FSDP and sympy, which delays the start of every program by a
     # second

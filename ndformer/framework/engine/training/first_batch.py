@@ -12,6 +12,7 @@ from torch import nn
 from ndformer.framework.adapter import Adapter
 from ndformer.framework.encoding import PositionEncoding
 from ndformer.framework.encoding.base import short
+from ndformer.framework.encoding.spacing import Spacing
 from ndformer.framework.engine.training.runner import Runner
 from ndformer.framework.model import TokenModel
 from ndformer.framework.tokens import TokenSet, Where
@@ -105,12 +106,12 @@ def token_counts(adapter: Adapter, tokens: TokenSet) -> list[int]:
 
 
 def _small_radius(encoding: PositionEncoding, wheres: Sequence[Where]) -> str | None:
-    found = encoding.out_of_reach(wheres)
-    if found is None:
+    radius = encoding.initial_radius
+    spacing = None if radius is None else Spacing.measure(wheres, encoding.factors)
+    if radius is None or spacing is None or spacing.nearest <= radius:
         return None
-    nearest, radius = found
     return (
-        f"tokens are about {short(nearest):g} apart, and {type(encoding).__name__} first attends within a "
+        f"tokens are about {short(spacing.nearest):g} apart, and {type(encoding).__name__} first attends within a "
         f"radius of {short(radius):g}: a model may never learn to attend to other tokens. position_scale='auto' makes "
         "the spacing about 1"
     )

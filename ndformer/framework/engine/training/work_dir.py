@@ -44,16 +44,16 @@ def check_free(folder: Path, resume: bool, overwrite: bool) -> None:
         raise DataError(f"nothing to resume in {folder}: it has no {checkpoint.LAST}", "start without --resume")
     if resume or overwrite:
         return
+    if begun(folder) or (folder / RESULTS).exists():
+        raise DataError(
+            f"{folder} already contains a run",
+            "--resume continues it, --overwrite replaces it, --work-dir names another folder",
+        )
     own = [name for name in WRITTEN if (folder / name).exists()]
     if own and not (folder / LOG).exists():
         raise DataError(
             f"{folder} contains {shorten_list(own, 4)}, which a run would replace, and no {LOG} of a run",
             "--work-dir names another folder, --overwrite removes them",
-        )
-    if begun(folder) or (folder / RESULTS).exists():
-        raise DataError(
-            f"{folder} already contains a run",
-            "--resume continues it, --overwrite replaces it, --work-dir names another folder",
         )
 
 

@@ -31,7 +31,7 @@ class PackEventBoxes:
         data_sample: dict[str, Any] = sample["data_sample"]
         boxes = corners(data_sample.get("boxes", ()))
         labels = np.asarray(data_sample.get("labels", ()), np.int64)
-        packed = dict(
+        packed: dict[str, Any] = dict(
             boxes=torch.from_numpy(boxes.astype(np.float32)),
             labels=torch.from_numpy(labels),
             image_id=str(data_sample.get("path", data_sample.get("index"))),
