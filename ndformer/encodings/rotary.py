@@ -221,11 +221,11 @@ class RotaryND(PositionEncoding):
         return table if self.axes == tuple(range(self.position_dims)) else table[..., _inverse(self.axes)]
 
     def _apply(self, *args: Any, **kwargs: Any) -> "RotaryND":
-        """Keep the precision of drawn frequencies in a model of 16 bits: they are multiplied by positions."""
-        drawn = self._buffers.get("drawn")
+        """Keep the precision of random frequencies in a model of 16 bits: they are multiplied by positions."""
+        frequencies = self._buffers.get("drawn")
         super()._apply(*args, **kwargs)
-        if drawn is not None and self.drawn.dtype in (torch.float16, torch.bfloat16):
-            self.drawn = nn.Buffer(drawn.to(self.drawn.device))
+        if frequencies is not None and self.drawn.dtype in (torch.float16, torch.bfloat16):
+            self.drawn = nn.Buffer(frequencies.to(self.drawn.device))
         return self
 
     def unit(self, positions: Tensor, where: Where) -> Tensor:

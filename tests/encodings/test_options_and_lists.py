@@ -40,9 +40,11 @@ def test_options_do_not_break_the_graph() -> None:
 
 def test_neighbors_of_a_large_cloud_are_its_own() -> None:
     torch.manual_seed(0)
-    found = Spacing.measure([Where(torch.rand(1, 8000, 2))], (1.0, 1.0))
-    assert found is not None
-    assert found.nearest == pytest.approx(8000**-0.5 * 0.47, rel=0.1)  # median of a Poisson process: sqrt(ln 2 / pi n)
+    spacing = Spacing.measure([Where(torch.rand(1, 8000, 2))], (1.0, 1.0))
+    assert spacing is not None
+    assert spacing.nearest == pytest.approx(
+        8000**-0.5 * 0.47, rel=0.1
+    )  # median of a Poisson process: sqrt(ln 2 / pi n)
 
 
 def test_packed_samples_are_measured_apart_also_where_values_are_not_read() -> None:

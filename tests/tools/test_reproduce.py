@@ -138,9 +138,9 @@ def test_onto_keeps_what_another_command_has_added_meanwhile(tmp_path, monkeypat
 
     monkeypatch.setattr(reproduce, "find", lambda name: made(measure))
     reproduce.main(command("here", "one"))
-    kept = pages.load_results(made(measure), "small", tmp_path)
-    assert kept is not None
-    assert set(kept.values) == {"one", "two"}
+    results = pages.load_results(made(measure), "small", tmp_path)
+    assert results is not None
+    assert set(results.values) == {"one", "two"}
 
 
 def test_cells_without_a_column_of_now_are_measured_again(tmp_path):
@@ -163,9 +163,9 @@ def test_short_experiments_are_timed_with_one_thread(tmp_path, monkeypatch):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    kept = pages.load_results(made(lambda cell: {}), "small", tmp_path / "kept")
-    assert kept is not None
-    assert kept.column("one", "a") == [1.0]
+    results = pages.load_results(made(lambda cell: {}), "small", tmp_path / "kept")
+    assert results is not None
+    assert results.column("one", "a") == [1.0]
 
 
 def test_tables_of_a_paper_without_the_named_row_are_left_out(tmp_path, monkeypatch, capsys):

@@ -33,13 +33,13 @@ def files_in(
     Subfolders are searched too. Other files are counted in `skipped` by their endings.
     """
     found = []
-    seen = set[str]()
+    visited = set[str]()
     for directory, folders, files in os.walk(folder, followlinks=True):
         home = Path(directory)
-        if (real := os.path.realpath(directory)) in seen:  # links may lead in circles
+        if (real := os.path.realpath(directory)) in visited:  # links may lead in circles
             folders.clear()
             continue
-        seen.add(real)
+        visited.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         samples = [name for name in folders if is_sample(home / name)]
         folders[:] = [name for name in folders if name not in samples]

@@ -58,15 +58,15 @@ def _with_measured(part: dict[str, Any], before: dict[str, Any]) -> dict[str, An
     """Return the options of an encoding with the numbers that a run measured before."""
     if part.get("type") != before.get("type"):
         return part
-    kept = {}
+    options = {}
     for name, value in part.items():
         known = before.get(name)
         if isinstance(value, dict):
             value = _with_measured(value, known if isinstance(known, dict) else {})
         elif value in FROM_DATA and isinstance(known, (int, float, list, tuple)):
             value = known
-        kept[name] = value
-    return kept
+        options[name] = value
+    return options
 
 
 def _is_from_data(part: dict[str, Any]) -> bool:

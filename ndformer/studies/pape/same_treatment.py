@@ -1,8 +1,9 @@
 """Tables 1 and 5 to 7 of the PaPE paper with one recipe for all encodings, and the same search of learning rates."""
 
+from collections.abc import Mapping
 from functools import partial
 
-from ndformer.lab.experiment import Cell
+from ndformer.lab.experiment import Cell, Experiment
 from ndformer.lab.verdicts import ahead
 from ndformer.studies.data import FASHION_MNIST
 from ndformer.studies.grid import DIGITS, SIGNS, TrainingSet, grid, train
@@ -39,6 +40,31 @@ def train_row(cell: Cell, on: TrainingSet) -> Run:
     return train(cell, on, ENCODINGS[cell.row], options=[f"optimizer.lr={RATES[on.config][cell.row]}"])
 
 
+def on_larger_images(
+    name: str,
+    data: str,
+    sets: Mapping[str, TrainingSet],
+    sizes: Mapping[str, Sizes],
+    minutes: float,
+    about: str,
+) -> Experiment:
+    """Return the experiment of Tables 5 to 7 on some sets."""
+    return grid(
+        name,
+        f"{data} tested on larger images than in training, accuracy in %",
+        ENCODINGS,
+        sets,
+        train_row,
+        partial(extrapolation.score, sizes=sizes),
+        columns=extrapolation.columns(sizes),
+        minutes=minutes,
+        claims=extrapolation.claims(sizes),
+        shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
+        about=about + LARGER,
+        draw=partial(extrapolation.draw, sizes),
+    )
+
+
 EXPERIMENTS = [
     grid(
         "pape:fashion",
@@ -69,35 +95,23 @@ EXPERIMENTS = [
             "87.6 %, and that PaPE is less than a point behind the best baseline would be inconclusive (-0.7 ± 0.9)."
         ),
     ),
-    grid(
+    on_larger_images(
         "pape:fashion-larger",
-        "Fashion-MNIST tested on larger images than in training, accuracy in %",
-        ENCODINGS,
+        "Fashion-MNIST",
         dict.fromkeys(FASHION_SIZES, FASHION),
-        train_row,
-        partial(extrapolation.score, sizes=FASHION_SIZES),
-        columns=extrapolation.columns(FASHION_SIZES),
+        FASHION_SIZES,
         minutes=78,
-        claims=extrapolation.claims(FASHION_SIZES),
-        shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
-        about="The models of the experiment *fashion*, at 1.57 and 2 times their training size. " + LARGER,
-        draw=partial(extrapolation.draw, FASHION_SIZES),
+        about="The models of the experiment *fashion*, at 1.57 and 2 times their training size. ",
     ),
-    grid(
+    on_larger_images(
         "pape:extrapolation",
-        "Digits and hand signs tested on larger images than in training, accuracy in %",
-        ENCODINGS,
+        "Digits and hand signs",
         SMALL,
-        train_row,
-        partial(extrapolation.score, sizes=SMALL_SIZES),
-        columns=extrapolation.columns(SMALL_SIZES),
+        SMALL_SIZES,
         minutes=9,
-        claims=extrapolation.claims(SMALL_SIZES),
-        shows=("Figure 1", "Table 5", "Table 6", "Table 7"),
         about=(
             "The models of [small-datasets.md](../results/small-datasets.md), at 1.57 and 2 times (digits), and at 1.5 "
-            "and 2 times (hand signs) their training size; the paper goes from 224 to 1024 px. " + LARGER
+            "and 2 times (hand signs) their training size; the paper goes from 224 to 1024 px. "
         ),
-        draw=partial(extrapolation.draw, SMALL_SIZES),
     ),
 ]

@@ -94,3 +94,13 @@ def test_tokens_too_far_apart_are_told_at_the_first_step(tmp_path, capsys):
     cfg.train_cfg.max_epochs = 1
     train(cfg, tmp_path)
     assert capsys.readouterr().out.count("tokens are about 100 apart, and PaPE first attends within a radius of") == 1
+
+
+def test_a_resumed_run_keeps_its_numbers_where_another_batch_would_give_others():
+    cfg = of([dict(type="Sincos"), MEASURED], patch=2)
+    numbers = dict(init_radius=[2.0, 9.0], position_scale=[0.5, 0.25])
+    resumed, messages = calibrate(cfg, of([dict(type="Sincos"), MEASURED | numbers]).to_dict())
+    assert messages == []
+    assert resumed.model.backbone.encoding[1] == MEASURED | numbers
+    other = of([dict(type="Sincos"), dict(type="PaPERI") | numbers]).to_dict()
+    assert calibrate(cfg, other)[0].model.backbone.encoding[1].position_scale == [1, 1]  # of another encoding

@@ -89,3 +89,11 @@ def test_joined_files_of_one_name_are_one_sample(folder):
 def test_a_model_that_opens_nothing_says_so():
     with pytest.raises(DataError, match=r"Adapter opens no files: give it `endings` and open\(path\)"):
         Preparation(config(), model(points=Adapter())).samples_in([])
+
+
+def test_two_files_of_one_modality_and_one_name_are_an_error(folder):
+    (folder / "b.jpg").write_bytes((folder / "b.png").read_bytes())
+    cfg = config(transforms=[dict(type="PerModality", chains=dict(image=RESIZED, points=POINTS))])
+    prepared = Preparation(cfg, model(joined=True, image=IMAGE, points=CLOUD))
+    with pytest.raises(DataError, match=r"b.png and .*b.jpg are both image of one sample. Rename one of them"):
+        prepared.sample((folder / "b.png", folder / "b.jpg", folder / "b.xyz"))

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndformer.framework.answers.pixels import Pixels
+from ndformer.framework.answers.pixels import Cells, Pixels
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import METRICS
 
@@ -100,3 +100,13 @@ def test_a_class_named_path_has_a_column_of_its_own_and_tasks_have_their_classes
     assert Pixels.header(["wall", "path"]) == ["path", "wall", "class path"]
     answer.task = "image"
     assert answer.rows(["points: desk", "image: sky", "image: road"]) == [{"path": "a.png", "sky": 0.25, "road": 0.75}]
+
+
+def test_grids_without_a_known_cell_are_not_solved():
+    metric = METRICS.create(dict(type="SolveRate"))
+    unknown, wrong = torch.full((3, 3), -1), torch.ones(3, 3, dtype=torch.long)
+    nothing = torch.zeros(3, 3, dtype=torch.int16)
+    metric.process({}, [Cells(sample=dict(truth=truth), predicted=nothing, classes=14) for truth in (unknown, wrong)])
+    assert metric.compute_metrics(metric.results)["solve_rate"] == 0.0
+    with pytest.raises(DataError, match="expected known cells in this set"):
+        metric.compute_metrics([(0, 0)])

@@ -268,3 +268,23 @@ def test_the_missing_package_for_aedat4_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "aedat", None)
     with pytest.raises(DataError, match=r"needs the package aedat: pip install 'ndformer\[aedat\]'"):
         read_events(tmp_path / "a.aedat4")
+
+
+@pytest.mark.parametrize("unit, microseconds", [("us", 1), ("ms", 1000), ("s", 1_000_000)])
+def test_times_have_the_unit_of_the_header(tmp_path, unit, microseconds):
+    path = tmp_path / "a.csv"
+    path.write_text(f"t[{unit}],x,y,p\n" + "".join(f"{t},1,1,1\n" for t in (10, 12, 25)))
+    np.testing.assert_array_equal(read_events(path).t, np.array([10, 12, 25]) * microseconds)
+    path.write_text("t[fortnight],x,y,p\n10,1,1,1\n")
+    with pytest.raises(DataError, match="its times are in 'fortnight'"):
+        read_events(path)
+
+
+def test_events_that_begin_as_a_comment_does_are_no_header(tmp_path):
+    words = [8 << 28 | 0x25]  # the byte of a percent sign, and no line that ends the header
+    words += [1 << 28 | n % 64 << 22 | n % 640 << 11 | n % 480 for n in range(5000)]
+    head = b"% date 2020-01-01 10:00:00\n% evt 2.0\n% geometry 640x480\n"
+    (tmp_path / "a.raw").write_bytes(head + np.array(words, "<u4").tobytes())
+    events = read_events(tmp_path / "a.raw")
+    assert len(events) == 5000
+    np.testing.assert_array_equal(events.x, np.arange(5000) % 640)

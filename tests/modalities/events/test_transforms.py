@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from ndformer.framework.errors import DataError
+from ndformer.framework.registry import TRANSFORMS
 from ndformer.modalities.events.adapter import SpikingPatches
-from ndformer.modalities.events.formats.stream import Events
+from ndformer.modalities.events.formats.stream import Events, recording_sample
 from ndformer.modalities.events.spikes.spiking import Rule
 from ndformer.modalities.events.spikes.tokenizers import SpikingTokenizer
 from ndformer.modalities.events.spikes.tokens import unpack
@@ -290,3 +291,16 @@ def test_windows_of_ages_end_at_the_end(kind):
     packed = kind(window=30_000, reference="end")(dict(events=events, start=0, end=100_000), np.random.default_rng(0))
     ages, *_ = unpack(packed["inputs"]["events"])
     assert sorted(ages.tolist()) == [0, 29_999, 59_999, 89_999]
+
+
+def test_so_many_bins_that_no_table_holds_them_are_refused():
+    with pytest.raises(ValueError, match="bins must be at most 22"):
+        TRANSFORMS.create(dict(type="PackSpikes", patch=4, bins=32))
+
+
+def test_recordings_without_boxes_have_no_truth():
+    events = Events.from_arrays(np.arange(300) % 300, np.arange(300) % 200, np.arange(300), np.ones(300), 240, 304)
+    sample = recording_sample(events, "mine.raw")
+    for transform in (dict(type="PackFrames", reference="end"), dict(type="PackEventBoxes")):
+        sample = TRANSFORMS.create(transform)(sample, np.random.default_rng(0))
+    assert "truth" not in sample["data_sample"]

@@ -10,6 +10,7 @@ from scipy.stats import kstest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import TRANSFORMS
+from ndformer.modalities.image.formats.in_memory import to_pixels
 from ndformer.modalities.image.transforms.images import RandomResizedCrop
 
 RECIPES = [
@@ -259,3 +260,7 @@ def test_packing_can_be_undone(mode, photo):
 def test_statistics_of_the_wrong_number_are_refused(photo):
     with pytest.raises(DataError, match="a mean and a std for each of 1 channels, got 3 and 1"):
         run(dict(type="PackImage", mean=(0.1, 0.2, 0.3)), photo(mode="L"))
+
+
+def test_pictures_of_one_bit_are_black_and_white():
+    assert to_pixels(np.eye(4, dtype=bool)).tolist() == (255 * np.eye(4, dtype=int)).tolist()

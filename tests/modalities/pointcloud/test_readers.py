@@ -245,3 +245,18 @@ def test_impossible_labels_and_colors_are_reported(name, message, tmp_path):
     write_text(tmp_path / name, rows, "x y z r g b label\n")
     with pytest.raises(DataError, match=message):
         read_labeled(tmp_path / name, "label")
+
+
+@pytest.mark.parametrize(
+    "head, separator", [("x,y,z,scan angle,returns,gps time", ","), ("x;y;z;level [0..255];ring;line", ";")]
+)
+def test_names_with_blanks_name_their_columns(tmp_path, head, separator):
+    rows = [[0.0, 0.0, 0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]
+    path = put(tmp_path / "a.txt", "\n".join([head, *(separator.join(map(str, row)) for row in rows)]).encode())
+    assert not {"normals", "colors"} & read_cloud(path).keys()
+
+
+def test_columns_are_not_guessed_against_a_header_of_other_names(tmp_path):
+    path = put(tmp_path / "a.txt", b"//X Y Z Scan angle Intensity Ring\n0 0 0 1 2 3\n1 2 3 4 5 6\n")
+    with pytest.raises(DataError, match="has rows of 6 numbers below 7 names"):
+        read_cloud(path)

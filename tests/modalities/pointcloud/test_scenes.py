@@ -201,3 +201,15 @@ def test_points_are_tokens_in_a_unit():
         MODALITIES.create(dict(type="Points", unit=0.0), dim=2)
     with pytest.raises(ValueError, match=r"\(points, 3 \+ 2\), got \(4, 6\)"):
         adapter([torch.zeros(4, 6)])
+
+
+def test_scans_of_one_room_are_held_out_together_where_scenes_are_files(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / split).mkdir()
+    for room in range(20):
+        for scan in range(3):
+            (tmp_path / "train" / f"scene{room:04d}_{scan:02d}.txt").write_text("x y z label\n0 0 0 0\n1 0 0 0\n")
+    sets = (DATASETS.create(dict(type="ScanNet", data_root=tmp_path, split=split)) for split in ("train", "val"))
+    train, val = ({path.name[:9] for path in data.records} for data in sets)
+    assert val
+    assert not train & val

@@ -5,6 +5,7 @@ import pytest
 
 from ndformer.framework.errors import DataError
 from ndformer.framework.registry import DATASETS
+from ndformer.modalities.video.formats.frames import FrameFolder
 from tests.modalities.video.conftest import numbers
 
 
@@ -51,3 +52,8 @@ def test_a_sample_is_the_frames_of_its_clip(films, clips):
 def test_no_clips_are_refused(films):
     with pytest.raises(ValueError, match="clips must be at least 1, got 0"):
         build(films, clips=0)
+
+
+def test_an_empty_folder_of_frames_is_named(tmp_path):
+    with pytest.raises(DataError, match="has no frames. Unpack the video again"):
+        FrameFolder(tmp_path).facts()

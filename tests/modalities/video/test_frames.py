@@ -234,3 +234,13 @@ def test_damaged_files_give_frames_or_an_error(tmp_path):
         for backend in files.installed():
             assert attempt(tmp_path / name, backend) == "read"
             assert attempt(tmp_path / f"cut_{name}", backend) == "said"
+
+
+def test_an_interrupted_answer_is_not_taken_for_the_next_one(clips, monkeypatch):
+    video = VideoFile(clips["h264.mp4"], "pyav", 60.0)
+    before, _ = video.frames([0, 1])
+    with monkeypatch.context() as patch:
+        patch.setattr(process.Decoder, "_more", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            video.frames([7, 8])
+    np.testing.assert_array_equal(video.frames([0, 1])[0], before)

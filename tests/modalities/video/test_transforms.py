@@ -155,3 +155,9 @@ def test_packing_and_pictures():
 
 def test_a_video_on_disk_has_a_picture(clips):
     assert PackVideo().picture(dict(video=VideoFile(clips["h264.mp4"], "pyav")), 64).shape == (48, 5 * 64, 3)
+
+
+def test_labels_beyond_the_list_of_a_flip_are_a_sentence():
+    flip = TRANSFORMS.create(dict(type="FlipVideo", p=1.0, labels=[1, 0]))
+    with pytest.raises(DataError, match="FlipVideo expects labels below 2, the length of `labels`, got 2"):
+        flip(dict(video=np.zeros((2, 4, 4, 3), np.uint8), label=2), np.random.default_rng(0))

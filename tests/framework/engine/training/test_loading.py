@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training.evaluate import measure
 from ndformer.framework.engine.training.loading import build_loader, dropped_warning
 from ndformer.framework.errors import DataError
+from ndformer.framework.evaluation.metric import Metric
 from ndformer.framework.pictures import runs as report
-from ndformer.framework.registry import DATASETS
+from ndformer.framework.registry import DATASETS, METRICS
 from tests.soak.tiny import SoakSquares, config
 
 ROOT = Path(__file__).parents[4]
@@ -298,3 +300,34 @@ def test_dropping_a_quarter_of_the_samples_is_a_warning():
     assert "batch_size=13 or less" in warning
     assert dropped_warning(Batches(1000, 64, shuffle=True)) is None
     assert dropped_warning(Batches(10, 64, shuffle=False)) is None
+
+
+def test_restarted_workers_have_the_data_set_as_it_is():
+    loader = build_loader(of("SoakSquares", num_workers=1), "test")
+    labels = lambda: [sample["label"] for batch in loader for sample in batch["data_samples"]]
+    before = labels()
+    records = loader.data.records
+    loader.data.records = [records[0]] * len(records)
+    assert labels() == before
+    loader.restart()
+    assert labels() == [before[0]] * len(records)
+
+
+def test_a_test_set_without_truth_has_no_values():
+    class Nothing(Metric):
+        main, better, unit = "error", "lower", ""
+
+        def process(self, data_batch, data_samples):
+            self.results += data_samples
+
+        def compute_metrics(self, results):
+            return {}
+
+    METRICS.register_module(module=Nothing, force=True)
+    try:
+        model = torch.nn.Module()
+        model.val_step = lambda batch: batch["data_samples"]
+        batches = [dict(inputs={}, data_samples=[SimpleNamespace(sample={})])]
+        assert measure([dict(type="Nothing")], model, batches).values == {}  # pyright: ignore[reportArgumentType]
+    finally:
+        METRICS.module_dict.pop("Nothing")

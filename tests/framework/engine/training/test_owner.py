@@ -174,6 +174,6 @@ def test_an_owner_of_another_program_is_unknown(tmp_path, process):
     known = dict(asdict(this()))
     content = dict(host="h", process=known | process if isinstance(process, dict) else process, launch=[])
     (tmp_path / NAME).write_text(json.dumps(content))
-    found = Owner.read(tmp_path / NAME)
-    assert found is not None
-    assert found.host == "an unknown host"
+    reading = Owner.read(tmp_path / NAME)
+    assert reading is not None
+    assert reading.host == "an unknown host"

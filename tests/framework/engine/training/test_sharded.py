@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from mmengine.config import Config
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
 
-from ndformer.framework.engine.training import checkpoint, manifest, run_state, sharded, work_dir
+from ndformer.framework.engine.training import checkpoint, manifest, pretrained, run_state, sharded, work_dir
 from ndformer.framework.engine.training.optim import regrouped
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import atomic
@@ -324,3 +325,10 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_checkpoint(when: str,
     save(folder / "best")
     assert sorted(path.name for path in folder.iterdir()) == ["best", "previous"]
     assert not checkpoint.load(folder / "best")["losses"]
+
+
+def test_weights_may_be_those_of_a_run_of_several_processes(folder: Path) -> None:
+    (folder / "last").rename(folder / "best")
+    run = SavedRun("image")
+    cfg = Config(dict(weights=str(folder / "best.pth"), model=dict(backbone=dict(encoding=None))))
+    assert pretrained.begin(run.model, cfg)
