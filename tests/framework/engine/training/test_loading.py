@@ -327,7 +327,7 @@ def test_a_test_set_without_truth_has_no_values():
     try:
         model = torch.nn.Module()
         model.val_step = lambda batch: batch["data_samples"]
-        batches = [dict(inputs={}, data_samples=[SimpleNamespace(sample={})])]
+        batches = [dict(inputs={}, data_samples=[SimpleNamespace(sample={}, finite=True)])]
         assert measure([dict(type="Nothing")], model, batches).values == {}  # pyright: ignore[reportArgumentType]
     finally:
         METRICS.module_dict.pop("Nothing")

@@ -18,7 +18,7 @@ from ndformer.framework.engine.training.progress import CheckpointTimer
 from ndformer.framework.engine.training.trainer import Trainer
 from ndformer.framework.errors import DataError
 from ndformer.framework.system import archive
-from tests.framework.engine.training.runs import Killed, flip, kill, killed, short, stop
+from tests.framework.engine.training.runs import Killed, flip, kill, short, stop
 from tests.soak.tiny import SoakSquares, config, differences
 
 ROOT = Path(__file__).parents[4]
@@ -338,13 +338,18 @@ def test_an_epoch_ends_with_a_step_so_that_no_gradient_is_pending(tmp_path):
 
 
 def test_a_damaged_checkpoint_never_replaces_the_intact_one(tmp_path, monkeypatch):
-    """A run resumed from previous.pth, and killed in its next save between the link and the new file."""
+    """A run resumed from previous.pth, and killed in a save between the link to previous.pth and the new file."""
     kill(tmp_path, short(), 4)
     flip(tmp_path / checkpoint.LAST)
-    before = (tmp_path / checkpoint.PREVIOUS).read_bytes()
+    link = checkpoint._link
+
+    def link_and_die(*paths):
+        link(*paths)
+        raise Killed
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", killed)
+        patch.setattr(checkpoint, "_link", link_and_die)
         with pytest.raises(Killed):
-            train(short(), tmp_path, resume=True)
-    assert (tmp_path / checkpoint.PREVIOUS).read_bytes() == before
-    train(short(), tmp_path, resume=True)
+            train(short(4), tmp_path, resume=True)
+    checkpoint.load(tmp_path / checkpoint.PREVIOUS)
+    train(short(4), tmp_path, resume=True)
