@@ -159,3 +159,18 @@ def test_random_labels_of_unlabeled_samples_raise_an_error():
     dataset.shuffle_labels()
     with pytest.raises(DataError, match="samples of Unlabeled have no 'label': random_labels is for classification"):
         dataset[0]
+
+
+def test_linked_folders_of_a_class_are_searched_and_circles_end(tmp_path):
+    for split in ("train", "test"):
+        for name in "ab":
+            (tmp_path / "set" / split / name).mkdir(parents=True)
+            Image.new("RGB", (4, 4)).save(tmp_path / "set" / split / name / "0.png")
+    (tmp_path / "store").mkdir()
+    for number in range(30):
+        Image.new("RGB", (4, 4)).save(tmp_path / "store" / f"{number}.png")
+    home = tmp_path / "set" / "train" / "a"
+    (home / "more").symlink_to(tmp_path / "store")
+    (home / "circle").symlink_to(home)
+    data = DATASETS.create(dict(type="ImageFolder", data_root=tmp_path / "set", holdout=0.0))
+    assert np.bincount(data.labels).tolist() == [31, 1]

@@ -340,18 +340,3 @@ def test_a_damaged_mat_file_is_named(size, mat):
     mat.write_bytes(mat.read_bytes()[:size])
     with pytest.raises(DataError, match=r"x\.mat cannot be read as a \.mat file"):
         read_mat(mat)
-
-
-def test_linked_folders_of_a_class_are_searched_and_circles_end(tmp_path):
-    for split in ("train", "test"):
-        for name in "ab":
-            (tmp_path / "set" / split / name).mkdir(parents=True)
-            Image.new("RGB", (4, 4)).save(tmp_path / "set" / split / name / "0.png")
-    (tmp_path / "store").mkdir()
-    for number in range(30):
-        Image.new("RGB", (4, 4)).save(tmp_path / "store" / f"{number}.png")
-    home = tmp_path / "set" / "train" / "a"
-    (home / "more").symlink_to(tmp_path / "store")
-    (home / "circle").symlink_to(home)
-    data = DATASETS.create(dict(type="ImageFolder", data_root=tmp_path / "set", holdout=0.0))
-    assert np.bincount(data.labels).tolist() == [31, 1]

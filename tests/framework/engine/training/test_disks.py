@@ -13,7 +13,7 @@ from ndformer.cli import output, program
 from ndformer.framework.engine.run import train
 from ndformer.framework.engine.training import checkpoint
 from ndformer.framework.errors import DataError
-from tests.framework.engine.training.runs import short
+from tests.framework.engine.training.runs import Killed, flip, kill, short
 from tests.soak.tiny import differences
 from tools import train as train_tool
 
@@ -77,3 +77,21 @@ def test_a_folder_of_another_user_raises_a_one_line_error():
         said = os.read(reader, 1000).decode()
         os.close(reader)
         assert said == f"--work-dir {home}/run cannot be written: {home} is read-only. Give another one"
+
+
+def test_a_damaged_checkpoint_never_replaces_the_intact_one(tmp_path, monkeypatch):
+    """A run resumed from previous.pth, and killed in a save between the link to previous.pth and the new file."""
+    kill(tmp_path, short(), 4)
+    flip(tmp_path / checkpoint.LAST)
+    link = checkpoint._link
+
+    def link_and_die(*paths):
+        link(*paths)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_link", link_and_die)
+        with pytest.raises(Killed):
+            train(short(4), tmp_path, resume=True)
+    checkpoint.load(tmp_path / checkpoint.PREVIOUS)
+    train(short(4), tmp_path, resume=True)

@@ -323,11 +323,13 @@ def test_a_test_set_without_truth_has_no_values():
         def compute_metrics(self, results):
             return {}
 
+    class Repeating(torch.nn.Module):
+        def val_step(self, batch):
+            return batch["data_samples"]
+
     METRICS.register_module(module=Nothing, force=True)
     try:
-        model = torch.nn.Module()
-        model.val_step = lambda batch: batch["data_samples"]
         batches = [dict(inputs={}, data_samples=[SimpleNamespace(sample={}, finite=True)])]
-        assert measure([dict(type="Nothing")], model, batches).values == {}  # pyright: ignore[reportArgumentType]
+        assert measure([dict(type="Nothing")], Repeating(), batches).values == {}  # pyright: ignore[reportArgumentType]
     finally:
         METRICS.module_dict.pop("Nothing")

@@ -335,21 +335,3 @@ def test_an_epoch_ends_with_a_step_so_that_no_gradient_is_pending(tmp_path):
     state = checkpoint.load(tmp_path / "last.pth")
     assert (state["iter"], state["updates"]) == (8, 4)
     assert all(torch.isfinite(value).all() for value in state["model"].values())
-
-
-def test_a_damaged_checkpoint_never_replaces_the_intact_one(tmp_path, monkeypatch):
-    """A run resumed from previous.pth, and killed in a save between the link to previous.pth and the new file."""
-    kill(tmp_path, short(), 4)
-    flip(tmp_path / checkpoint.LAST)
-    link = checkpoint._link
-
-    def link_and_die(*paths):
-        link(*paths)
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_link", link_and_die)
-        with pytest.raises(Killed):
-            train(short(4), tmp_path, resume=True)
-    checkpoint.load(tmp_path / checkpoint.PREVIOUS)
-    train(short(4), tmp_path, resume=True)
